@@ -193,7 +193,9 @@ class DataDirectory:
             witnessed_end_offset=self._ends.of(topic_id, partition),
         )
         self._descriptions.opened(partition, topic_id)
-        self._ends.opened(topic_id, partition)
+        if log.reports.damage and log.offsets.witnessed_end > log.offsets.saved_recovery_point:
+            self._ends.make_durable()
+        self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
         log.offsets.on_cut = partial(self._about_to_be_cut, partition)
         self._logs[partition] = log

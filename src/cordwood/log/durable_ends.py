@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cordwood.log.flushing import FlushTicket
+from cordwood.log.log_offsets import LogOffsets
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.end_witness import ENTRY_SIZE, FILE_NAMES, EndKey, decode_ends, encode_ends, end_key
@@ -31,6 +32,7 @@ class DurableEnds:
         """`kept`: False for files that end with the process, where nobody reads the witness."""
         self._kept = kept
         self._filesystem = filesystem
+        self._path = path
         self._paths = [f"{path}/{name}" for name in FILE_NAMES]
         self._files: list[File] = []
         """The file that takes entries, then the other one. Empty until the first entry."""
@@ -57,10 +59,22 @@ class DurableEnds:
         """The end up to which a log was durable when the last life ended, as far as is known; else 0."""
         return 0 if topic_id is None else self._inherited.get(end_key(topic_id, partition.partition), 0)
 
-    def opened(self, topic_id: TopicId | None, partition: TopicPartition) -> None:
-        """Notes that a log is open: its next checkpoint covers the end that was inherited."""
+    def opened(self, topic_id: TopicId | None, partition: TopicPartition, offsets: LogOffsets) -> None:
+        """Notes that a log is open: its next checkpoint covers the end that was inherited. Batches behind that end,
+        which recovery made durable, are visible from now on."""
         if topic_id is not None:
-            self._inherited.pop(end_key(topic_id, partition.partition), None)
+            key = end_key(topic_id, partition.partition)
+            if offsets.durable_end > max(offsets.recovery_point, self._inherited.pop(key, 0)):
+                self._append({key: offsets.durable_end})
+
+    def make_durable(self) -> None:
+        """Syncs the witness, waiting for the disk. Called when only the witness tells of a loss: if a power cut took
+        the witness back before the next checkpoint, the lost offsets would be given out again, and records that were
+        acknowledged behind them would be cut."""
+        with suppress(StorageFailure, FileNotFoundError):
+            for file in self._opened_files():
+                file.sync()
+            self._filesystem.sync_directory(self._path)
 
     def note(self, tickets: Sequence[FlushTicket]) -> None:
         """Notes that the logs are durable up to the ends of these tickets."""
@@ -80,13 +94,19 @@ class DurableEnds:
             current, _ = self._opened_files()
             self._noted.update(ends)
             entries = encode_ends(ends)
-            if current.size + len(entries) > max(MAX_FILE_BYTES, 2 * ENTRY_SIZE * len(self._noted)):
-                entries = encode_ends(self._noted)
-                current.truncate(0)
-            current.append(entries)
+            if current.size + len(entries) <= max(MAX_FILE_BYTES, 2 * ENTRY_SIZE * len(self._noted)):
+                current.append(entries)
+            else:
+                self._write_anew(current)
         except (StorageFailure, FileNotFoundError):
             return False
         return True
+
+    def _write_anew(self, current: File) -> None:
+        """Replaces the file, durably: entries that `make_durable` synced are never without a copy on disk."""
+        self._filesystem.replace(current.path, encode_ends(self._noted))
+        current.close()
+        self._files[0] = self._filesystem.open(current.path)
 
     def _opened_files(self) -> list[File]:
         if not self._files:

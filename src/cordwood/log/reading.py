@@ -62,8 +62,11 @@ class Search:
         """Finds the batches. Without `in_loop` it may run in any thread, beside appends, and may block."""
         # Appends and retention go on beside a thread: it keeps to the segments and the end of this moment.
         segments, then, log_end_offset = self._segments, self._segments.all, self._offsets.end
-        place = max(bisect_right(then, offset, key=base_offset_of) - 1, 0)
-        examined = False
+        place = bisect_right(then, offset, key=base_offset_of) - 1
+        if place < 0 and (damage := self._reports.damage_at(offset)) is not None:
+            # The log's files are gone: a reader must not step over them to the first records behind.
+            raise DamagedLog(str(damage))
+        place, examined = max(place, 0), False
         while place < len(then):
             segment = then[place]
             segment_end = then[place + 1].base_offset if place + 1 < len(then) else log_end_offset

@@ -101,6 +101,9 @@ class LogReports:
         self.damage.extend(report.damage)
         self._recovery = report
 
+    def damage_at(self, offset: int) -> Damage | None:
+        return next((each for each in self.damage if each.first_offset <= offset < each.end_offset), None)
+
     def note_rebuilt(self, path: str) -> None:
         """Adds a file to the report that was missing or wrong, and is made again from the log."""
         report = self.recovery

@@ -116,7 +116,13 @@ def test_a_whole_log_that_is_gone_before_its_first_checkpoint_is_reported() -> N
     log = log_of(directory)
     assert damaged(log) == [(0, 5)]
     assert log.offsets.end == 5
+    with pytest.raises(DamagedLog):
+        values(log, 0)
     written = acknowledge(directory, log, 2)
+    for offset in (0, 4):
+        with pytest.raises(DamagedLog):
+            values(log, offset)
+    assert values(log, 5) == written
     assert values(log_of(killed(directory, filesystem)), 5) == written
 
 
@@ -220,6 +226,39 @@ def test_no_power_cut_leaves_a_witness_of_more_than_the_log_has() -> None:
                     flush(directory, log)
             written = values(log)[: log.offsets.durable_end]
             filesystem.crash()
+
+
+def test_the_loss_of_records_that_a_recovery_brought_back_is_reported() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    log = log_of(directory)
+    acknowledge(directory, log, 5)
+    fill(log, 5)
+    directory = killed(directory, filesystem)
+    assert len(values(log_of(directory))) == 10
+    lose_end(filesystem, 3, of=10)
+    log = log_of(killed(directory, filesystem))
+    assert (log.offsets.end, damaged(log)) == (10, [(7, 10)])
+
+
+@pytest.mark.parametrize("batches", [3, 10])
+def test_a_loss_that_was_reported_is_not_taken_back_by_a_power_cut(batches: int) -> None:
+    for seed in range(20):
+        filesystem = CrashingFilesystem(seed)
+        directory = opened(filesystem)
+        acknowledge(directory, log_of(directory), 10)
+        directory.close(clean=False)
+        lose_end(filesystem, batches, of=10)
+        filesystem.open(segment_file(f"{PATH}/orders-0", 0, Suffix.LOG)).sync()
+        for _ in range(2):
+            directory = opened(filesystem)
+            log = log_of(directory)
+            assert (log.offsets.end, damaged(log)) == (10, [(10 - batches, 10)])
+            filesystem.crash()
+        directory = opened(filesystem)
+        written = acknowledge(directory, log_of(directory), 5)
+        filesystem.crash()
+        assert values(log_of(opened(filesystem)), 10) == written
 
 
 def test_a_truncation_is_no_loss() -> None:
