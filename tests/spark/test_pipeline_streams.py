@@ -31,7 +31,9 @@ def test_outputs_are_streams_for_any_query_and_poison_fails_it(
     name = f"streams_{topic[-6:]}"
     writer = rows.writeStream.format("memory").queryName(name).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.start().awaitTermination()
+    query = writer.start()
+    query.awaitTermination()
+    assert query._jsq.explainInternal(False).count("from_json(") == 1, "a record is parsed once"
     assert sorted(tuple(row) for row in spark.table(name).collect()) == [("o1", 2), ("o2", 4)]
     put(topic, [Record(b"junk")])
     noop = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -9,7 +9,7 @@ here: what becomes of the streams, and how often, is up to whoever writes them.
 from typing import TYPE_CHECKING
 
 from cordwood.pipelines.batches import good_rows, outputs_of
-from cordwood.pipelines.decoding import ERROR, inputs_of
+from cordwood.pipelines.decoding import ERROR, inputs_of, parsed_once
 from cordwood.pipelines.definition import RECORD, Pipeline
 from cordwood.pipelines.starting import starting_options
 
@@ -55,5 +55,6 @@ def streams(
     rows = source_stream(pipeline, spark, bootstrap_servers=bootstrap_servers, starting=begin)
     address = F.concat_ws(" ", F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset"))
     poison = F.when(F.col(ERROR).isNotNull(), F.raise_error(F.concat(address, F.lit(": "), F.col(ERROR))))
-    checked = {name: each.where(poison.isNull()) for name, each in inputs_of(pipeline, rows).items()}
+    inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
+    checked = {name: each.where(poison.isNull()) for name, each in inputs.items()}
     return {name: each.drop(RECORD) for name, each in outputs_of(pipeline, good_rows(checked)).items()}

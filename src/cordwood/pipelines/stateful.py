@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines import quarantine
 from cordwood.pipelines.batches import BatchReport, good_rows, outputs_of, spent_on
-from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
+from cordwood.pipelines.decoding import ERROR, POISON, inputs_of, parsed_once
 from cordwood.pipelines.definition import RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.guarding import diverting
@@ -36,7 +36,7 @@ def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
     """The source's stream through the function: all branches, as columns of their own."""
     from pyspark.sql import functions as F
 
-    inputs = inputs_of(pipeline, rows)
+    inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
     with diverting(persist=False) as diverted:
         outputs = outputs_of(pipeline, good_rows(inputs))
 
