@@ -1,9 +1,18 @@
 """The types of messages are those of the message files, and only the type checker pays for them."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+from cordwood.node.request import Made, Request, serves
+from cordwood.wire.apis import ApiKey
 from cordwood.wire.declarations import FOLDER, TYPES, generated_files
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.delete_groups import DeleteGroups
+    from cordwood.wire.message_types.heartbeat import Heartbeat
 
 LISTING = (
     "import sys, cordwood.broker.server, cordwood.node.apis, cordwood.client.brokers, cordwood.cli.raw_request;"
@@ -22,3 +31,23 @@ def test_the_generated_files_are_up_to_date() -> None:
 def test_brokers_and_clients_run_without_the_types() -> None:
     found = subprocess.run([sys.executable, "-c", LISTING], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def mistakes_that_mypy_finds(
+    heartbeat: Request[Heartbeat], deletion: Request[DeleteGroups], unknown: Request
+) -> list[object]:
+    """Is never called. Where types get lost, mypy reports the comment on that line as unused."""
+
+    def handle(rooms: object, request: Request[DeleteGroups]) -> None: ...
+
+    heartbeat.answer(eror_code=1)  # type: ignore[call-arg]
+    deletion.answer(results=[{"group": "a"}])  # type: ignore[typeddict-unknown-key]
+    deletion.answer(results=Made(["a"], lambda name: {"group_id": 1}))  # type: ignore[typeddict-item]
+    unknown.answer(error_code=1)  # type: ignore[operator]
+    serves(ApiKey.HEARTBEAT, 0, 4, handle)  # type: ignore[arg-type]
+    return [
+        heartbeat.decode().group,  # type: ignore[attr-defined]
+        len(heartbeat.decode().group_instance_id),  # type: ignore[arg-type]
+        heartbeat.decode().group_id + 1,  # type: ignore[operator]
+        unknown.decode().group_id,  # type: ignore[attr-defined]
+    ]

@@ -20,7 +20,7 @@ PER_VERSION = 12
 
 def declared(key: ApiKey, kind: str) -> Any:
     module = import_module(f"cordwood.wire.{TYPES}.{key.name.lower()}")
-    return getattr(module, f"{APIS[key].name}{kind.capitalize()}")
+    return getattr(getattr(module, APIS[key].name), kind.capitalize())
 
 
 def check(value: object, kind: Any, where: str) -> None:

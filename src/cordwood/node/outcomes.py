@@ -1,16 +1,24 @@
 """Outcomes of changes of the metadata, in the fields of responses."""
 
-from collections.abc import Hashable
-from typing import Any, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import TypedDict, TypeVar
 
 from cordwood.cluster.stores.interface import OutcomeUnknown
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.reports import Reports
 
 Key = TypeVar("Key", bound=Hashable)
+Outcome = TypeVar("Outcome")
 
 
-def each_outcome(reports: Reports, outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
+class Status(TypedDict, total=False):
+    error_code: int
+    error_message: str | None
+
+
+def each_outcome(
+    reports: Reports, outcomes: Mapping[Key, Outcome] | Exception, keys: list[Key]
+) -> list[tuple[Key, Outcome | ProtocolError]]:
     """Pairs each key with its outcome; if the metadata writer itself failed, each key has that failure."""
     if isinstance(outcomes, Exception):
         reports.failure(outcomes)
@@ -24,7 +32,7 @@ def each_outcome(reports: Reports, outcomes: Any, keys: list[Key]) -> list[tuple
     return [(key, outcomes[key]) for key in keys]
 
 
-def status(outcome: object) -> dict[str, Any]:
+def status(outcome: object) -> Status:
     """Error code and message of an outcome."""
     if isinstance(outcome, ProtocolError):
         return {"error_code": outcome.code, "error_message": outcome.message}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar, Generic
 
-from cordwood.wire.api_types import Types_co
+from cordwood.wire.api_types import Asked_co
 from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
 from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
 from cordwood.wire.message_types.add_raft_voter import AddRaftVoter
@@ -103,7 +103,7 @@ from cordwood.wire.message_types.write_txn_markers import WriteTxnMarkers
 class _Keys(type):
     def __iter__(cls) -> Iterator[ApiKey]: ...
 
-class ApiKey(int, Generic[Types_co], metaclass=_Keys):
+class ApiKey(int, Generic[Asked_co], metaclass=_Keys):
     name: str
     value: int
     PRODUCE: ClassVar[ApiKey[Produce]]

@@ -20,12 +20,16 @@ class ApiTypes(Generic[Body_co, Answer_co, Response_co]):
 
 
 if TYPE_CHECKING:
-    # A key or a request whose API is not named may be any: the default is why plain `ApiKey` and `Request` can be said.
-    Types_co = TypeVarWithDefault(
-        "Types_co", bound=ApiTypes[Any, Any, Any], covariant=True, default=ApiTypes[Any, Any, Any]
+    # The defaults are the meaning of `ApiKey` and `Request` alone: a key of any API leads to an answer of any type, and
+    # a request of any API can be neither decoded nor answered by its fields.
+    Asked_co = TypeVarWithDefault(
+        "Asked_co", bound=ApiTypes[Any, Any, Any], covariant=True, default=ApiTypes[Any, Any, Any]
+    )
+    Served_co = TypeVarWithDefault(
+        "Served_co", bound=ApiTypes[Any, Any, Any], covariant=True, default=ApiTypes[object, object, object]
     )
 else:
-    Types_co = TypeVar("Types_co", covariant=True)
+    Served_co = TypeVar("Served_co", covariant=True)
 
 
 class Array(Protocol[Element_co]):

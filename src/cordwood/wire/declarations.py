@@ -2,16 +2,17 @@
 
 `python -m cordwood.wire.declarations`, or `make types`. For each API there are
 
-- `XRequest` and `XResponse`, with a class for each struct in them: what `decode_request` and `decode_response` make;
-- `XAnswer`, the function that answers a request, with a TypedDict for each struct of the response;
-- `X`, which stands for all three in `Request[X]` and `ApiKey[X]`.
+- `X.Request` and `X.Response`, with a class for each struct in them: what `decode_request` and `decode_response` make;
+- `X.Answer`, the function that answers a request, with a TypedDict for each struct of the response;
+- `X` itself, which stands for all three in `Request[X]` and `ApiKey[X]`.
 
-Struct classes have the name of their field, in the singular for an element of an array. Two structs of a message with
-the same name and the same fields are one class.
+Struct classes are called after their field (`X.RequestTopic`), in the singular for an element of an array. Two structs
+of a message with the same name and the same fields are one class.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Final
 
 from cordwood.wire.api_keys import ApiKey
@@ -20,6 +21,7 @@ from cordwood.wire.schema import Field, Struct, load
 
 FOLDER: Final = Path(__file__).parent
 TYPES: Final = "message_types"
+_INDENT: Final = "    "
 
 _PRIMITIVES: Final = {
     "bool": "bool",
@@ -37,7 +39,8 @@ _UNCHANGED: Final = ("data", "status", "entity", "result")
 class _Kind:
     """One way to see the structs of a message: as read (`Request`, `Response`) or as written (`Answer`)."""
 
-    def __init__(self, prefix: str, base: str, array: str) -> None:
+    def __init__(self, api_name: str, prefix: str, base: str, array: str) -> None:
+        self.api_name = api_name
         self.prefix = prefix
         self.base = base
         self.array = array
@@ -60,8 +63,8 @@ class _Kind:
         lines = self.lines_of(field.struct, own)
         for name in (f"{self.prefix}{own}", f"{self.prefix}{parent}{own}"):
             if self.classes.setdefault(name, lines) == lines:
-                return name
-        raise AssertionError(f"{self.prefix} has three structs called {own}")
+                return f"{self.api_name}.{name}"
+        raise AssertionError(f"{self.api_name}{self.prefix} has three structs called {own}")
 
     def text(self) -> Iterator[str]:
         for name, lines in self.classes.items():
@@ -71,21 +74,18 @@ class _Kind:
 def declarations_of(api_name: str) -> str:
     """The module with the types of one API."""
     messages = load(api_name)
-    parts: list[str] = []
-    for message in ("request", "response"):
-        whole = f"{api_name}{message.capitalize()}"
-        read = _Kind(whole, "Entity", "Sequence")
-        read.classes[whole] = read.lines_of(messages[message].body, "")
-        parts += read.text()
-    answer = f"{api_name}Answer"
-    written = _Kind(answer, "TypedDict, total=False", "Array")
+    classes: list[str] = []
+    for message in ("Request", "Response"):
+        read = _Kind(api_name, message, "Entity", "Sequence")
+        read.classes[message] = read.lines_of(messages[message.lower()].body, "")
+        classes += read.text()
+    written = _Kind(api_name, "Answer", "TypedDict, total=False", "Array")
     lines = written.lines_of(messages["response"].body, "")
-    parts += written.text()
-    parts.append(_function(answer, lines))
-    types = "".join(f"        {api_name}{kind},\n" for kind in ("Request", "Answer", "Response"))
-    parts.append(f"class {api_name}(\n    ApiTypes[\n{types}    ]\n):\n    pass")
-    code = "\n\n\n".join(parts)
-    return f'"""Generated from `messages/{api_name}.txt` by `make types`."""\n\n{_imports(code)}\n\n\n{code}\n'
+    classes += [*written.text(), _function("Answer", lines)]
+    types = "".join(f'        "{api_name}.{message}",\n' for message in ("Request", "Answer", "Response"))
+    code = indent("\n\n".join(classes), _INDENT)
+    head = f'"""Generated from `messages/{api_name}.txt` by `make types`."""\n\nfrom __future__ import annotations\n\n'
+    return f"{head}{_imports(code)}\n\n\nclass {api_name}(\n    ApiTypes[\n{types}    ]\n):\n{code}\n"
 
 
 def _function(name: str, lines: list[str]) -> str:
@@ -96,7 +96,7 @@ def _function(name: str, lines: list[str]) -> str:
 
 def _imports(code: str) -> str:
     typing = [name for name in ("Protocol", "TypedDict") if f"({name}" in code]
-    types = [name for name in ("ApiTypes", "Array") if f"{name}[" in code]
+    types = ["ApiTypes", "Array"] if "Array[" in code else ["ApiTypes"]
     ours = ["from cordwood.model.identifiers import TopicId"] if "TopicId" in code else []
     ours += [f"from cordwood.wire.api_types import {', '.join(types)}", "from cordwood.wire.schema import Entity"]
     standard = ["from collections.abc import Sequence"] if "Sequence[" in code else []
@@ -123,10 +123,10 @@ def keys_stub() -> str:
     return (
         '"""Generated from `api_keys.py` by `make types`: each key names the types of its API\'s messages."""\n\n'
         "from collections.abc import Iterator\nfrom typing import ClassVar, Generic\n\n"
-        f"from cordwood.wire.api_types import Types_co\n{''.join(imports)}\n"
+        f"from cordwood.wire.api_types import Asked_co\n{''.join(imports)}\n"
         "class _Keys(type):\n"
         "    def __iter__(cls) -> Iterator[ApiKey]: ...\n\n"
-        f"class ApiKey(int, Generic[Types_co], metaclass=_Keys):\n    name: str\n    value: int\n{keys}"
+        f"class ApiKey(int, Generic[Asked_co], metaclass=_Keys):\n    name: str\n    value: int\n{keys}"
     )
 
 

@@ -7,26 +7,34 @@ connection as a failure.
 
 from __future__ import annotations
 
-from cordwood.model.errors import ErrorCode
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.node.outcomes import status
 from cordwood.node.request import Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
-_REFUSAL = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": "No Authorizer is configured."}
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.create_acls import CreateAcls
+    from cordwood.wire.message_types.delete_acls import DeleteAcls
+    from cordwood.wire.message_types.describe_acls import DescribeAcls
+
+_REFUSAL = status(ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."))
 """Kafka's own words, which tools look for."""
 
 
-def describe_acls(rooms: object, request: Request) -> Steps:
+def describe_acls(rooms: object, request: Request[DescribeAcls]) -> Steps:
     yield from request.read()
     request.answer(**_REFUSAL, resources=())
 
 
-def create_acls(rooms: object, request: Request) -> Steps:
+def create_acls(rooms: object, request: Request[CreateAcls]) -> Steps:
     body = yield from request.read()
     request.answer(results=[_REFUSAL] * len(body.creations))
 
 
-def delete_acls(rooms: object, request: Request) -> Steps:
+def delete_acls(rooms: object, request: Request[DeleteAcls]) -> Steps:
     body = yield from request.read()
     request.answer(filter_results=[{**_REFUSAL, "matching_acls": ()}] * len(body.filters))
 

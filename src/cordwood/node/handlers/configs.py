@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.config_descriptions import ConfigEntry, config_resources, describe_configs
-from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType
+from cordwood.cluster.config_descriptions import ConfigEntry, ConfigSynonym, config_resources, describe_configs
+from cordwood.cluster.planner.configs import ConfigAlteration, ConfigChange, ConfigResource, ResourceType
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.logger_configs import alter_loggers, describe_loggers
 from cordwood.node.outcomes import each_outcome, status
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from cordwood.node.logger_configs import LogLevels
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
+    from cordwood.wire.message_types.alter_configs import AlterConfigs
+    from cordwood.wire.message_types.describe_configs import DescribeConfigs
+    from cordwood.wire.message_types.incremental_alter_configs import IncrementalAlterConfigs
+    from cordwood.wire.message_types.list_config_resources import ListConfigResources
+
+    Outcomes = Mapping[ConfigResource, ConfigAlteration | ProtocolError | None]
 
 
 class ConfigRooms(Protocol):
@@ -29,15 +36,15 @@ class ConfigRooms(Protocol):
     reports: Reports
 
 
-def describe(rooms: ConfigRooms, request: Request) -> Steps:
+def describe(rooms: ConfigRooms, request: Request[DescribeConfigs]) -> Steps:
     body = yield from request.read()
     # A resource that is asked for more than once is answered once.
     resources = {ConfigResource(asked.resource_type, asked.resource_name): asked for asked in reversed(body.resources)}
 
-    def entry(found: ConfigEntry) -> dict[str, Any]:
+    def entry(found: ConfigEntry) -> DescribeConfigs.AnswerConfig:
         return _described(found, body.include_synonyms, body.include_documentation)
 
-    def result(asked: Any) -> dict[str, Any]:
+    def result(asked: DescribeConfigs.RequestResource) -> DescribeConfigs.AnswerResult:
         outcome: list[ConfigEntry] | ProtocolError
         try:
             resource = ConfigResource(asked.resource_type, asked.resource_name)
@@ -54,26 +61,30 @@ def describe(rooms: ConfigRooms, request: Request) -> Steps:
     request.answer(results=Made(list(reversed(resources.values())), result))
 
 
-def _describe(rooms: ConfigRooms, resource: ConfigResource, names: list[str] | None) -> list[ConfigEntry]:
+def _describe(rooms: ConfigRooms, resource: ConfigResource, names: Sequence[str] | None) -> list[ConfigEntry]:
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         return describe_loggers(rooms.log_levels, rooms.image.node_id, resource.name, names)
     return describe_configs(rooms.image, resource, names)
 
 
-def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[str, Any]:
+def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigs.AnswerConfig:
     return {
         "name": entry.name,
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.is_sensitive,
-        "synonyms": [synonym._asdict() for synonym in entry.synonyms] if synonyms else (),
+        "synonyms": [_synonym(each) for each in entry.synonyms] if synonyms else (),
         "config_type": entry.kind,
         "documentation": entry.documentation if documentation else None,
     }
 
 
-def incremental_alter(rooms: ConfigRooms, request: Request) -> Steps:
+def _synonym(synonym: ConfigSynonym) -> DescribeConfigs.AnswerSynonym:
+    return {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+
+
+def incremental_alter(rooms: ConfigRooms, request: Request[IncrementalAlterConfigs]) -> Steps:
     body = yield from request.read()
     asked = [
         (
@@ -87,7 +98,7 @@ def incremental_alter(rooms: ConfigRooms, request: Request) -> Steps:
     loggers = _alter_loggers(rooms, asked, validate_only=body.validate_only)
     stored = [(resource, changes) for resource, changes in asked if resource not in loggers]
 
-    def altered(outcomes: Any) -> None:
+    def altered(outcomes: Outcomes | Exception) -> None:
         _altered(rooms, request, resources, outcomes if isinstance(outcomes, Exception) else {**outcomes, **loggers})
 
     if not stored:
@@ -115,7 +126,7 @@ def _alter_loggers(
     return outcomes
 
 
-def alter(rooms: ConfigRooms, request: Request) -> Steps:
+def alter(rooms: ConfigRooms, request: Request[AlterConfigs]) -> Steps:
     body = yield from request.read()
     asked = [
         (
@@ -130,8 +141,13 @@ def alter(rooms: ConfigRooms, request: Request) -> Steps:
     )
 
 
-def _altered(rooms: ConfigRooms, request: Request, resources: list[ConfigResource], outcomes: Any) -> None:
-    def response(altered: tuple[ConfigResource, Any]) -> dict[str, Any]:
+def _altered(
+    rooms: ConfigRooms,
+    request: Request[AlterConfigs] | Request[IncrementalAlterConfigs],
+    resources: list[ConfigResource],
+    outcomes: Outcomes | Exception,
+) -> None:
+    def response(altered: tuple[ConfigResource, object]) -> AlterConfigs.AnswerResponse:
         resource, outcome = altered
         return {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
 
@@ -139,7 +155,7 @@ def _altered(rooms: ConfigRooms, request: Request, resources: list[ConfigResourc
     request.answer(responses=Made(found, response))
 
 
-def list_resources(rooms: ConfigRooms, request: Request) -> None:
+def list_resources(rooms: ConfigRooms, request: Request[ListConfigResources]) -> None:
     """Lists resources with settings. Version 0 asks for client metrics, and this broker has none."""
     body = request.decode()
     wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import (
@@ -14,7 +15,8 @@ from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, mask_of
 from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.handlers.group_administration import Answer, describe_each
+from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.node.handlers.group_administration import describe_each
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
@@ -22,6 +24,8 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.wire.message_types.consumer_group_describe import ConsumerGroupDescribe
+    from cordwood.wire.message_types.consumer_group_heartbeat import ConsumerGroupHeartbeat
 
 
 CLASSIC_PROTOCOL_MEMBER, CONSUMER_PROTOCOL_MEMBER = 0, 1
@@ -34,7 +38,7 @@ class ConsumerGroupRooms(Protocol):
     image: ClusterImage
 
 
-def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request) -> Steps:
+def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[ConsumerGroupHeartbeat]) -> Steps:
     body = yield from request.read()
     member_id = body.member_id
 
@@ -42,7 +46,9 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request) -> Ste
         if isinstance(outcome, ProtocolError):
             request.answer(error_code=outcome.code, error_message=outcome.message, member_epoch=0)
             return
-        assignment = None if outcome.assignment is None else {"topic_partitions": _partitions(outcome.assignment)}
+        assignment: ConsumerGroupHeartbeat.AnswerAssignment | None = None
+        if outcome.assignment is not None:
+            assignment = {"topic_partitions": _partitions(outcome.assignment)}
         request.answer(
             error_code=ErrorCode.NONE,
             member_id=member_id,
@@ -73,7 +79,7 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request) -> Ste
     rooms.groups.members.consumer_heartbeat(body.group_id, asked, answer)
 
 
-def _refusal(body: Any, member_id: str) -> ProtocolError | None:
+def _refusal(body: ConsumerGroupHeartbeat.Request, member_id: str) -> ProtocolError | None:
     if not body.group_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
     if not member_id:
@@ -91,13 +97,15 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
     return None
 
 
-def _owned(rooms: ConsumerGroupRooms, topics: Any) -> Share | None:
+def _owned(
+    rooms: ConsumerGroupRooms, topics: Sequence[ConsumerGroupHeartbeat.RequestTopicPartition] | None
+) -> Share | None:
     """The partitions that the member owns. Partitions that no longer exist are dropped: they count as given back."""
     if topics is None:
         return None
     owned: dict[int, list[int]] = {}
     for topic in topics:
-        there = rooms.image.topics_by_id.get(topic.topic_id)
+        there = rooms.image.topics_by_id.get(topic.topic_id or ZERO_TOPIC_ID)
         if there is not None:
             count = len(there.partitions)
             numbers = [number for number in topic.partitions if 0 <= number < count]
@@ -105,25 +113,30 @@ def _owned(rooms: ConsumerGroupRooms, topics: Any) -> Share | None:
     return Share({topic: mask_of(numbers) for topic, numbers in owned.items() if numbers})
 
 
-def _partitions(share: Share) -> list[dict[str, Any]]:
+def _partitions(share: Share) -> list[ConsumerGroupHeartbeat.AnswerTopicPartition]:
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic_id(share)]
 
 
-def consumer_group_describe(rooms: ConsumerGroupRooms, request: Request) -> Steps:
+def consumer_group_describe(rooms: ConsumerGroupRooms, request: Request[ConsumerGroupDescribe]) -> Steps:
     body = yield from request.read()
 
-    def description(shard: GroupShard, group_id: str) -> Answer:
+    def description(shard: GroupShard, group_id: str) -> ConsumerGroupDescribe.AnswerGroup:
         group = shard.consumer_groups.get(group_id)
         if group is None:
             return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no group of the consumer protocol with this id.")
         return _description(rooms, group)
 
     yield from describe_each(
-        rooms, request, list(body.group_ids), description, _nothing, with_operations=body.include_authorized_operations
+        rooms,
+        body.group_ids,
+        description,
+        _nothing,
+        lambda groups: request.answer(groups=groups),
+        with_operations=body.include_authorized_operations,
     )
 
 
-def _nothing(error: ErrorCode, message: str | None = None) -> Answer:
+def _nothing(error: ErrorCode, message: str | None = None) -> ConsumerGroupDescribe.AnswerGroup:
     return {
         "error_code": error,
         "error_message": message,
@@ -135,8 +148,8 @@ def _nothing(error: ErrorCode, message: str | None = None) -> Answer:
     }
 
 
-def _description(rooms: ConsumerGroupRooms, group: ConsumerGroup) -> Answer:
-    def named(share: Share) -> dict[str, Any]:
+def _description(rooms: ConsumerGroupRooms, group: ConsumerGroup) -> ConsumerGroupDescribe.AnswerGroup:
+    def named(share: Share) -> ConsumerGroupDescribe.AnswerAssignment:
         return {
             "topic_partitions": [
                 {"topic_id": topic_id, "topic_name": rooms.image.topic_name(topic_id) or "", "partitions": partitions}
@@ -144,7 +157,7 @@ def _description(rooms: ConsumerGroupRooms, group: ConsumerGroup) -> Answer:
             ]
         }
 
-    def member_of(item: tuple[str, ConsumerMember]) -> Answer:
+    def member_of(item: tuple[str, ConsumerMember]) -> ConsumerGroupDescribe.AnswerMember:
         member_id, member = item
         profile = member.profile
         return {

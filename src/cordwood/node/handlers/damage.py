@@ -11,6 +11,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.damage_book import DamageBook
+    from cordwood.wire.message_types.damage_list import DamageList
 
 
 NEVER = -1
@@ -22,7 +23,7 @@ class DamageRooms(Protocol):
     damage: DamageBook
 
 
-def damage_list(rooms: DamageRooms, request: Request) -> None:
+def damage_list(rooms: DamageRooms, request: Request[DamageList]) -> None:
     """Lists the damage in these topics (null: in all). The number of kept findings is bounded."""
     wanted = request.decode().topics
     topics = None if wanted is None else set(wanted)
@@ -40,10 +41,17 @@ def damage_list(rooms: DamageRooms, request: Request) -> None:
     )
 
 
-def _described(finding: Finding) -> dict[str, object]:
-    described = finding._asdict()
-    described["topic"], described["partition"] = finding.partition
-    return described
+def _described(finding: Finding) -> DamageList.AnswerFinding:
+    return {
+        "topic": finding.partition.topic,
+        "partition": finding.partition.partition,
+        "file": finding.file,
+        "position": finding.position,
+        "first_offset": finding.first_offset,
+        "end_offset": finding.end_offset,
+        "reason": finding.reason,
+        "found_ms": finding.found_ms,
+    }
 
 
 HANDLERS = (serves(ApiKey.DAMAGE_LIST, 0, 0, damage_list),)

@@ -29,6 +29,11 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.wire.message_types.family_decide import FamilyDecide
+    from cordwood.wire.message_types.family_join import FamilyJoin
+    from cordwood.wire.message_types.family_list import FamilyList
+    from cordwood.wire.message_types.family_recall import FamilyRecall
+    from cordwood.wire.message_types.family_renew import FamilyRenew
 
 
 MAX_WINNERS = MAX_SLOTS
@@ -44,7 +49,7 @@ class FamilyRooms(Protocol):
     transactions: TransactionCoordinator
 
 
-def family_join(rooms: FamilyRooms, request: Request) -> None:
+def family_join(rooms: FamilyRooms, request: Request[FamilyJoin]) -> None:
     """Gives a slot to a writer of a batch, unless the batch is decided."""
     body = request.decode()
     request.let_go_of_frame()
@@ -72,7 +77,7 @@ def family_join(rooms: FamilyRooms, request: Request) -> None:
         rooms.transactions.families.join(body.family, body.batch_id, body.timeout_ms, answer)
 
 
-def family_renew(rooms: FamilyRooms, request: Request) -> None:
+def family_renew(rooms: FamilyRooms, request: Request[FamilyRenew]) -> None:
     """Renews the lease of a batch: its writers have their full timeout again."""
     body = request.decode()
 
@@ -91,7 +96,7 @@ def family_renew(rooms: FamilyRooms, request: Request) -> None:
         rooms.transactions.families.renew(body.family, body.batch_id, answer)
 
 
-def family_decide(rooms: FamilyRooms, request: Request) -> Steps:
+def family_decide(rooms: FamilyRooms, request: Request[FamilyDecide]) -> Steps:
     """Commits the slots of the winners and aborts the rest, or aborts all slots, or only the named ones; answers when
     the markers are committed."""
     body = yield from request.read()
@@ -123,7 +128,7 @@ def family_decide(rooms: FamilyRooms, request: Request) -> Steps:
     rooms.transactions.families.decide(body.family, asked, timeout_ms, answer)
 
 
-def family_recall(rooms: FamilyRooms, request: Request) -> None:
+def family_recall(rooms: FamilyRooms, request: Request[FamilyRecall]) -> None:
     """Answers with a family's memory of the last batch that it decided."""
     body = request.decode()
 
@@ -146,7 +151,7 @@ def family_recall(rooms: FamilyRooms, request: Request) -> None:
         rooms.transactions.families.recall(body.family, answer)
 
 
-def family_list(rooms: FamilyRooms, request: Request) -> Steps:
+def family_list(rooms: FamilyRooms, request: Request[FamilyList]) -> Steps:
     body = yield from request.read()
     wanted = None if body.families is None else frozenset(body.families)
 
@@ -163,7 +168,7 @@ def family_list(rooms: FamilyRooms, request: Request) -> Steps:
     rooms.transactions.when_loaded(lambda shards: request.go_on(listed(shards)))
 
 
-def _described(family: Family) -> dict[str, object]:
+def _described(family: Family) -> FamilyList.AnswerFamily:
     memory = family.memory or NOTHING_DECIDED
     states = [slot.state for slot in family.slots.values()]
     return {

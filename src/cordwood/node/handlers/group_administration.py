@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -18,6 +18,10 @@ from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.wire.message_types.delete_groups import DeleteGroups
+    from cordwood.wire.message_types.describe_groups import DescribeGroups
+    from cordwood.wire.message_types.list_groups import ListGroups
+    from cordwood.wire.message_types.offset_delete import OffsetDelete
 
 
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
@@ -35,7 +39,15 @@ LISTED_PER_STEP = 1_000
 DELETED_PER_STEP = 100
 POSITIONS_PER_STEP = 250
 
-Answer = dict[str, Any]
+
+class DescribedGroup(TypedDict, total=False):
+    """The fields that the descriptions of groups of both protocols have."""
+
+    group_id: str
+    authorized_operations: int
+
+
+Described = TypeVar("Described", bound=DescribedGroup)
 
 
 class GroupAdministrationRooms(Protocol):
@@ -47,28 +59,30 @@ class GroupAdministrationRooms(Protocol):
 
 def describe_each(
     rooms: GroupAdministrationRooms,
-    request: Request,
-    group_ids: list[str],
-    description: Callable[[GroupShard, str], Answer],
-    nothing: Callable[[ErrorCode], Answer],
+    group_ids: Iterable[str],
+    description: Callable[[GroupShard, str], Described],
+    nothing: Callable[[ErrorCode], Described],
+    answer: Callable[[Made[Described]], None],
     *,
     with_operations: bool,
 ) -> Steps:
     """Answers when all groups are found: each group once, in the order of the request. Groups are described while the
     answer is written."""
     operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = list(dict.fromkeys(group_ids))
+    wanted = list(dict.fromkeys(group_ids))
 
     def all_found(found: list[GroupShard | ErrorCode]) -> None:
-        request.answer(groups=Made(list(zip(group_ids, found, strict=True)), described))
+        answer(Made(list(zip(wanted, found, strict=True)), described))
 
-    def described(group: tuple[str, GroupShard | ErrorCode]) -> Answer:
+    def described(group: tuple[str, GroupShard | ErrorCode]) -> Described:
         group_id, found = group
-        answer = nothing(found) if isinstance(found, ErrorCode) else description(found, group_id)
-        return {"group_id": group_id, "authorized_operations": operations, **answer}
+        fields = nothing(found) if isinstance(found, ErrorCode) else description(found, group_id)
+        fields["group_id"] = group_id
+        fields["authorized_operations"] = operations
+        return fields
 
-    one_found = in_order(len(group_ids), all_found)
-    for place, group_id in enumerate(group_ids):
+    one_found = in_order(len(wanted), all_found)
+    for place, group_id in enumerate(wanted):
         if place and not place % LOOKED_UP_PER_STEP:
             yield
         if group_id:
@@ -78,34 +92,39 @@ def describe_each(
             one_found(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def describe_groups(rooms: GroupAdministrationRooms, request: Request) -> Steps:
+def describe_groups(rooms: GroupAdministrationRooms, request: Request[DescribeGroups]) -> Steps:
     body = yield from request.read()
 
-    def description(shard: GroupShard, group_id: str) -> Answer:
+    def description(shard: GroupShard, group_id: str) -> DescribeGroups.AnswerGroup:
         group = shard.describe(group_id)
         return _absent(request.version) if group is None else _description(group)
 
     yield from describe_each(
-        rooms, request, list(body.groups), description, _nothing, with_operations=body.include_authorized_operations
+        rooms,
+        body.groups,
+        description,
+        _nothing,
+        lambda groups: request.answer(groups=groups),
+        with_operations=body.include_authorized_operations,
     )
 
 
-def _absent(version: int) -> Answer:
+def _absent(version: int) -> DescribeGroups.AnswerGroup:
     """Describes a group that does not exist: before version 6 as dead, from then on as not found."""
     error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     message = "There is no such group." if version >= 6 else None
     return {**_nothing(error), "error_message": message, "group_state": State.DEAD.value}
 
 
-def _nothing(error: ErrorCode) -> Answer:
+def _nothing(error: ErrorCode) -> DescribeGroups.AnswerGroup:
     return {"error_code": error, "group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
 
 
-def _description(group: Group) -> Answer:
+def _description(group: Group) -> DescribeGroups.AnswerGroup:
     """Describes a group. Metadata and assignments of members are shown in a stable group only: a round changes them."""
     stable, protocol = group.state is State.STABLE, group.protocol
 
-    def member_of(member: Member) -> Answer:
+    def member_of(member: Member) -> DescribeGroups.AnswerMember:
         return {
             "member_id": member.member_id,
             "group_instance_id": member.instance_id,
@@ -124,7 +143,7 @@ def _description(group: Group) -> Answer:
     }
 
 
-def _listed(listing: GroupListing) -> Answer:
+def _listed(listing: GroupListing) -> ListGroups.AnswerGroup:
     return {
         "group_id": listing.group_id,
         "protocol_type": listing.protocol_type,
@@ -133,7 +152,7 @@ def _listed(listing: GroupListing) -> Answer:
     }
 
 
-def list_groups(rooms: GroupAdministrationRooms, request: Request) -> None:
+def list_groups(rooms: GroupAdministrationRooms, request: Request[ListGroups]) -> None:
     """Lists all groups of readable shards, with the error of the others."""
     body = request.decode()
     shards: list[GroupShard] = []
@@ -155,14 +174,14 @@ def list_groups(rooms: GroupAdministrationRooms, request: Request) -> None:
     rooms.groups.visit_shards(shards.append, lambda error: request.go_on(listing(error)))
 
 
-def delete_groups(rooms: GroupAdministrationRooms, request: Request) -> Steps:
+def delete_groups(rooms: GroupAdministrationRooms, request: Request[DeleteGroups]) -> Steps:
     body = yield from request.read()
     group_ids = list(dict.fromkeys(body.groups_names))
 
     def all_deleted(errors: list[ErrorCode]) -> None:
         request.answer(results=Made(list(zip(group_ids, errors, strict=True)), result))
 
-    def result(group: tuple[str, ErrorCode]) -> Answer:
+    def result(group: tuple[str, ErrorCode]) -> DeleteGroups.AnswerResult:
         group_id, error = group
         return {"group_id": group_id, "error_code": error, "error_message": DELETION_REFUSALS.get(error)}
 
@@ -176,7 +195,7 @@ def delete_groups(rooms: GroupAdministrationRooms, request: Request) -> Steps:
             deleted(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def offset_delete(rooms: GroupAdministrationRooms, request: Request) -> Steps:
+def offset_delete(rooms: GroupAdministrationRooms, request: Request[OffsetDelete]) -> Steps:
     body = yield from request.read()
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
@@ -194,12 +213,14 @@ def offset_delete(rooms: GroupAdministrationRooms, request: Request) -> Steps:
         for partition in asked:
             by_topic.setdefault(partition.topic, []).append(partition)
 
-        def result(partition: TopicPartition) -> Answer:
+        def result(partition: TopicPartition) -> OffsetDelete.AnswerPartition:
             error = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return {"partition_index": partition.partition, "error_code": error}
 
-        topics = Made(by_topic, lambda name: {"name": name, "partitions": Made(by_topic[name], result)})
-        request.answer(error_code=ErrorCode.NONE, topics=topics)
+        def topic(name: str) -> OffsetDelete.AnswerTopic:
+            return {"name": name, "partitions": Made(by_topic[name], result)}
+
+        request.answer(error_code=ErrorCode.NONE, topics=Made(by_topic, topic))
 
     if not body.group_id:
         deleted([ErrorCode.INVALID_GROUP_ID])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
@@ -15,6 +15,10 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.wire.message_types.heartbeat import Heartbeat
+    from cordwood.wire.message_types.join_group import JoinGroup
+    from cordwood.wire.message_types.leave_group import LeaveGroup
+    from cordwood.wire.message_types.sync_group import SyncGroup
 
 
 PROTOCOL_NAMED_FROM_VERSION = 5
@@ -27,12 +31,12 @@ class MemberRooms(Protocol):
     groups: GroupCoordinator
 
 
-def _member(member: tuple[str, str | None, bytes]) -> dict[str, Any]:
+def _member(member: tuple[str, str | None, bytes]) -> JoinGroup.AnswerMember:
     member_id, instance_id, metadata = member
     return {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
 
 
-def join_group(rooms: MemberRooms, request: Request) -> None:
+def join_group(rooms: MemberRooms, request: Request[JoinGroup]) -> None:
     """Answers when the round is complete, which takes as long as the slowest member."""
     body = request.decode()
     request.let_go_of_frame()
@@ -71,7 +75,7 @@ def join_group(rooms: MemberRooms, request: Request) -> None:
     rooms.groups.members.join(body.group_id, asked, answer)
 
 
-def sync_group(rooms: MemberRooms, request: Request) -> Steps:
+def sync_group(rooms: MemberRooms, request: Request[SyncGroup]) -> Steps:
     """Answers when the leader has brought the assignments and they are committed."""
     body = yield from request.read()
     request.let_go_of_frame()
@@ -101,7 +105,7 @@ def sync_group(rooms: MemberRooms, request: Request) -> Steps:
     rooms.groups.members.sync(body.group_id, asked, answer)
 
 
-def heartbeat(rooms: MemberRooms, request: Request) -> None:
+def heartbeat(rooms: MemberRooms, request: Request[Heartbeat]) -> None:
     """Answers when the member has news, or after a while (`HeldHeartbeats`)."""
     body = request.decode()
 
@@ -116,12 +120,12 @@ def heartbeat(rooms: MemberRooms, request: Request) -> None:
     rooms.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, answer)
 
 
-def _left(member: tuple[tuple[str, str | None], ErrorCode]) -> dict[str, Any]:
+def _left(member: tuple[tuple[str, str | None], ErrorCode]) -> LeaveGroup.AnswerMember:
     (member_id, instance_id), error = member
     return {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
 
 
-def leave_group(rooms: MemberRooms, request: Request) -> Steps:
+def leave_group(rooms: MemberRooms, request: Request[LeaveGroup]) -> Steps:
     body = yield from request.read()
     batched = request.version >= 3
     leaving = [(member.member_id, member.group_instance_id) for member in body.members] if batched else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.partition import Partition
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
+    from cordwood.wire.message_types.describe_log_dirs import DescribeLogDirs
 
 
 SIZED_PER_STEP = 100
@@ -30,12 +31,12 @@ class LogDirRooms(Protocol):
     reports: Reports
 
 
-def describe_log_dirs(rooms: LogDirRooms, request: Request) -> Steps:
+def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> Steps:
     """Describes the one data directory, with the size of each requested partition (null: of all)."""
     body = yield from request.read()
     asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
     names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else asked
-    sized: list[tuple[str, dict[str, Any]]] = []
+    sized: list[tuple[str, DescribeLogDirs.AnswerPartition]] = []
     for looked_at, (topic, index) in enumerate(names, 1):
         partition = rooms.hosted.get(topic, index)
         if partition is not None:
@@ -45,10 +46,10 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request) -> Steps:
 
     def measured(free: tuple[int, int] | Exception) -> None:
         total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free
-        result = {
+        result: DescribeLogDirs.AnswerResult = {
             "error_code": ErrorCode.NONE,
             "log_dir": rooms.logs.path,
-            "topics": by_topic(sized),
+            "topics": [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(sized)],
             "total_bytes": total_bytes,
             "usable_bytes": usable_bytes,
             "is_cordoned": False,
@@ -58,7 +59,7 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request) -> Steps:
     rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.free_bytes, measured)
 
 
-def _sized(rooms: LogDirRooms, partition: Partition) -> dict[str, Any]:
+def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPartition:
     size_bytes = 0
     if partition.opened is not None or rooms.logs.has_log(partition.name):
         try:

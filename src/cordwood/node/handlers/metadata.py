@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata_writer import CreatedTopic
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.wire.apis import Api
+    from cordwood.wire.message_types.describe_cluster import DescribeCluster
+    from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
 
 
 # All operations, since there is no authorizer: the bits of Kafka's AclOperation that apply to each resource.
@@ -299,7 +301,7 @@ def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
     return frozenset([broker_id for broker_id, broker in image.brokers.items() if broker.endpoint(listener) is None])
 
 
-def describe_cluster(rooms: MetadataRooms, request: Request) -> None:
+def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) -> None:
     body = request.decode()
     wanted = body.endpoint_type
     error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -321,22 +323,23 @@ def describe_cluster(rooms: MetadataRooms, request: Request) -> None:
     )
 
 
-def describe_topic_partitions(rooms: MetadataRooms, request: Request) -> Steps:
+def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTopicPartitions]) -> Steps:
     """Describes topics page by page: a cursor says where the next page begins."""
     body = yield from request.read()
     names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in rooms.image.sorted_topics()]
     cursor = body.cursor
-    topics: list[dict[str, Any]] = []
+    topics: list[DescribeTopicPartitions.AnswerTopic] = []
     most = rooms.image.settings.max_request_partition_size_limit
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         if cursor.partition_index < 0:
+            nothing: DescribeTopicPartitions.AnswerTopic
             nothing = {"error_code": ErrorCode.INVALID_REQUEST, "topic_id": ZERO_TOPIC_ID, "partitions": ()}
             request.answer(topics=Made(names[:most], lambda name: {**nothing, "name": name}), next_cursor=None)
             return
     room = max(1, min(body.response_partition_limit, most))
     unreachable = _unreachable(rooms.image, request)
-    next_cursor: dict[str, Any] | None = None
+    next_cursor: DescribeTopicPartitions.AnswerNextCursor | None = None
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if room == 0:
@@ -356,7 +359,7 @@ def describe_topic_partitions(rooms: MetadataRooms, request: Request) -> Steps:
 
 def _described_topic(
     image: ClusterImage, name: str, topic: TopicImage | None, first: int, room: int, unreachable: frozenset[int]
-) -> dict[str, Any]:
+) -> DescribeTopicPartitions.AnswerTopic:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
@@ -364,7 +367,7 @@ def _described_topic(
         error = invalid.code
     partitions = () if topic is None else topic.partitions[first : first + room]
 
-    def described(numbered: tuple[int, PartitionImage]) -> dict[str, Any]:
+    def described(numbered: tuple[int, PartitionImage]) -> DescribeTopicPartitions.AnswerPartition:
         return _described_partition(image, *numbered, unreachable)
 
     return {
@@ -379,7 +382,7 @@ def _described_topic(
 
 def _described_partition(
     image: ClusterImage, index: int, partition: PartitionImage, unreachable: frozenset[int]
-) -> dict[str, Any]:
+) -> DescribeTopicPartitions.AnswerPartition:
     leader, leader_epoch, error = _leader(image, partition, ErrorCode.LISTENER_NOT_FOUND, unreachable)
     return {
         "error_code": error,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import Log
 from cordwood.log.retention import DROPPED_AT_ONCE
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
     from cordwood.node.maintenance import Maintenance
     from cordwood.node.reports import Reports
+    from cordwood.wire.message_types.delete_records import DeleteRecords
+    from cordwood.wire.message_types.list_offsets import ListOffsets
+    from cordwood.wire.message_types.offset_for_leader_epoch import OffsetForLeaderEpoch
 
 
 LATEST = -1
@@ -51,11 +54,11 @@ class LogOffsetRooms(Protocol):
     reports: Reports
 
 
-def list_offsets(rooms: LogOffsetRooms, request: Request) -> Steps:
+def list_offsets(rooms: LogOffsetRooms, request: Request[ListOffsets]) -> Steps:
     """Finds offsets by timestamp, or the ends of the log for a reader of this isolation level."""
     body = yield from request.read()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
-    results: list[tuple[str, dict[str, Any]]] = [("", {})] * len(asked)
+    results: list[tuple[str, ListOffsets.AnswerPartition]] = [("", {})] * len(asked)
     missing = len(asked)
 
     def answer_for(place: int) -> Callable[[Found], None]:
@@ -75,7 +78,7 @@ def list_offsets(rooms: LogOffsetRooms, request: Request) -> Steps:
             )
             missing -= 1
             if not missing:
-                request.answer(topics=by_topic(results))
+                request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
 
         return done
 
@@ -106,7 +109,12 @@ def _error_of(rooms: LogOffsetRooms, found: Found) -> ErrorCode:
 
 
 def _find_offset(
-    rooms: LogOffsetRooms, request: Request, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
+    rooms: LogOffsetRooms,
+    request: Request,
+    isolation_level: int,
+    topic: str,
+    asked: ListOffsets.RequestPartition,
+    done: Callable[[Found], None],
 ) -> None:
     """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
     replica = rooms.hosted.leader(topic, asked.partition_index).replica
@@ -133,13 +141,13 @@ def _find_offset(
         )
 
 
-def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request) -> Steps:
+def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLeaderEpoch]) -> Steps:
     """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
     body = yield from request.read()
     allowed = request.reply.entrance.between_brokers or body.replica_id < 0
 
-    def topic(asked: Any) -> dict[str, Any]:
-        def partition(each: Any) -> dict[str, Any]:
+    def topic(asked: OffsetForLeaderEpoch.RequestTopic) -> OffsetForLeaderEpoch.AnswerTopic:
+        def partition(each: OffsetForLeaderEpoch.RequestPartition) -> OffsetForLeaderEpoch.AnswerPartition:
             if allowed:
                 return _epoch_end(rooms, asked.topic, each)
             return _epoch_end_answer(each.partition, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -149,7 +157,9 @@ def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request) -> Steps:
     request.answer(topics=Made(body.topics, topic))
 
 
-def _epoch_end(rooms: LogOffsetRooms, topic: str, asked: Any) -> dict[str, Any]:
+def _epoch_end(
+    rooms: LogOffsetRooms, topic: str, asked: OffsetForLeaderEpoch.RequestPartition
+) -> OffsetForLeaderEpoch.AnswerPartition:
     leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
     try:
         replica = rooms.hosted.leader(topic, asked.partition).replica
@@ -165,14 +175,14 @@ def _epoch_end(rooms: LogOffsetRooms, topic: str, asked: Any) -> dict[str, Any]:
 
 def _epoch_end_answer(
     index: int, leader_epoch: int = -1, end_offset: int = -1, error: ErrorCode = ErrorCode.NONE
-) -> dict[str, Any]:
+) -> OffsetForLeaderEpoch.AnswerPartition:
     return {"error_code": error, "partition": index, "leader_epoch": leader_epoch, "end_offset": end_offset}
 
 
-def delete_records(rooms: LogOffsetRooms, request: Request) -> Steps:
+def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> Steps:
     """Moves the start of a log forward, durably: deleted records do not come back after a crash."""
     body = yield from request.read()
-    results: list[tuple[str, dict[str, Any]]] = []
+    results: list[tuple[str, DeleteRecords.AnswerPartition]] = []
     logs: list[Log] = []
     dropped = 0
     for topic in body.topics:
@@ -203,7 +213,7 @@ def delete_records(rooms: LogOffsetRooms, request: Request) -> Steps:
             rooms.reports.failed_write(outcome)
             for _, result in results:
                 result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
-        request.answer(topics=by_topic(results))
+        request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
 
     rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.save_offsets(logs), saved)
 

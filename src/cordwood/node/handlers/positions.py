@@ -7,10 +7,10 @@ positions and lose others, as between several commits. The answer waits until al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.groups.offset_records import Position
@@ -34,6 +34,13 @@ from cordwood.wire.endpoints import NodeEndpoint
 if TYPE_CHECKING:
     from cordwood.node.group_coordinator import GroupCoordinator
     from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.wire.message_types.find_coordinator import FindCoordinator
+    from cordwood.wire.message_types.offset_commit import OffsetCommit
+    from cordwood.wire.message_types.offset_fetch import OffsetFetch
+    from cordwood.wire.message_types.txn_offset_commit import TxnOffsetCommit
+
+    CommittedTopic = OffsetCommit.RequestTopic | TxnOffsetCommit.RequestTopic
+    CommittedPartition = OffsetCommit.RequestPartition | TxnOffsetCommit.RequestPartition
 
 
 GROUP_KEY = 0
@@ -59,14 +66,14 @@ class PositionRooms(Protocol):
     transactions: TransactionCoordinator
 
 
-def find_coordinator(rooms: PositionRooms, request: Request) -> Steps:
+def find_coordinator(rooms: PositionRooms, request: Request[FindCoordinator]) -> Steps:
     body = yield from request.read()
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
     key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
-        def found(key: str) -> dict[str, Any]:
+        def found(key: str) -> FindCoordinator.AnswerCoordinator:
             coordinator: NodeEndpoint | None = None
             try:
                 if error is not None:
@@ -87,7 +94,14 @@ def find_coordinator(rooms: PositionRooms, request: Request) -> Steps:
         if version >= 4:
             request.answer(coordinators=Made(keys, found))
         else:
-            request.answer(**{name: value for name, value in found(keys[0]).items() if name != "key"})
+            only = found(keys[0])
+            request.answer(
+                node_id=only["node_id"],
+                host=only["host"],
+                port=only["port"],
+                error_code=only["error_code"],
+                error_message=only["error_message"],
+            )
 
     if key_type == GROUP_KEY:
         rooms.groups.shards.log.when_topic_exists(answer)
@@ -130,7 +144,7 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
     return None
 
 
-def _find(rooms: PositionRooms, by_id: bool, topic: Any) -> TopicImage | None:
+def _find(rooms: PositionRooms, by_id: bool, topic: CommittedTopic) -> TopicImage | None:
     image = rooms.image
     return image.topics_by_id.get(topic.topic_id or ZERO_TOPIC_ID) if by_id else image.topics.get(topic.name)
 
@@ -138,7 +152,7 @@ def _find(rooms: PositionRooms, by_id: bool, topic: Any) -> TopicImage | None:
 class AskedPositions:
     """The positions that a request commits, and the outcome of each."""
 
-    def __init__(self, topics: Any) -> None:
+    def __init__(self, topics: Sequence[CommittedTopic]) -> None:
         self._topics = topics
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
@@ -163,7 +177,9 @@ class AskedPositions:
                     left = LOOKED_UP_PER_STEP
                     yield
 
-    def _look_up(self, topic: TopicImage | None, by_id: bool, partitions: Any, retention_ms: int) -> None:
+    def _look_up(
+        self, topic: TopicImage | None, by_id: bool, partitions: Sequence[CommittedPartition], retention_ms: int
+    ) -> None:
         count = 0 if topic is None else len(topic.partitions)
         for asked in partitions:
             index = asked.partition_index
@@ -188,7 +204,11 @@ class AskedPositions:
     def commit(self, one: Callable[[list[Commit], Settled], None], done: Settled) -> Steps:
         """Has `one` commit the positions, COMMITS_PER_STEP at a time; `done` gets an error code for each position."""
         starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
-        settled = in_order(len(starts), lambda outcomes: done(list(chain.from_iterable(outcomes))))
+
+        def all_settled(outcomes: list[list[ErrorCode]]) -> None:
+            done(list(chain.from_iterable(outcomes)))
+
+        settled = in_order(len(starts), all_settled)
         for place, start in enumerate(starts):
             if place:
                 yield
@@ -206,24 +226,21 @@ class AskedPositions:
         for place, error in zip(self._places, outcome, strict=True):
             self._errors[place] = error
 
-    def answer(self) -> Made[Any]:
+    def answer(self) -> Made[OffsetCommit.AnswerTopic]:
         """The topics of the response, with the names or ids of the request."""
         next_error = iter(self._errors).__next__
 
-        def partition(asked: Any) -> dict[str, Any]:
+        def partition(asked: CommittedPartition) -> OffsetCommit.AnswerPartition:
             return {"partition_index": asked.partition_index, "error_code": next_error()}
 
-        def topic(asked: Any) -> dict[str, Any]:
-            return {
-                "name": asked.name,
-                "topic_id": asked.topic_id,
-                "partitions": Made(asked.partitions, partition),
-            }
+        def topic(asked: CommittedTopic) -> OffsetCommit.AnswerTopic:
+            partitions: Sequence[CommittedPartition] = asked.partitions
+            return {"name": asked.name, "topic_id": asked.topic_id, "partitions": Made(partitions, partition)}
 
         return Made(self._topics, topic)
 
 
-def offset_commit(rooms: PositionRooms, request: Request) -> Steps | None:
+def offset_commit(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps | None:
     """Stores positions; answers when they are as safe as the internal topic's acks promise."""
     if len(request.frame) > NARROW_BYTES:
         return _commit_in_steps(rooms, request)
@@ -235,7 +252,7 @@ def offset_commit(rooms: PositionRooms, request: Request) -> Steps | None:
     return None
 
 
-def _commit_in_steps(rooms: PositionRooms, request: Request) -> Steps:
+def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps:
     """`offset_commit` for a request with many positions."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
@@ -244,7 +261,7 @@ def _commit_in_steps(rooms: PositionRooms, request: Request) -> Steps:
         yield from asked.commit(_committing(rooms, request, body), _committed(request, asked))
 
 
-def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
+def _may_commit(request: Request[OffsetCommit], body: OffsetCommit.Request, asked: AskedPositions) -> bool:
     """False if the whole request was refused."""
     if not body.group_id:
         asked.refuse(ErrorCode.INVALID_GROUP_ID)
@@ -253,7 +270,9 @@ def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
     return True
 
 
-def _committing(rooms: PositionRooms, request: Request, body: Any) -> Callable[[list[Commit], Settled], None]:
+def _committing(
+    rooms: PositionRooms, request: Request[OffsetCommit], body: OffsetCommit.Request
+) -> Callable[[list[Commit], Settled], None]:
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
@@ -263,7 +282,7 @@ def _committing(rooms: PositionRooms, request: Request, body: Any) -> Callable[[
     return commit
 
 
-def _committed(request: Request, asked: AskedPositions) -> Settled:
+def _committed(request: Request[OffsetCommit], asked: AskedPositions) -> Settled:
     def committed(outcome: list[ErrorCode]) -> None:
         if request.version < EPOCHS_FROM_VERSION and ErrorCode.GROUP_ID_NOT_FOUND in outcome:
             outcome = [ErrorCode.ILLEGAL_GENERATION] * len(outcome)
@@ -273,36 +292,65 @@ def _committed(request: Request, asked: AskedPositions) -> Settled:
     return committed
 
 
-def _resolve_topic(rooms: PositionRooms, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
-    if by_id:
+class AskedTopic(NamedTuple):
+    name: str | None
+    """None for an id that no topic has."""
+    topic_id: TopicId
+    indexes: Sequence[int]
+
+
+class Question(NamedTuple):
+    """A group whose positions a request asks for, in the name of a reader."""
+
+    group_id: str
+    reader: Author
+    topics: Made[AskedTopic] | None
+    """None asks for all positions of the group."""
+
+
+def _questions(image: ClusterImage, version: int, body: OffsetFetch.Request) -> Generator[None, None, list[Question]]:
+    def named(topic: OffsetFetch.RequestTopic | OffsetFetch.RequestGroupTopic) -> AskedTopic:
+        return AskedTopic(topic.name, image.topic_id(topic.name), topic.partition_indexes)
+
+    def by_id(topic: OffsetFetch.RequestGroupTopic) -> AskedTopic:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
-        return rooms.image.topic_name(topic_id), topic_id
-    return topic.name, rooms.image.topic_id(topic.name)
+        return AskedTopic(image.topic_name(topic_id), topic_id, topic.partition_indexes)
+
+    if version < 8:
+        return [Question(body.group_id, Author(), None if body.topics is None else Made(body.topics, named))]
+    resolve = by_id if version >= 10 else named
+    questions: list[Question] = []
+    for group in body.groups:
+        topics = None if group.topics is None else Made(group.topics, resolve)
+        questions.append(Question(group.group_id, Author(group.member_id or "", None, group.member_epoch), topics))
+        if not len(questions) % LOOKED_UP_PER_STEP:
+            yield
+    return questions
 
 
-def offset_fetch(rooms: PositionRooms, request: Request) -> Steps:
+def offset_fetch(rooms: PositionRooms, request: Request[OffsetFetch]) -> Steps:
     """Answers with the positions of one group, or of several (v8+). A group that is asked for more than once is looked
     up once; all of its positions are shown once."""
     body = yield from request.read()
     version = request.version
-    asked = body.groups if version >= 8 else [body]
-    groups = list({_question(version, place, group): group for place, group in enumerate(asked)}.values())
-    readers = dict.fromkeys((group.group_id, _reader(version, group)) for group in groups)
-    places = {reader: place for place, reader in enumerate(readers)}
+    asked = yield from _questions(rooms.image, version, body)
+    # Questions for all positions of a group have the same answer.
+    groups = list({(each[:2] if each.topics is None else place): each for place, each in enumerate(asked)}.values())
+    places = {reader: place for place, reader in enumerate(dict.fromkeys(group[:2] for group in groups))}
 
     def all_found(found: list[Found]) -> None:
-        def found_for(group: Any) -> Found:
-            return found[places[group.group_id, _reader(version, group)]]
+        def answer_for(group: Question) -> OffsetFetch.AnswerGroup:
+            return _group_answer(rooms.image, version, group, found[places[group[:2]]])
 
-        shown_whole = [found_for(group) for group in groups if group.topics is None]
+        shown_whole = [found[places[group[:2]]] for group in groups if group.topics is None]
         count = sum(0 if isinstance(positions, ErrorCode) else len(positions) for positions in shown_whole)
         if count > MAX_POSITIONS_ANSWERED:
             request.reply.hang_up(f"its answer would have {count} positions: ask for fewer groups at a time")
         elif version >= 8:
-            request.answer(groups=Made(groups, lambda group: _group_answer(rooms, version, group, found_for(group))))
+            request.answer(groups=Made(groups, answer_for))
         else:
-            answer = _group_answer(rooms, version, body, found[0])
-            request.answer(**{name: value for name, value in answer.items() if name != "group_id"})
+            only = answer_for(groups[0])
+            request.answer(error_code=only["error_code"], topics=Made(only["topics"], _without_id))
 
     one_found = in_order(len(places), all_found)
     for (group_id, reader), place in places.items():
@@ -315,24 +363,21 @@ def offset_fetch(rooms: PositionRooms, request: Request) -> Steps:
             rooms.groups.positions.fetch(group_id, reader, done, require_stable=body.require_stable)
 
 
-def _question(version: int, place: int, group: Any) -> Any:
-    """A key that is equal for entries of the request with the same answer."""
-    return (group.group_id, _reader(version, group)) if group.topics is None else place
+def _without_id(topic: OffsetFetch.AnswerGroupTopic) -> OffsetFetch.AnswerTopic:
+    """A topic as answers about a single group have it."""
+    return {"name": topic["name"], "partitions": topic["partitions"]}
 
 
-def _reader(version: int, group: Any) -> Author:
-    return Author(group.member_id or "", None, group.member_epoch) if version >= 9 else Author()
-
-
-def _group_answer(rooms: PositionRooms, version: int, group: Any, found: Found) -> dict[str, Any]:
+def _group_answer(image: ClusterImage, version: int, group: Question, found: Found) -> OffsetFetch.AnswerGroup:
     error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
     positions = {} if isinstance(found, ErrorCode) else found
-    answer = {"group_id": group.group_id, "error_code": error}
     if error is not ErrorCode.NONE and version >= 2:
-        return {**answer, "topics": ()}
+        return {"group_id": group.group_id, "error_code": error, "topics": ()}
 
-    def topic(name: str | None, topic_id: TopicId, indexes: Any) -> dict[str, Any]:
-        def partition(index: int) -> dict[str, Any]:
+    def answered(topic: AskedTopic) -> OffsetFetch.AnswerGroupTopic:
+        name = topic.name
+
+        def partition(index: int) -> OffsetFetch.AnswerPartition:
             position = positions.get(TopicPartition(name, index)) if name is not None else None
             return {
                 "partition_index": index,
@@ -342,21 +387,15 @@ def _group_answer(rooms: PositionRooms, version: int, group: Any, found: Found) 
                 "error_code": _position_error(error, name, position),
             }
 
-        known_as = {"name": name or "", "topic_id": topic_id} if version >= 8 else {"name": name}
-        return {**known_as, "partitions": Made(indexes, partition)}
+        return {"name": name or "", "topic_id": topic.topic_id, "partitions": Made(topic.indexes, partition)}
 
-    if group.topics is not None:
-        return {
-            **answer,
-            "topics": Made(
-                group.topics, lambda asked: topic(*_resolve_topic(rooms, version >= 10, asked), asked.partition_indexes)
-            ),
-        }
-    by_topic: dict[str, list[int]] = {}
-    for name, index in positions:
-        by_topic.setdefault(name, []).append(index)
-    topics = Made(sorted(by_topic), lambda name: topic(name, rooms.image.topic_id(name), sorted(by_topic[name])))
-    return {**answer, "topics": topics}
+    topics = group.topics
+    if topics is None:
+        by_topic: dict[str, list[int]] = {}
+        for name, index in positions:
+            by_topic.setdefault(name, []).append(index)
+        topics = Made(sorted(by_topic), lambda name: AskedTopic(name, image.topic_id(name), sorted(by_topic[name])))
+    return {"group_id": group.group_id, "error_code": error, "topics": Made(topics, answered)}
 
 
 def _position_error(error: ErrorCode, topic: str | None, position: Position | None) -> ErrorCode:

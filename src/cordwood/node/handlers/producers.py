@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cordwood.node.producer_ids import ProducerIds
     from cordwood.node.reports import Reports
     from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.wire.message_types.describe_producers import DescribeProducers
+    from cordwood.wire.message_types.init_producer_id import InitProducerId
 
 
 NO_PRODUCER = -1
@@ -36,7 +38,7 @@ class ProducerRooms(Protocol):
     transactions: TransactionCoordinator
 
 
-def init_producer_id(rooms: ProducerRooms, request: Request) -> None:
+def init_producer_id(rooms: ProducerRooms, request: Request[InitProducerId]) -> None:
     """Gives a producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
     body = request.decode()
 
@@ -73,21 +75,22 @@ def init_producer_id(rooms: ProducerRooms, request: Request) -> None:
         rooms.transactions.init_producer_id(asked, initialized)
 
 
-def describe_producers(rooms: ProducerRooms, request: Request) -> Steps:
+def describe_producers(rooms: ProducerRooms, request: Request[DescribeProducers]) -> Steps:
     body = yield from request.read()
     # A partition that is asked for more than once is answered once.
     asked: dict[str, dict[int, None]] = {}
     for topic in body.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
 
-    def described(name: str) -> dict[str, Any]:
+    def described(name: str) -> DescribeProducers.AnswerTopic:
         return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(rooms, name, index))}
 
     request.answer(topics=Made(asked, described))
 
 
-def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
+def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> DescribeProducers.AnswerPartition:
+    described: DescribeProducers.AnswerPartition
+    described = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
     try:
         states = rooms.hosted.leader(topic, index).replica.log.replayed.producers.describe()
         described["active_producers"] = Made(states, _active_producer)
@@ -100,7 +103,7 @@ def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> dict[str, Any
     return described
 
 
-def _active_producer(state: ProducerDescription) -> dict[str, Any]:
+def _active_producer(state: ProducerDescription) -> DescribeProducers.AnswerActiveProducer:
     return {
         "producer_id": state.producer_id,
         "producer_epoch": state.producer_epoch,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.config_descriptions import ConfigEntry
+from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
-from cordwood.model.errors import ProtocolError
+from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
+from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.node.outcomes import each_outcome, status
 from cordwood.node.request import Made, Request, serves
@@ -17,6 +18,9 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
+    from cordwood.wire.message_types.create_partitions import CreatePartitions
+    from cordwood.wire.message_types.create_topics import CreateTopics
+    from cordwood.wire.message_types.delete_topics import DeleteTopics
 
 
 class TopicRooms(Protocol):
@@ -26,7 +30,7 @@ class TopicRooms(Protocol):
     reports: Reports
 
 
-def create_topics(rooms: TopicRooms, request: Request) -> Steps:
+def create_topics(rooms: TopicRooms, request: Request[CreateTopics]) -> Steps:
     body = yield from request.read()
     asked = [
         NewTopic(
@@ -39,26 +43,36 @@ def create_topics(rooms: TopicRooms, request: Request) -> Steps:
         for topic in body.topics
     ]
 
-    def created(outcomes: Any) -> None:
+    def created(outcomes: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(topics=Made(each_outcome(rooms.reports, outcomes, names), _created))
 
     rooms.loop.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), created)
 
 
-def _created(topic: tuple[str, Any]) -> dict[str, Any]:
+def _created(topic: tuple[str, CreatedTopic | ProtocolError]) -> CreateTopics.AnswerTopic:
     name, outcome = topic
-    result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **status(outcome), "configs": ()}
-    if not isinstance(outcome, ProtocolError):
-        result["topic_id"] = outcome.topic_id
-        result["num_partitions"] = outcome.partition_count
-        result["replication_factor"] = outcome.replication_factor
+    if isinstance(outcome, ProtocolError):
+        return {
+            "name": name,
+            "topic_id": ZERO_TOPIC_ID,
+            "error_code": outcome.code,
+            "error_message": outcome.message,
+            "configs": (),
+        }
+    return {
+        "name": name,
+        "topic_id": outcome.topic_id,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "num_partitions": outcome.partition_count,
+        "replication_factor": outcome.replication_factor,
         # The Java client wants an array here whenever the topic was created.
-        result["configs"] = Made(outcome.configs, _created_config)
-    return result
+        "configs": Made(outcome.configs, _created_config),
+    }
 
 
-def _created_config(config: ConfigEntry) -> dict[str, Any]:
+def _created_config(config: ConfigEntry) -> CreateTopics.AnswerConfig:
     return {
         "name": config.name,
         "value": config.value,
@@ -68,20 +82,20 @@ def _created_config(config: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def delete_topics(rooms: TopicRooms, request: Request) -> Steps:
+def delete_topics(rooms: TopicRooms, request: Request[DeleteTopics]) -> Steps:
     body = yield from request.read()
     if request.version >= 6:
         asked = [TopicReference(topic.name, topic.topic_id) for topic in body.topics]
     else:
         asked = [TopicReference(name) for name in body.topic_names]
 
-    def deleted(outcomes: Any) -> None:
+    def deleted(outcomes: dict[TopicReference, TopicDeletion | ProtocolError] | Exception) -> None:
         request.answer(responses=Made(each_outcome(rooms.reports, outcomes, list(dict.fromkeys(asked))), _deleted))
 
     rooms.loop.effects.metadata(lambda writer: writer.delete_topics(asked), deleted)
 
 
-def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
+def _deleted(topic: tuple[TopicReference, TopicDeletion | ProtocolError]) -> DeleteTopics.AnswerResponse:
     reference, outcome = topic
     known = None if isinstance(outcome, ProtocolError) else outcome
     return {
@@ -91,7 +105,7 @@ def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
     }
 
 
-def create_partitions(rooms: TopicRooms, request: Request) -> Steps:
+def create_partitions(rooms: TopicRooms, request: Request[CreatePartitions]) -> Steps:
     body = yield from request.read()
     asked = [
         MorePartitions(
@@ -102,7 +116,7 @@ def create_partitions(rooms: TopicRooms, request: Request) -> Steps:
         for topic in body.topics
     ]
 
-    def grown(outcomes: Any) -> None:
+    def grown(outcomes: dict[str, PartitionAddition | ProtocolError] | Exception) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(
             results=Made(

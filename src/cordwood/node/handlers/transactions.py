@@ -3,8 +3,8 @@ descriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.groups.positions import Commit
 from cordwood.model.coordination import is_too_long
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
     from cordwood.node.transaction_coordinator import TransactionCoordinator
     from cordwood.node.transaction_markers import MarkerWriter
+    from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
+    from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
+    from cordwood.wire.message_types.describe_transactions import DescribeTransactions
+    from cordwood.wire.message_types.end_txn import EndTxn
+    from cordwood.wire.message_types.list_transactions import ListTransactions
+    from cordwood.wire.message_types.txn_offset_commit import TxnOffsetCommit
+    from cordwood.wire.message_types.write_txn_markers import WriteTxnMarkers
+
+    TopicErrors = Made[AddPartitionsToTxn.AnswerTopicResult]
 
 
 FENCED_FROM_VERSION = 2
@@ -47,8 +56,6 @@ IDS_PER_STEP = 100
 """Each transactional id may write to a log."""
 LOOKED_UP_PER_STEP = 200
 LISTED_PER_STEP = 1_000
-
-TopicErrors = Made[str]
 
 
 class TransactionRooms(Protocol):
@@ -70,7 +77,7 @@ def _fenced(error: ErrorCode, version: int) -> ErrorCode:
 # Partitions
 
 
-def add_partitions_to_txn(rooms: TransactionRooms, request: Request) -> Steps:
+def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartitionsToTxn]) -> Steps:
     body = yield from request.read()
     if request.version < BATCHED_FROM_VERSION:
         writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
@@ -87,10 +94,11 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request) -> Steps:
     if not request.reply.entrance.between_brokers:
         request.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=())
         return
-    answered = in_order(
-        len(body.transactions),
-        lambda results: request.answer(error_code=ErrorCode.NONE, results_by_transaction=results),
-    )
+
+    def all_answered(results: list[AddPartitionsToTxn.AnswerResultsByTransaction]) -> None:
+        request.answer(error_code=ErrorCode.NONE, results_by_transaction=results)
+
+    answered = in_order(len(body.transactions), all_answered)
 
     def one_done(place: int, transactional_id: str) -> Callable[[TopicErrors], None]:
         return lambda topics: answered(place, {"transactional_id": transactional_id, "topic_results": topics})
@@ -108,15 +116,15 @@ def _add_partitions(
     request: Request,
     transactional_id: str,
     writer: Writer,
-    topics: Any,
+    topics: Sequence[AddPartitionsToTxn.RequestTopic | AddPartitionsToTxn.RequestV3AndBelowTopic],
     verify_only: bool,
     done: Callable[[TopicErrors], None],
 ) -> None:
     wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
     def answer(errors: dict[TopicPartition, ErrorCode]) -> None:
-        def topic(name: str) -> dict[str, Any]:
-            def partition(index: int) -> dict[str, Any]:
+        def topic(name: str) -> AddPartitionsToTxn.AnswerTopicResult:
+            def partition(index: int) -> AddPartitionsToTxn.AnswerResultsByPartition:
                 error = _fenced(errors[TopicPartition(name, index)], request.version)
                 return {"partition_index": index, "partition_error_code": error}
 
@@ -153,7 +161,7 @@ def _partition_problem(rooms: TransactionRooms, name: TopicPartition) -> ErrorCo
 # Positions
 
 
-def add_offsets_to_txn(rooms: TransactionRooms, request: Request) -> None:
+def add_offsets_to_txn(rooms: TransactionRooms, request: Request[AddOffsetsToTxn]) -> None:
     """Adds the partition of __consumer_offsets that stores a group's positions to the transaction."""
     body = request.decode()
 
@@ -176,7 +184,7 @@ def add_offsets_to_txn(rooms: TransactionRooms, request: Request) -> None:
         rooms.groups.shards.log.when_topic_exists(topic_exists)
 
 
-def txn_offset_commit(rooms: TransactionRooms, request: Request) -> Steps:
+def txn_offset_commit(rooms: TransactionRooms, request: Request[TxnOffsetCommit]) -> Steps:
     """Stores positions that hold once the transaction is committed, and never if it is aborted."""
     body = yield from request.read()
     version = request.version
@@ -233,7 +241,7 @@ def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
 # The end
 
 
-def end_txn(rooms: TransactionRooms, request: Request) -> None:
+def end_txn(rooms: TransactionRooms, request: Request[EndTxn]) -> None:
     body = request.decode()
 
     def ended(step: Step) -> None:
@@ -255,15 +263,21 @@ def end_txn(rooms: TransactionRooms, request: Request) -> None:
     rooms.transactions.end(body.transactional_id, writer, body.committed, version, ended)
 
 
-def write_txn_markers(rooms: TransactionRooms, request: Request) -> Steps:
+def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]) -> Steps:
     """Writes markers for another broker's coordinator, or for an administrator who ends a hanging transaction."""
     body = yield from request.read()
-    answered = in_order(len(body.markers), lambda results: request.answer(markers=results))
 
-    def one_done(place: int, marker: Any) -> Callable[[dict[TopicPartition, ErrorCode]], None]:
+    def all_written(results: list[WriteTxnMarkers.AnswerMarker]) -> None:
+        request.answer(markers=results)
+
+    answered = in_order(len(body.markers), all_written)
+
+    def one_done(
+        place: int, marker: WriteTxnMarkers.RequestMarker
+    ) -> Callable[[dict[TopicPartition, ErrorCode]], None]:
         def done(outcomes: dict[TopicPartition, ErrorCode]) -> None:
-            def topic(asked: Any) -> dict[str, Any]:
-                def partition(index: int) -> dict[str, Any]:
+            def topic(asked: WriteTxnMarkers.RequestTopic) -> WriteTxnMarkers.AnswerTopic:
+                def partition(index: int) -> WriteTxnMarkers.AnswerPartition:
                     return {"partition_index": index, "error_code": outcomes[TopicPartition(asked.name, index)]}
 
                 return {"name": asked.name, "partitions": Made(asked.partition_indexes, partition)}
@@ -292,7 +306,7 @@ def write_txn_markers(rooms: TransactionRooms, request: Request) -> Steps:
 # Descriptions
 
 
-def describe_transactions(rooms: TransactionRooms, request: Request) -> Steps:
+def describe_transactions(rooms: TransactionRooms, request: Request[DescribeTransactions]) -> Steps:
     body = yield from request.read()
     wanted = list(dict.fromkeys(body.transactional_ids))
 
@@ -314,7 +328,7 @@ def describe_transactions(rooms: TransactionRooms, request: Request) -> Steps:
             rooms.transactions.describe(transactional_id, one_done(place))
 
 
-def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[str, Any]:
+def _described(transactional_id: str, found: Transaction | ErrorCode) -> DescribeTransactions.AnswerTransactionState:
     if isinstance(found, ErrorCode):
         return {"error_code": found, "transactional_id": transactional_id}
     topics: dict[str, list[int]] = {}
@@ -332,7 +346,7 @@ def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[st
     }
 
 
-def _listed(each: Transaction) -> dict[str, Any]:
+def _listed(each: Transaction) -> ListTransactions.AnswerTransactionState:
     return {
         "transactional_id": each.transactional_id,
         "producer_id": each.producer_id,
@@ -340,7 +354,7 @@ def _listed(each: Transaction) -> dict[str, Any]:
     }
 
 
-def list_transactions(rooms: TransactionRooms, request: Request) -> None:
+def list_transactions(rooms: TransactionRooms, request: Request[ListTransactions]) -> None:
     body = request.decode()
     known = {state.label: state for state in State}
     states = {known[name] for name in body.state_filters if name in known}
@@ -374,7 +388,8 @@ def list_transactions(rooms: TransactionRooms, request: Request) -> None:
         all_listed(found)
 
     def all_listed(listed: list[Transaction]) -> None:
-        if not body.transactional_id_pattern:
+        pattern = body.transactional_id_pattern
+        if not pattern:
             answer(listed)
             return
         names = [each.transactional_id for each in listed]
@@ -388,9 +403,7 @@ def list_transactions(rooms: TransactionRooms, request: Request) -> None:
                 those = frozenset(result)
                 answer([each for each in listed if each.transactional_id in those])
 
-        rooms.loop.effects.for_client(
-            request.reply.connection_id, lambda: names_matching(body.transactional_id_pattern, names), matched
-        )
+        rooms.loop.effects.for_client(request.reply.connection_id, lambda: names_matching(pattern, names), matched)
 
     rooms.transactions.when_loaded(lambda shards: request.go_on(listing(shards)))
 

@@ -1,5 +1,7 @@
 """Generated from `messages/AlterPartition.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,82 +10,70 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class AlterPartitionRequestNewIsrWithEpoch(Entity):
-    broker_id: int
-    broker_epoch: int
-
-
-class AlterPartitionRequestPartition(Entity):
-    partition_index: int
-    leader_epoch: int
-    new_isr: Sequence[int]
-    new_isr_with_epochs: Sequence[AlterPartitionRequestNewIsrWithEpoch]
-    leader_recovery_state: int
-    partition_epoch: int
-
-
-class AlterPartitionRequestTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[AlterPartitionRequestPartition]
-
-
-class AlterPartitionRequest(Entity):
-    broker_id: int
-    broker_epoch: int
-    topics: Sequence[AlterPartitionRequestTopic]
-
-
-class AlterPartitionResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-    leader_id: int
-    leader_epoch: int
-    isr: Sequence[int]
-    leader_recovery_state: int
-    partition_epoch: int
-
-
-class AlterPartitionResponseTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[AlterPartitionResponsePartition]
-
-
-class AlterPartitionResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    topics: Sequence[AlterPartitionResponseTopic]
-
-
-class AlterPartitionAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-    leader_id: int
-    leader_epoch: int
-    isr: Array[int]
-    leader_recovery_state: int
-    partition_epoch: int
-
-
-class AlterPartitionAnswerTopic(TypedDict, total=False):
-    topic_id: TopicId | None
-    partitions: Array[AlterPartitionAnswerPartition]
-
-
-class AlterPartitionAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        topics: Array[AlterPartitionAnswerTopic] = ...,
-    ) -> None: ...
-
-
 class AlterPartition(
     ApiTypes[
-        AlterPartitionRequest,
-        AlterPartitionAnswer,
-        AlterPartitionResponse,
+        "AlterPartition.Request",
+        "AlterPartition.Answer",
+        "AlterPartition.Response",
     ]
 ):
-    pass
+    class RequestNewIsrWithEpoch(Entity):
+        broker_id: int
+        broker_epoch: int
+
+    class RequestPartition(Entity):
+        partition_index: int
+        leader_epoch: int
+        new_isr: Sequence[int]
+        new_isr_with_epochs: Sequence[AlterPartition.RequestNewIsrWithEpoch]
+        leader_recovery_state: int
+        partition_epoch: int
+
+    class RequestTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[AlterPartition.RequestPartition]
+
+    class Request(Entity):
+        broker_id: int
+        broker_epoch: int
+        topics: Sequence[AlterPartition.RequestTopic]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+        leader_id: int
+        leader_epoch: int
+        isr: Sequence[int]
+        leader_recovery_state: int
+        partition_epoch: int
+
+    class ResponseTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[AlterPartition.ResponsePartition]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        topics: Sequence[AlterPartition.ResponseTopic]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+        leader_id: int
+        leader_epoch: int
+        isr: Array[int]
+        leader_recovery_state: int
+        partition_epoch: int
+
+    class AnswerTopic(TypedDict, total=False):
+        topic_id: TopicId | None
+        partitions: Array[AlterPartition.AnswerPartition]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            topics: Array[AlterPartition.AnswerTopic] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/AlterReplicaLogDirs.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,59 +9,48 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class AlterReplicaLogDirsRequestTopic(Entity):
-    name: str
-    partitions: Sequence[int]
-
-
-class AlterReplicaLogDirsRequestDir(Entity):
-    path: str
-    topics: Sequence[AlterReplicaLogDirsRequestTopic]
-
-
-class AlterReplicaLogDirsRequest(Entity):
-    dirs: Sequence[AlterReplicaLogDirsRequestDir]
-
-
-class AlterReplicaLogDirsResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-
-
-class AlterReplicaLogDirsResponseResult(Entity):
-    topic_name: str
-    partitions: Sequence[AlterReplicaLogDirsResponsePartition]
-
-
-class AlterReplicaLogDirsResponse(Entity):
-    throttle_time_ms: int
-    results: Sequence[AlterReplicaLogDirsResponseResult]
-
-
-class AlterReplicaLogDirsAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-
-
-class AlterReplicaLogDirsAnswerResult(TypedDict, total=False):
-    topic_name: str
-    partitions: Array[AlterReplicaLogDirsAnswerPartition]
-
-
-class AlterReplicaLogDirsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: Array[AlterReplicaLogDirsAnswerResult] = ...,
-    ) -> None: ...
-
-
 class AlterReplicaLogDirs(
     ApiTypes[
-        AlterReplicaLogDirsRequest,
-        AlterReplicaLogDirsAnswer,
-        AlterReplicaLogDirsResponse,
+        "AlterReplicaLogDirs.Request",
+        "AlterReplicaLogDirs.Answer",
+        "AlterReplicaLogDirs.Response",
     ]
 ):
-    pass
+    class RequestTopic(Entity):
+        name: str
+        partitions: Sequence[int]
+
+    class RequestDir(Entity):
+        path: str
+        topics: Sequence[AlterReplicaLogDirs.RequestTopic]
+
+    class Request(Entity):
+        dirs: Sequence[AlterReplicaLogDirs.RequestDir]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+
+    class ResponseResult(Entity):
+        topic_name: str
+        partitions: Sequence[AlterReplicaLogDirs.ResponsePartition]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        results: Sequence[AlterReplicaLogDirs.ResponseResult]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+
+    class AnswerResult(TypedDict, total=False):
+        topic_name: str
+        partitions: Array[AlterReplicaLogDirs.AnswerPartition]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            results: Array[AlterReplicaLogDirs.AnswerResult] = ...,
+        ) -> None: ...

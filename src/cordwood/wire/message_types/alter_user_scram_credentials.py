@@ -1,5 +1,7 @@
 """Generated from `messages/AlterUserScramCredentials.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,55 +9,46 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class AlterUserScramCredentialsRequestDeletion(Entity):
-    name: str
-    mechanism: int
-
-
-class AlterUserScramCredentialsRequestUpsertion(Entity):
-    name: str
-    mechanism: int
-    iterations: int
-    salt: bytes
-    salted_password: bytes
-
-
-class AlterUserScramCredentialsRequest(Entity):
-    deletions: Sequence[AlterUserScramCredentialsRequestDeletion]
-    upsertions: Sequence[AlterUserScramCredentialsRequestUpsertion]
-
-
-class AlterUserScramCredentialsResponseResult(Entity):
-    user: str
-    error_code: int
-    error_message: str | None
-
-
-class AlterUserScramCredentialsResponse(Entity):
-    throttle_time_ms: int
-    results: Sequence[AlterUserScramCredentialsResponseResult]
-
-
-class AlterUserScramCredentialsAnswerResult(TypedDict, total=False):
-    user: str
-    error_code: int
-    error_message: str | None
-
-
-class AlterUserScramCredentialsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: Array[AlterUserScramCredentialsAnswerResult] = ...,
-    ) -> None: ...
-
-
 class AlterUserScramCredentials(
     ApiTypes[
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsAnswer,
-        AlterUserScramCredentialsResponse,
+        "AlterUserScramCredentials.Request",
+        "AlterUserScramCredentials.Answer",
+        "AlterUserScramCredentials.Response",
     ]
 ):
-    pass
+    class RequestDeletion(Entity):
+        name: str
+        mechanism: int
+
+    class RequestUpsertion(Entity):
+        name: str
+        mechanism: int
+        iterations: int
+        salt: bytes
+        salted_password: bytes
+
+    class Request(Entity):
+        deletions: Sequence[AlterUserScramCredentials.RequestDeletion]
+        upsertions: Sequence[AlterUserScramCredentials.RequestUpsertion]
+
+    class ResponseResult(Entity):
+        user: str
+        error_code: int
+        error_message: str | None
+
+    class Response(Entity):
+        throttle_time_ms: int
+        results: Sequence[AlterUserScramCredentials.ResponseResult]
+
+    class AnswerResult(TypedDict, total=False):
+        user: str
+        error_code: int
+        error_message: str | None
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            results: Array[AlterUserScramCredentials.AnswerResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/AssignReplicasToDirs.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,77 +10,63 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class AssignReplicasToDirsRequestPartition(Entity):
-    partition_index: int
-
-
-class AssignReplicasToDirsRequestTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[AssignReplicasToDirsRequestPartition]
-
-
-class AssignReplicasToDirsRequestDirectory(Entity):
-    id: TopicId | None
-    topics: Sequence[AssignReplicasToDirsRequestTopic]
-
-
-class AssignReplicasToDirsRequest(Entity):
-    broker_id: int
-    broker_epoch: int
-    directories: Sequence[AssignReplicasToDirsRequestDirectory]
-
-
-class AssignReplicasToDirsResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-
-
-class AssignReplicasToDirsResponseTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[AssignReplicasToDirsResponsePartition]
-
-
-class AssignReplicasToDirsResponseDirectory(Entity):
-    id: TopicId | None
-    topics: Sequence[AssignReplicasToDirsResponseTopic]
-
-
-class AssignReplicasToDirsResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    directories: Sequence[AssignReplicasToDirsResponseDirectory]
-
-
-class AssignReplicasToDirsAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-
-
-class AssignReplicasToDirsAnswerTopic(TypedDict, total=False):
-    topic_id: TopicId | None
-    partitions: Array[AssignReplicasToDirsAnswerPartition]
-
-
-class AssignReplicasToDirsAnswerDirectory(TypedDict, total=False):
-    id: TopicId | None
-    topics: Array[AssignReplicasToDirsAnswerTopic]
-
-
-class AssignReplicasToDirsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        directories: Array[AssignReplicasToDirsAnswerDirectory] = ...,
-    ) -> None: ...
-
-
 class AssignReplicasToDirs(
     ApiTypes[
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsAnswer,
-        AssignReplicasToDirsResponse,
+        "AssignReplicasToDirs.Request",
+        "AssignReplicasToDirs.Answer",
+        "AssignReplicasToDirs.Response",
     ]
 ):
-    pass
+    class RequestPartition(Entity):
+        partition_index: int
+
+    class RequestTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[AssignReplicasToDirs.RequestPartition]
+
+    class RequestDirectory(Entity):
+        id: TopicId | None
+        topics: Sequence[AssignReplicasToDirs.RequestTopic]
+
+    class Request(Entity):
+        broker_id: int
+        broker_epoch: int
+        directories: Sequence[AssignReplicasToDirs.RequestDirectory]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+
+    class ResponseTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[AssignReplicasToDirs.ResponsePartition]
+
+    class ResponseDirectory(Entity):
+        id: TopicId | None
+        topics: Sequence[AssignReplicasToDirs.ResponseTopic]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        directories: Sequence[AssignReplicasToDirs.ResponseDirectory]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+
+    class AnswerTopic(TypedDict, total=False):
+        topic_id: TopicId | None
+        partitions: Array[AssignReplicasToDirs.AnswerPartition]
+
+    class AnswerDirectory(TypedDict, total=False):
+        id: TopicId | None
+        topics: Array[AssignReplicasToDirs.AnswerTopic]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            directories: Array[AssignReplicasToDirs.AnswerDirectory] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/ControllerRegistration.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -8,48 +10,41 @@ from cordwood.wire.api_types import ApiTypes
 from cordwood.wire.schema import Entity
 
 
-class ControllerRegistrationRequestListener(Entity):
-    name: str
-    host: str
-    port: int
-    security_protocol: int
-
-
-class ControllerRegistrationRequestFeature(Entity):
-    name: str
-    min_supported_version: int
-    max_supported_version: int
-
-
-class ControllerRegistrationRequest(Entity):
-    controller_id: int
-    incarnation_id: TopicId | None
-    zk_migration_ready: bool
-    listeners: Sequence[ControllerRegistrationRequestListener]
-    features: Sequence[ControllerRegistrationRequestFeature]
-
-
-class ControllerRegistrationResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-
-
-class ControllerRegistrationAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-    ) -> None: ...
-
-
 class ControllerRegistration(
     ApiTypes[
-        ControllerRegistrationRequest,
-        ControllerRegistrationAnswer,
-        ControllerRegistrationResponse,
+        "ControllerRegistration.Request",
+        "ControllerRegistration.Answer",
+        "ControllerRegistration.Response",
     ]
 ):
-    pass
+    class RequestListener(Entity):
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+
+    class RequestFeature(Entity):
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+
+    class Request(Entity):
+        controller_id: int
+        incarnation_id: TopicId | None
+        zk_migration_ready: bool
+        listeners: Sequence[ControllerRegistration.RequestListener]
+        features: Sequence[ControllerRegistration.RequestFeature]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/CreatePartitions.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,53 +9,44 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class CreatePartitionsRequestAssignment(Entity):
-    broker_ids: Sequence[int]
-
-
-class CreatePartitionsRequestTopic(Entity):
-    name: str
-    count: int
-    assignments: Sequence[CreatePartitionsRequestAssignment] | None
-
-
-class CreatePartitionsRequest(Entity):
-    topics: Sequence[CreatePartitionsRequestTopic]
-    timeout_ms: int
-    validate_only: bool
-
-
-class CreatePartitionsResponseResult(Entity):
-    name: str
-    error_code: int
-    error_message: str | None
-
-
-class CreatePartitionsResponse(Entity):
-    throttle_time_ms: int
-    results: Sequence[CreatePartitionsResponseResult]
-
-
-class CreatePartitionsAnswerResult(TypedDict, total=False):
-    name: str
-    error_code: int
-    error_message: str | None
-
-
-class CreatePartitionsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: Array[CreatePartitionsAnswerResult] = ...,
-    ) -> None: ...
-
-
 class CreatePartitions(
     ApiTypes[
-        CreatePartitionsRequest,
-        CreatePartitionsAnswer,
-        CreatePartitionsResponse,
+        "CreatePartitions.Request",
+        "CreatePartitions.Answer",
+        "CreatePartitions.Response",
     ]
 ):
-    pass
+    class RequestAssignment(Entity):
+        broker_ids: Sequence[int]
+
+    class RequestTopic(Entity):
+        name: str
+        count: int
+        assignments: Sequence[CreatePartitions.RequestAssignment] | None
+
+    class Request(Entity):
+        topics: Sequence[CreatePartitions.RequestTopic]
+        timeout_ms: int
+        validate_only: bool
+
+    class ResponseResult(Entity):
+        name: str
+        error_code: int
+        error_message: str | None
+
+    class Response(Entity):
+        throttle_time_ms: int
+        results: Sequence[CreatePartitions.ResponseResult]
+
+    class AnswerResult(TypedDict, total=False):
+        name: str
+        error_code: int
+        error_message: str | None
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            results: Array[CreatePartitions.AnswerResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/DeleteShareGroupState.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,59 +10,48 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DeleteShareGroupStateRequestPartition(Entity):
-    partition: int
-
-
-class DeleteShareGroupStateRequestTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[DeleteShareGroupStateRequestPartition]
-
-
-class DeleteShareGroupStateRequest(Entity):
-    group_id: str
-    topics: Sequence[DeleteShareGroupStateRequestTopic]
-
-
-class DeleteShareGroupStateResponsePartition(Entity):
-    partition: int
-    error_code: int
-    error_message: str | None
-
-
-class DeleteShareGroupStateResponseResult(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[DeleteShareGroupStateResponsePartition]
-
-
-class DeleteShareGroupStateResponse(Entity):
-    results: Sequence[DeleteShareGroupStateResponseResult]
-
-
-class DeleteShareGroupStateAnswerPartition(TypedDict, total=False):
-    partition: int
-    error_code: int
-    error_message: str | None
-
-
-class DeleteShareGroupStateAnswerResult(TypedDict, total=False):
-    topic_id: TopicId | None
-    partitions: Array[DeleteShareGroupStateAnswerPartition]
-
-
-class DeleteShareGroupStateAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        results: Array[DeleteShareGroupStateAnswerResult] = ...,
-    ) -> None: ...
-
-
 class DeleteShareGroupState(
     ApiTypes[
-        DeleteShareGroupStateRequest,
-        DeleteShareGroupStateAnswer,
-        DeleteShareGroupStateResponse,
+        "DeleteShareGroupState.Request",
+        "DeleteShareGroupState.Answer",
+        "DeleteShareGroupState.Response",
     ]
 ):
-    pass
+    class RequestPartition(Entity):
+        partition: int
+
+    class RequestTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[DeleteShareGroupState.RequestPartition]
+
+    class Request(Entity):
+        group_id: str
+        topics: Sequence[DeleteShareGroupState.RequestTopic]
+
+    class ResponsePartition(Entity):
+        partition: int
+        error_code: int
+        error_message: str | None
+
+    class ResponseResult(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[DeleteShareGroupState.ResponsePartition]
+
+    class Response(Entity):
+        results: Sequence[DeleteShareGroupState.ResponseResult]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+
+    class AnswerResult(TypedDict, total=False):
+        topic_id: TopicId | None
+        partitions: Array[DeleteShareGroupState.AnswerPartition]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            results: Array[DeleteShareGroupState.AnswerResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/DescribeAcls.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,67 +9,58 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DescribeAclsRequest(Entity):
-    resource_type_filter: int
-    resource_name_filter: str | None
-    pattern_type_filter: int
-    principal_filter: str | None
-    host_filter: str | None
-    operation: int
-    permission_type: int
-
-
-class DescribeAclsResponseAcl(Entity):
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
-
-
-class DescribeAclsResponseResource(Entity):
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    acls: Sequence[DescribeAclsResponseAcl]
-
-
-class DescribeAclsResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    resources: Sequence[DescribeAclsResponseResource]
-
-
-class DescribeAclsAnswerAcl(TypedDict, total=False):
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
-
-
-class DescribeAclsAnswerResource(TypedDict, total=False):
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    acls: Array[DescribeAclsAnswerAcl]
-
-
-class DescribeAclsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        resources: Array[DescribeAclsAnswerResource] = ...,
-    ) -> None: ...
-
-
 class DescribeAcls(
     ApiTypes[
-        DescribeAclsRequest,
-        DescribeAclsAnswer,
-        DescribeAclsResponse,
+        "DescribeAcls.Request",
+        "DescribeAcls.Answer",
+        "DescribeAcls.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        resource_type_filter: int
+        resource_name_filter: str | None
+        pattern_type_filter: int
+        principal_filter: str | None
+        host_filter: str | None
+        operation: int
+        permission_type: int
+
+    class ResponseAcl(Entity):
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+
+    class ResponseResource(Entity):
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        acls: Sequence[DescribeAcls.ResponseAcl]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+        resources: Sequence[DescribeAcls.ResponseResource]
+
+    class AnswerAcl(TypedDict, total=False):
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+
+    class AnswerResource(TypedDict, total=False):
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        acls: Array[DescribeAcls.AnswerAcl]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resources: Array[DescribeAcls.AnswerResource] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/DescribeCluster.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,59 +9,52 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DescribeClusterRequest(Entity):
-    include_cluster_authorized_operations: bool
-    endpoint_type: int
-    include_fenced_brokers: bool
-
-
-class DescribeClusterResponseBroker(Entity):
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool
-
-
-class DescribeClusterResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    endpoint_type: int
-    cluster_id: str
-    controller_id: int
-    brokers: Sequence[DescribeClusterResponseBroker]
-    cluster_authorized_operations: int
-
-
-class DescribeClusterAnswerBroker(TypedDict, total=False):
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
-    is_fenced: bool
-
-
-class DescribeClusterAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        endpoint_type: int = ...,
-        cluster_id: str = ...,
-        controller_id: int = ...,
-        brokers: Array[DescribeClusterAnswerBroker] = ...,
-        cluster_authorized_operations: int = ...,
-    ) -> None: ...
-
-
 class DescribeCluster(
     ApiTypes[
-        DescribeClusterRequest,
-        DescribeClusterAnswer,
-        DescribeClusterResponse,
+        "DescribeCluster.Request",
+        "DescribeCluster.Answer",
+        "DescribeCluster.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        include_cluster_authorized_operations: bool
+        endpoint_type: int
+        include_fenced_brokers: bool
+
+    class ResponseBroker(Entity):
+        broker_id: int
+        host: str
+        port: int
+        rack: str | None
+        is_fenced: bool
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+        endpoint_type: int
+        cluster_id: str
+        controller_id: int
+        brokers: Sequence[DescribeCluster.ResponseBroker]
+        cluster_authorized_operations: int
+
+    class AnswerBroker(TypedDict, total=False):
+        broker_id: int
+        host: str
+        port: int
+        rack: str | None
+        is_fenced: bool
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            endpoint_type: int = ...,
+            cluster_id: str = ...,
+            controller_id: int = ...,
+            brokers: Array[DescribeCluster.AnswerBroker] = ...,
+            cluster_authorized_operations: int = ...,
+        ) -> None: ...

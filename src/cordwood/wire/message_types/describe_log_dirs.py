@@ -1,5 +1,7 @@
 """Generated from `messages/DescribeLogDirs.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,78 +9,66 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DescribeLogDirsRequestTopic(Entity):
-    topic: str
-    partitions: Sequence[int]
-
-
-class DescribeLogDirsRequest(Entity):
-    topics: Sequence[DescribeLogDirsRequestTopic] | None
-
-
-class DescribeLogDirsResponsePartition(Entity):
-    partition_index: int
-    partition_size: int
-    offset_lag: int
-    is_future_key: bool
-
-
-class DescribeLogDirsResponseTopic(Entity):
-    name: str
-    partitions: Sequence[DescribeLogDirsResponsePartition]
-
-
-class DescribeLogDirsResponseResult(Entity):
-    error_code: int
-    log_dir: str
-    topics: Sequence[DescribeLogDirsResponseTopic]
-    total_bytes: int
-    usable_bytes: int
-    is_cordoned: bool
-
-
-class DescribeLogDirsResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    results: Sequence[DescribeLogDirsResponseResult]
-
-
-class DescribeLogDirsAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    partition_size: int
-    offset_lag: int
-    is_future_key: bool
-
-
-class DescribeLogDirsAnswerTopic(TypedDict, total=False):
-    name: str
-    partitions: Array[DescribeLogDirsAnswerPartition]
-
-
-class DescribeLogDirsAnswerResult(TypedDict, total=False):
-    error_code: int
-    log_dir: str
-    topics: Array[DescribeLogDirsAnswerTopic]
-    total_bytes: int
-    usable_bytes: int
-    is_cordoned: bool
-
-
-class DescribeLogDirsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        results: Array[DescribeLogDirsAnswerResult] = ...,
-    ) -> None: ...
-
-
 class DescribeLogDirs(
     ApiTypes[
-        DescribeLogDirsRequest,
-        DescribeLogDirsAnswer,
-        DescribeLogDirsResponse,
+        "DescribeLogDirs.Request",
+        "DescribeLogDirs.Answer",
+        "DescribeLogDirs.Response",
     ]
 ):
-    pass
+    class RequestTopic(Entity):
+        topic: str
+        partitions: Sequence[int]
+
+    class Request(Entity):
+        topics: Sequence[DescribeLogDirs.RequestTopic] | None
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        partition_size: int
+        offset_lag: int
+        is_future_key: bool
+
+    class ResponseTopic(Entity):
+        name: str
+        partitions: Sequence[DescribeLogDirs.ResponsePartition]
+
+    class ResponseResult(Entity):
+        error_code: int
+        log_dir: str
+        topics: Sequence[DescribeLogDirs.ResponseTopic]
+        total_bytes: int
+        usable_bytes: int
+        is_cordoned: bool
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        results: Sequence[DescribeLogDirs.ResponseResult]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        partition_size: int
+        offset_lag: int
+        is_future_key: bool
+
+    class AnswerTopic(TypedDict, total=False):
+        name: str
+        partitions: Array[DescribeLogDirs.AnswerPartition]
+
+    class AnswerResult(TypedDict, total=False):
+        error_code: int
+        log_dir: str
+        topics: Array[DescribeLogDirs.AnswerTopic]
+        total_bytes: int
+        usable_bytes: int
+        is_cordoned: bool
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            results: Array[DescribeLogDirs.AnswerResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/DescribeTopicPartitions.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,94 +10,81 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DescribeTopicPartitionsRequestTopic(Entity):
-    name: str
-
-
-class DescribeTopicPartitionsRequestCursor(Entity):
-    topic_name: str
-    partition_index: int
-
-
-class DescribeTopicPartitionsRequest(Entity):
-    topics: Sequence[DescribeTopicPartitionsRequestTopic]
-    response_partition_limit: int
-    cursor: DescribeTopicPartitionsRequestCursor | None
-
-
-class DescribeTopicPartitionsResponsePartition(Entity):
-    error_code: int
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    replica_nodes: Sequence[int]
-    isr_nodes: Sequence[int]
-    eligible_leader_replicas: Sequence[int] | None
-    last_known_elr: Sequence[int] | None
-    offline_replicas: Sequence[int]
-
-
-class DescribeTopicPartitionsResponseTopic(Entity):
-    error_code: int
-    name: str | None
-    topic_id: TopicId | None
-    is_internal: bool
-    partitions: Sequence[DescribeTopicPartitionsResponsePartition]
-    topic_authorized_operations: int
-
-
-class DescribeTopicPartitionsResponseNextCursor(Entity):
-    topic_name: str
-    partition_index: int
-
-
-class DescribeTopicPartitionsResponse(Entity):
-    throttle_time_ms: int
-    topics: Sequence[DescribeTopicPartitionsResponseTopic]
-    next_cursor: DescribeTopicPartitionsResponseNextCursor | None
-
-
-class DescribeTopicPartitionsAnswerPartition(TypedDict, total=False):
-    error_code: int
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    replica_nodes: Array[int]
-    isr_nodes: Array[int]
-    eligible_leader_replicas: Array[int] | None
-    last_known_elr: Array[int] | None
-    offline_replicas: Array[int]
-
-
-class DescribeTopicPartitionsAnswerTopic(TypedDict, total=False):
-    error_code: int
-    name: str | None
-    topic_id: TopicId | None
-    is_internal: bool
-    partitions: Array[DescribeTopicPartitionsAnswerPartition]
-    topic_authorized_operations: int
-
-
-class DescribeTopicPartitionsAnswerNextCursor(TypedDict, total=False):
-    topic_name: str
-    partition_index: int
-
-
-class DescribeTopicPartitionsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        topics: Array[DescribeTopicPartitionsAnswerTopic] = ...,
-        next_cursor: DescribeTopicPartitionsAnswerNextCursor | None = ...,
-    ) -> None: ...
-
-
 class DescribeTopicPartitions(
     ApiTypes[
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsAnswer,
-        DescribeTopicPartitionsResponse,
+        "DescribeTopicPartitions.Request",
+        "DescribeTopicPartitions.Answer",
+        "DescribeTopicPartitions.Response",
     ]
 ):
-    pass
+    class RequestTopic(Entity):
+        name: str
+
+    class RequestCursor(Entity):
+        topic_name: str
+        partition_index: int
+
+    class Request(Entity):
+        topics: Sequence[DescribeTopicPartitions.RequestTopic]
+        response_partition_limit: int
+        cursor: DescribeTopicPartitions.RequestCursor | None
+
+    class ResponsePartition(Entity):
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: Sequence[int]
+        isr_nodes: Sequence[int]
+        eligible_leader_replicas: Sequence[int] | None
+        last_known_elr: Sequence[int] | None
+        offline_replicas: Sequence[int]
+
+    class ResponseTopic(Entity):
+        error_code: int
+        name: str | None
+        topic_id: TopicId | None
+        is_internal: bool
+        partitions: Sequence[DescribeTopicPartitions.ResponsePartition]
+        topic_authorized_operations: int
+
+    class ResponseNextCursor(Entity):
+        topic_name: str
+        partition_index: int
+
+    class Response(Entity):
+        throttle_time_ms: int
+        topics: Sequence[DescribeTopicPartitions.ResponseTopic]
+        next_cursor: DescribeTopicPartitions.ResponseNextCursor | None
+
+    class AnswerPartition(TypedDict, total=False):
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: Array[int]
+        isr_nodes: Array[int]
+        eligible_leader_replicas: Array[int] | None
+        last_known_elr: Array[int] | None
+        offline_replicas: Array[int]
+
+    class AnswerTopic(TypedDict, total=False):
+        error_code: int
+        name: str | None
+        topic_id: TopicId | None
+        is_internal: bool
+        partitions: Array[DescribeTopicPartitions.AnswerPartition]
+        topic_authorized_operations: int
+
+    class AnswerNextCursor(TypedDict, total=False):
+        topic_name: str
+        partition_index: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            topics: Array[DescribeTopicPartitions.AnswerTopic] = ...,
+            next_cursor: DescribeTopicPartitions.AnswerNextCursor | None = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/DescribeUserScramCredentials.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,61 +9,51 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class DescribeUserScramCredentialsRequestUser(Entity):
-    name: str
-
-
-class DescribeUserScramCredentialsRequest(Entity):
-    users: Sequence[DescribeUserScramCredentialsRequestUser] | None
-
-
-class DescribeUserScramCredentialsResponseCredentialInfo(Entity):
-    mechanism: int
-    iterations: int
-
-
-class DescribeUserScramCredentialsResponseResult(Entity):
-    user: str
-    error_code: int
-    error_message: str | None
-    credential_infos: Sequence[DescribeUserScramCredentialsResponseCredentialInfo]
-
-
-class DescribeUserScramCredentialsResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    results: Sequence[DescribeUserScramCredentialsResponseResult]
-
-
-class DescribeUserScramCredentialsAnswerCredentialInfo(TypedDict, total=False):
-    mechanism: int
-    iterations: int
-
-
-class DescribeUserScramCredentialsAnswerResult(TypedDict, total=False):
-    user: str
-    error_code: int
-    error_message: str | None
-    credential_infos: Array[DescribeUserScramCredentialsAnswerCredentialInfo]
-
-
-class DescribeUserScramCredentialsAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        results: Array[DescribeUserScramCredentialsAnswerResult] = ...,
-    ) -> None: ...
-
-
 class DescribeUserScramCredentials(
     ApiTypes[
-        DescribeUserScramCredentialsRequest,
-        DescribeUserScramCredentialsAnswer,
-        DescribeUserScramCredentialsResponse,
+        "DescribeUserScramCredentials.Request",
+        "DescribeUserScramCredentials.Answer",
+        "DescribeUserScramCredentials.Response",
     ]
 ):
-    pass
+    class RequestUser(Entity):
+        name: str
+
+    class Request(Entity):
+        users: Sequence[DescribeUserScramCredentials.RequestUser] | None
+
+    class ResponseCredentialInfo(Entity):
+        mechanism: int
+        iterations: int
+
+    class ResponseResult(Entity):
+        user: str
+        error_code: int
+        error_message: str | None
+        credential_infos: Sequence[DescribeUserScramCredentials.ResponseCredentialInfo]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+        results: Sequence[DescribeUserScramCredentials.ResponseResult]
+
+    class AnswerCredentialInfo(TypedDict, total=False):
+        mechanism: int
+        iterations: int
+
+    class AnswerResult(TypedDict, total=False):
+        user: str
+        error_code: int
+        error_message: str | None
+        credential_infos: Array[DescribeUserScramCredentials.AnswerCredentialInfo]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            results: Array[DescribeUserScramCredentials.AnswerResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/ElectLeaders.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,60 +9,50 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class ElectLeadersRequestTopicPartition(Entity):
-    topic: str
-    partitions: Sequence[int]
-
-
-class ElectLeadersRequest(Entity):
-    election_type: int
-    topic_partitions: Sequence[ElectLeadersRequestTopicPartition] | None
-    timeout_ms: int
-
-
-class ElectLeadersResponsePartitionResult(Entity):
-    partition_id: int
-    error_code: int
-    error_message: str | None
-
-
-class ElectLeadersResponseReplicaElectionResult(Entity):
-    topic: str
-    partition_result: Sequence[ElectLeadersResponsePartitionResult]
-
-
-class ElectLeadersResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    replica_election_results: Sequence[ElectLeadersResponseReplicaElectionResult]
-
-
-class ElectLeadersAnswerPartitionResult(TypedDict, total=False):
-    partition_id: int
-    error_code: int
-    error_message: str | None
-
-
-class ElectLeadersAnswerReplicaElectionResult(TypedDict, total=False):
-    topic: str
-    partition_result: Array[ElectLeadersAnswerPartitionResult]
-
-
-class ElectLeadersAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        replica_election_results: Array[ElectLeadersAnswerReplicaElectionResult] = ...,
-    ) -> None: ...
-
-
 class ElectLeaders(
     ApiTypes[
-        ElectLeadersRequest,
-        ElectLeadersAnswer,
-        ElectLeadersResponse,
+        "ElectLeaders.Request",
+        "ElectLeaders.Answer",
+        "ElectLeaders.Response",
     ]
 ):
-    pass
+    class RequestTopicPartition(Entity):
+        topic: str
+        partitions: Sequence[int]
+
+    class Request(Entity):
+        election_type: int
+        topic_partitions: Sequence[ElectLeaders.RequestTopicPartition] | None
+        timeout_ms: int
+
+    class ResponsePartitionResult(Entity):
+        partition_id: int
+        error_code: int
+        error_message: str | None
+
+    class ResponseReplicaElectionResult(Entity):
+        topic: str
+        partition_result: Sequence[ElectLeaders.ResponsePartitionResult]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        replica_election_results: Sequence[ElectLeaders.ResponseReplicaElectionResult]
+
+    class AnswerPartitionResult(TypedDict, total=False):
+        partition_id: int
+        error_code: int
+        error_message: str | None
+
+    class AnswerReplicaElectionResult(TypedDict, total=False):
+        topic: str
+        partition_result: Array[ElectLeaders.AnswerPartitionResult]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            replica_election_results: Array[ElectLeaders.AnswerReplicaElectionResult] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/EndQuorumEpoch.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,93 +10,78 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class EndQuorumEpochRequestPreferredCandidate(Entity):
-    candidate_id: int
-    candidate_directory_id: TopicId | None
-
-
-class EndQuorumEpochRequestPartition(Entity):
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-    preferred_successors: Sequence[int]
-    preferred_candidates: Sequence[EndQuorumEpochRequestPreferredCandidate]
-
-
-class EndQuorumEpochRequestTopic(Entity):
-    topic_name: str
-    partitions: Sequence[EndQuorumEpochRequestPartition]
-
-
-class EndQuorumEpochRequestLeaderEndpoint(Entity):
-    name: str
-    host: str
-    port: int
-
-
-class EndQuorumEpochRequest(Entity):
-    cluster_id: str | None
-    topics: Sequence[EndQuorumEpochRequestTopic]
-    leader_endpoints: Sequence[EndQuorumEpochRequestLeaderEndpoint]
-
-
-class EndQuorumEpochResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-    leader_id: int
-    leader_epoch: int
-
-
-class EndQuorumEpochResponseTopic(Entity):
-    topic_name: str
-    partitions: Sequence[EndQuorumEpochResponsePartition]
-
-
-class EndQuorumEpochResponseNodeEndpoint(Entity):
-    node_id: int
-    host: str
-    port: int
-
-
-class EndQuorumEpochResponse(Entity):
-    error_code: int
-    topics: Sequence[EndQuorumEpochResponseTopic]
-    node_endpoints: Sequence[EndQuorumEpochResponseNodeEndpoint]
-
-
-class EndQuorumEpochAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-    leader_id: int
-    leader_epoch: int
-
-
-class EndQuorumEpochAnswerTopic(TypedDict, total=False):
-    topic_name: str
-    partitions: Array[EndQuorumEpochAnswerPartition]
-
-
-class EndQuorumEpochAnswerNodeEndpoint(TypedDict, total=False):
-    node_id: int
-    host: str
-    port: int
-
-
-class EndQuorumEpochAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        error_code: int = ...,
-        topics: Array[EndQuorumEpochAnswerTopic] = ...,
-        node_endpoints: Array[EndQuorumEpochAnswerNodeEndpoint] = ...,
-    ) -> None: ...
-
-
 class EndQuorumEpoch(
     ApiTypes[
-        EndQuorumEpochRequest,
-        EndQuorumEpochAnswer,
-        EndQuorumEpochResponse,
+        "EndQuorumEpoch.Request",
+        "EndQuorumEpoch.Answer",
+        "EndQuorumEpoch.Response",
     ]
 ):
-    pass
+    class RequestPreferredCandidate(Entity):
+        candidate_id: int
+        candidate_directory_id: TopicId | None
+
+    class RequestPartition(Entity):
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        preferred_successors: Sequence[int]
+        preferred_candidates: Sequence[EndQuorumEpoch.RequestPreferredCandidate]
+
+    class RequestTopic(Entity):
+        topic_name: str
+        partitions: Sequence[EndQuorumEpoch.RequestPartition]
+
+    class RequestLeaderEndpoint(Entity):
+        name: str
+        host: str
+        port: int
+
+    class Request(Entity):
+        cluster_id: str | None
+        topics: Sequence[EndQuorumEpoch.RequestTopic]
+        leader_endpoints: Sequence[EndQuorumEpoch.RequestLeaderEndpoint]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+        leader_id: int
+        leader_epoch: int
+
+    class ResponseTopic(Entity):
+        topic_name: str
+        partitions: Sequence[EndQuorumEpoch.ResponsePartition]
+
+    class ResponseNodeEndpoint(Entity):
+        node_id: int
+        host: str
+        port: int
+
+    class Response(Entity):
+        error_code: int
+        topics: Sequence[EndQuorumEpoch.ResponseTopic]
+        node_endpoints: Sequence[EndQuorumEpoch.ResponseNodeEndpoint]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+        leader_id: int
+        leader_epoch: int
+
+    class AnswerTopic(TypedDict, total=False):
+        topic_name: str
+        partitions: Array[EndQuorumEpoch.AnswerPartition]
+
+    class AnswerNodeEndpoint(TypedDict, total=False):
+        node_id: int
+        host: str
+        port: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            error_code: int = ...,
+            topics: Array[EndQuorumEpoch.AnswerTopic] = ...,
+            node_endpoints: Array[EndQuorumEpoch.AnswerNodeEndpoint] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/LeaveGroup.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,51 +9,43 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class LeaveGroupRequestMember(Entity):
-    member_id: str
-    group_instance_id: str | None
-    reason: str | None
-
-
-class LeaveGroupRequest(Entity):
-    group_id: str
-    member_id: str
-    members: Sequence[LeaveGroupRequestMember]
-
-
-class LeaveGroupResponseMember(Entity):
-    member_id: str
-    group_instance_id: str | None
-    error_code: int
-
-
-class LeaveGroupResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    members: Sequence[LeaveGroupResponseMember]
-
-
-class LeaveGroupAnswerMember(TypedDict, total=False):
-    member_id: str
-    group_instance_id: str | None
-    error_code: int
-
-
-class LeaveGroupAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        members: Array[LeaveGroupAnswerMember] = ...,
-    ) -> None: ...
-
-
 class LeaveGroup(
     ApiTypes[
-        LeaveGroupRequest,
-        LeaveGroupAnswer,
-        LeaveGroupResponse,
+        "LeaveGroup.Request",
+        "LeaveGroup.Answer",
+        "LeaveGroup.Response",
     ]
 ):
-    pass
+    class RequestMember(Entity):
+        member_id: str
+        group_instance_id: str | None
+        reason: str | None
+
+    class Request(Entity):
+        group_id: str
+        member_id: str
+        members: Sequence[LeaveGroup.RequestMember]
+
+    class ResponseMember(Entity):
+        member_id: str
+        group_instance_id: str | None
+        error_code: int
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        members: Sequence[LeaveGroup.ResponseMember]
+
+    class AnswerMember(TypedDict, total=False):
+        member_id: str
+        group_instance_id: str | None
+        error_code: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            members: Array[LeaveGroup.AnswerMember] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/ListConfigResources.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,41 +9,34 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class ListConfigResourcesRequest(Entity):
-    resource_types: Sequence[int]
-
-
-class ListConfigResourcesResponseConfigResource(Entity):
-    resource_name: str
-    resource_type: int
-
-
-class ListConfigResourcesResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    config_resources: Sequence[ListConfigResourcesResponseConfigResource]
-
-
-class ListConfigResourcesAnswerConfigResource(TypedDict, total=False):
-    resource_name: str
-    resource_type: int
-
-
-class ListConfigResourcesAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        config_resources: Array[ListConfigResourcesAnswerConfigResource] = ...,
-    ) -> None: ...
-
-
 class ListConfigResources(
     ApiTypes[
-        ListConfigResourcesRequest,
-        ListConfigResourcesAnswer,
-        ListConfigResourcesResponse,
+        "ListConfigResources.Request",
+        "ListConfigResources.Answer",
+        "ListConfigResources.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        resource_types: Sequence[int]
+
+    class ResponseConfigResource(Entity):
+        resource_name: str
+        resource_type: int
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        config_resources: Sequence[ListConfigResources.ResponseConfigResource]
+
+    class AnswerConfigResource(TypedDict, total=False):
+        resource_name: str
+        resource_type: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            config_resources: Array[ListConfigResources.AnswerConfigResource] = ...,
+        ) -> None: ...

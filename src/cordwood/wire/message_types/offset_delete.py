@@ -1,5 +1,7 @@
 """Generated from `messages/OffsetDelete.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,61 +9,50 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class OffsetDeleteRequestPartition(Entity):
-    partition_index: int
-
-
-class OffsetDeleteRequestTopic(Entity):
-    name: str
-    partitions: Sequence[OffsetDeleteRequestPartition]
-
-
-class OffsetDeleteRequest(Entity):
-    group_id: str
-    topics: Sequence[OffsetDeleteRequestTopic]
-
-
-class OffsetDeleteResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-
-
-class OffsetDeleteResponseTopic(Entity):
-    name: str
-    partitions: Sequence[OffsetDeleteResponsePartition]
-
-
-class OffsetDeleteResponse(Entity):
-    error_code: int
-    throttle_time_ms: int
-    topics: Sequence[OffsetDeleteResponseTopic]
-
-
-class OffsetDeleteAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-
-
-class OffsetDeleteAnswerTopic(TypedDict, total=False):
-    name: str
-    partitions: Array[OffsetDeleteAnswerPartition]
-
-
-class OffsetDeleteAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        error_code: int = ...,
-        throttle_time_ms: int = ...,
-        topics: Array[OffsetDeleteAnswerTopic] = ...,
-    ) -> None: ...
-
-
 class OffsetDelete(
     ApiTypes[
-        OffsetDeleteRequest,
-        OffsetDeleteAnswer,
-        OffsetDeleteResponse,
+        "OffsetDelete.Request",
+        "OffsetDelete.Answer",
+        "OffsetDelete.Response",
     ]
 ):
-    pass
+    class RequestPartition(Entity):
+        partition_index: int
+
+    class RequestTopic(Entity):
+        name: str
+        partitions: Sequence[OffsetDelete.RequestPartition]
+
+    class Request(Entity):
+        group_id: str
+        topics: Sequence[OffsetDelete.RequestTopic]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+
+    class ResponseTopic(Entity):
+        name: str
+        partitions: Sequence[OffsetDelete.ResponsePartition]
+
+    class Response(Entity):
+        error_code: int
+        throttle_time_ms: int
+        topics: Sequence[OffsetDelete.ResponseTopic]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+
+    class AnswerTopic(TypedDict, total=False):
+        name: str
+        partitions: Array[OffsetDelete.AnswerPartition]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            error_code: int = ...,
+            throttle_time_ms: int = ...,
+            topics: Array[OffsetDelete.AnswerTopic] = ...,
+        ) -> None: ...

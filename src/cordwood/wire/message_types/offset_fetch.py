@@ -1,5 +1,7 @@
 """Generated from `messages/OffsetFetch.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,104 +10,88 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class OffsetFetchRequestTopic(Entity):
-    name: str
-    partition_indexes: Sequence[int]
-
-
-class OffsetFetchRequestGroupTopic(Entity):
-    name: str
-    topic_id: TopicId | None
-    partition_indexes: Sequence[int]
-
-
-class OffsetFetchRequestGroup(Entity):
-    group_id: str
-    member_id: str | None
-    member_epoch: int
-    topics: Sequence[OffsetFetchRequestGroupTopic] | None
-
-
-class OffsetFetchRequest(Entity):
-    group_id: str
-    topics: Sequence[OffsetFetchRequestTopic] | None
-    groups: Sequence[OffsetFetchRequestGroup]
-    require_stable: bool
-
-
-class OffsetFetchResponsePartition(Entity):
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    metadata: str | None
-    error_code: int
-
-
-class OffsetFetchResponseTopic(Entity):
-    name: str
-    partitions: Sequence[OffsetFetchResponsePartition]
-
-
-class OffsetFetchResponseGroupTopic(Entity):
-    name: str
-    topic_id: TopicId | None
-    partitions: Sequence[OffsetFetchResponsePartition]
-
-
-class OffsetFetchResponseGroup(Entity):
-    group_id: str
-    topics: Sequence[OffsetFetchResponseGroupTopic]
-    error_code: int
-
-
-class OffsetFetchResponse(Entity):
-    throttle_time_ms: int
-    topics: Sequence[OffsetFetchResponseTopic]
-    error_code: int
-    groups: Sequence[OffsetFetchResponseGroup]
-
-
-class OffsetFetchAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    metadata: str | None
-    error_code: int
-
-
-class OffsetFetchAnswerTopic(TypedDict, total=False):
-    name: str
-    partitions: Array[OffsetFetchAnswerPartition]
-
-
-class OffsetFetchAnswerGroupTopic(TypedDict, total=False):
-    name: str
-    topic_id: TopicId | None
-    partitions: Array[OffsetFetchAnswerPartition]
-
-
-class OffsetFetchAnswerGroup(TypedDict, total=False):
-    group_id: str
-    topics: Array[OffsetFetchAnswerGroupTopic]
-    error_code: int
-
-
-class OffsetFetchAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        topics: Array[OffsetFetchAnswerTopic] = ...,
-        error_code: int = ...,
-        groups: Array[OffsetFetchAnswerGroup] = ...,
-    ) -> None: ...
-
-
 class OffsetFetch(
     ApiTypes[
-        OffsetFetchRequest,
-        OffsetFetchAnswer,
-        OffsetFetchResponse,
+        "OffsetFetch.Request",
+        "OffsetFetch.Answer",
+        "OffsetFetch.Response",
     ]
 ):
-    pass
+    class RequestTopic(Entity):
+        name: str
+        partition_indexes: Sequence[int]
+
+    class RequestGroupTopic(Entity):
+        name: str
+        topic_id: TopicId | None
+        partition_indexes: Sequence[int]
+
+    class RequestGroup(Entity):
+        group_id: str
+        member_id: str | None
+        member_epoch: int
+        topics: Sequence[OffsetFetch.RequestGroupTopic] | None
+
+    class Request(Entity):
+        group_id: str
+        topics: Sequence[OffsetFetch.RequestTopic] | None
+        groups: Sequence[OffsetFetch.RequestGroup]
+        require_stable: bool
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+
+    class ResponseTopic(Entity):
+        name: str
+        partitions: Sequence[OffsetFetch.ResponsePartition]
+
+    class ResponseGroupTopic(Entity):
+        name: str
+        topic_id: TopicId | None
+        partitions: Sequence[OffsetFetch.ResponsePartition]
+
+    class ResponseGroup(Entity):
+        group_id: str
+        topics: Sequence[OffsetFetch.ResponseGroupTopic]
+        error_code: int
+
+    class Response(Entity):
+        throttle_time_ms: int
+        topics: Sequence[OffsetFetch.ResponseTopic]
+        error_code: int
+        groups: Sequence[OffsetFetch.ResponseGroup]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+
+    class AnswerTopic(TypedDict, total=False):
+        name: str
+        partitions: Array[OffsetFetch.AnswerPartition]
+
+    class AnswerGroupTopic(TypedDict, total=False):
+        name: str
+        topic_id: TopicId | None
+        partitions: Array[OffsetFetch.AnswerPartition]
+
+    class AnswerGroup(TypedDict, total=False):
+        group_id: str
+        topics: Array[OffsetFetch.AnswerGroupTopic]
+        error_code: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            topics: Array[OffsetFetch.AnswerTopic] = ...,
+            error_code: int = ...,
+            groups: Array[OffsetFetch.AnswerGroup] = ...,
+        ) -> None: ...

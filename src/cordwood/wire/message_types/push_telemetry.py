@@ -1,5 +1,7 @@
 """Generated from `messages/PushTelemetry.txt` by `make types`."""
 
+from __future__ import annotations
+
 from typing import Protocol
 
 from cordwood.model.identifiers import TopicId
@@ -7,33 +9,28 @@ from cordwood.wire.api_types import ApiTypes
 from cordwood.wire.schema import Entity
 
 
-class PushTelemetryRequest(Entity):
-    client_instance_id: TopicId | None
-    subscription_id: int
-    terminating: bool
-    compression_type: int
-    metrics: bytes
-
-
-class PushTelemetryResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-
-
-class PushTelemetryAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-    ) -> None: ...
-
-
 class PushTelemetry(
     ApiTypes[
-        PushTelemetryRequest,
-        PushTelemetryAnswer,
-        PushTelemetryResponse,
+        "PushTelemetry.Request",
+        "PushTelemetry.Answer",
+        "PushTelemetry.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        client_instance_id: TopicId | None
+        subscription_id: int
+        terminating: bool
+        compression_type: int
+        metrics: bytes
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+        ) -> None: ...

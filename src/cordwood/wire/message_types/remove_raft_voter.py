@@ -1,5 +1,7 @@
 """Generated from `messages/RemoveRaftVoter.txt` by `make types`."""
 
+from __future__ import annotations
+
 from typing import Protocol
 
 from cordwood.model.identifiers import TopicId
@@ -7,33 +9,28 @@ from cordwood.wire.api_types import ApiTypes
 from cordwood.wire.schema import Entity
 
 
-class RemoveRaftVoterRequest(Entity):
-    cluster_id: str | None
-    voter_id: int
-    voter_directory_id: TopicId | None
-
-
-class RemoveRaftVoterResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-
-
-class RemoveRaftVoterAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-    ) -> None: ...
-
-
 class RemoveRaftVoter(
     ApiTypes[
-        RemoveRaftVoterRequest,
-        RemoveRaftVoterAnswer,
-        RemoveRaftVoterResponse,
+        "RemoveRaftVoter.Request",
+        "RemoveRaftVoter.Answer",
+        "RemoveRaftVoter.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        cluster_id: str | None
+        voter_id: int
+        voter_directory_id: TopicId | None
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/SaslHandshake.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -7,29 +9,24 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class SaslHandshakeRequest(Entity):
-    mechanism: str
-
-
-class SaslHandshakeResponse(Entity):
-    error_code: int
-    mechanisms: Sequence[str]
-
-
-class SaslHandshakeAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        error_code: int = ...,
-        mechanisms: Array[str] = ...,
-    ) -> None: ...
-
-
 class SaslHandshake(
     ApiTypes[
-        SaslHandshakeRequest,
-        SaslHandshakeAnswer,
-        SaslHandshakeResponse,
+        "SaslHandshake.Request",
+        "SaslHandshake.Answer",
+        "SaslHandshake.Response",
     ]
 ):
-    pass
+    class Request(Entity):
+        mechanism: str
+
+    class Response(Entity):
+        error_code: int
+        mechanisms: Sequence[str]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            error_code: int = ...,
+            mechanisms: Array[str] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/ShareAcknowledge.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -8,105 +10,89 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class ShareAcknowledgeRequestAcknowledgementBatch(Entity):
-    first_offset: int
-    last_offset: int
-    acknowledge_types: Sequence[int]
-
-
-class ShareAcknowledgeRequestPartition(Entity):
-    partition_index: int
-    acknowledgement_batches: Sequence[ShareAcknowledgeRequestAcknowledgementBatch]
-
-
-class ShareAcknowledgeRequestTopic(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[ShareAcknowledgeRequestPartition]
-
-
-class ShareAcknowledgeRequest(Entity):
-    group_id: str | None
-    member_id: str | None
-    share_session_epoch: int
-    is_renew_ack: bool
-    topics: Sequence[ShareAcknowledgeRequestTopic]
-
-
-class ShareAcknowledgeResponseCurrentLeader(Entity):
-    leader_id: int
-    leader_epoch: int
-
-
-class ShareAcknowledgeResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-    error_message: str | None
-    current_leader: ShareAcknowledgeResponseCurrentLeader
-
-
-class ShareAcknowledgeResponseResponse(Entity):
-    topic_id: TopicId | None
-    partitions: Sequence[ShareAcknowledgeResponsePartition]
-
-
-class ShareAcknowledgeResponseNodeEndpoint(Entity):
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
-class ShareAcknowledgeResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    acquisition_lock_timeout_ms: int
-    responses: Sequence[ShareAcknowledgeResponseResponse]
-    node_endpoints: Sequence[ShareAcknowledgeResponseNodeEndpoint]
-
-
-class ShareAcknowledgeAnswerCurrentLeader(TypedDict, total=False):
-    leader_id: int
-    leader_epoch: int
-
-
-class ShareAcknowledgeAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-    error_message: str | None
-    current_leader: ShareAcknowledgeAnswerCurrentLeader
-
-
-class ShareAcknowledgeAnswerResponse(TypedDict, total=False):
-    topic_id: TopicId | None
-    partitions: Array[ShareAcknowledgeAnswerPartition]
-
-
-class ShareAcknowledgeAnswerNodeEndpoint(TypedDict, total=False):
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
-class ShareAcknowledgeAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        acquisition_lock_timeout_ms: int = ...,
-        responses: Array[ShareAcknowledgeAnswerResponse] = ...,
-        node_endpoints: Array[ShareAcknowledgeAnswerNodeEndpoint] = ...,
-    ) -> None: ...
-
-
 class ShareAcknowledge(
     ApiTypes[
-        ShareAcknowledgeRequest,
-        ShareAcknowledgeAnswer,
-        ShareAcknowledgeResponse,
+        "ShareAcknowledge.Request",
+        "ShareAcknowledge.Answer",
+        "ShareAcknowledge.Response",
     ]
 ):
-    pass
+    class RequestAcknowledgementBatch(Entity):
+        first_offset: int
+        last_offset: int
+        acknowledge_types: Sequence[int]
+
+    class RequestPartition(Entity):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareAcknowledge.RequestAcknowledgementBatch]
+
+    class RequestTopic(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[ShareAcknowledge.RequestPartition]
+
+    class Request(Entity):
+        group_id: str | None
+        member_id: str | None
+        share_session_epoch: int
+        is_renew_ack: bool
+        topics: Sequence[ShareAcknowledge.RequestTopic]
+
+    class ResponseCurrentLeader(Entity):
+        leader_id: int
+        leader_epoch: int
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        current_leader: ShareAcknowledge.ResponseCurrentLeader
+
+    class ResponseResponse(Entity):
+        topic_id: TopicId | None
+        partitions: Sequence[ShareAcknowledge.ResponsePartition]
+
+    class ResponseNodeEndpoint(Entity):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        error_message: str | None
+        acquisition_lock_timeout_ms: int
+        responses: Sequence[ShareAcknowledge.ResponseResponse]
+        node_endpoints: Sequence[ShareAcknowledge.ResponseNodeEndpoint]
+
+    class AnswerCurrentLeader(TypedDict, total=False):
+        leader_id: int
+        leader_epoch: int
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        current_leader: ShareAcknowledge.AnswerCurrentLeader
+
+    class AnswerResponse(TypedDict, total=False):
+        topic_id: TopicId | None
+        partitions: Array[ShareAcknowledge.AnswerPartition]
+
+    class AnswerNodeEndpoint(TypedDict, total=False):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            acquisition_lock_timeout_ms: int = ...,
+            responses: Array[ShareAcknowledge.AnswerResponse] = ...,
+            node_endpoints: Array[ShareAcknowledge.AnswerNodeEndpoint] = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/SyncGroup.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -7,46 +9,40 @@ from cordwood.wire.api_types import ApiTypes
 from cordwood.wire.schema import Entity
 
 
-class SyncGroupRequestAssignment(Entity):
-    member_id: str
-    assignment: bytes
-
-
-class SyncGroupRequest(Entity):
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: Sequence[SyncGroupRequestAssignment]
-
-
-class SyncGroupResponse(Entity):
-    throttle_time_ms: int
-    error_code: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignment: bytes
-
-
-class SyncGroupAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        protocol_type: str | None = ...,
-        protocol_name: str | None = ...,
-        assignment: bytes = ...,
-    ) -> None: ...
-
-
 class SyncGroup(
     ApiTypes[
-        SyncGroupRequest,
-        SyncGroupAnswer,
-        SyncGroupResponse,
+        "SyncGroup.Request",
+        "SyncGroup.Answer",
+        "SyncGroup.Response",
     ]
 ):
-    pass
+    class RequestAssignment(Entity):
+        member_id: str
+        assignment: bytes
+
+    class Request(Entity):
+        group_id: str
+        generation_id: int
+        member_id: str
+        group_instance_id: str | None
+        protocol_type: str | None
+        protocol_name: str | None
+        assignments: Sequence[SyncGroup.RequestAssignment]
+
+    class Response(Entity):
+        throttle_time_ms: int
+        error_code: int
+        protocol_type: str | None
+        protocol_name: str | None
+        assignment: bytes
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            throttle_time_ms: int = ...,
+            error_code: int = ...,
+            protocol_type: str | None = ...,
+            protocol_name: str | None = ...,
+            assignment: bytes = ...,
+        ) -> None: ...

@@ -1,5 +1,7 @@
 """Generated from `messages/WriteTxnMarkers.txt` by `make types`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
@@ -7,71 +9,58 @@ from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
 
-class WriteTxnMarkersRequestTopic(Entity):
-    name: str
-    partition_indexes: Sequence[int]
-
-
-class WriteTxnMarkersRequestMarker(Entity):
-    producer_id: int
-    producer_epoch: int
-    transaction_result: bool
-    topics: Sequence[WriteTxnMarkersRequestTopic]
-    coordinator_epoch: int
-    transaction_version: int
-
-
-class WriteTxnMarkersRequest(Entity):
-    markers: Sequence[WriteTxnMarkersRequestMarker]
-
-
-class WriteTxnMarkersResponsePartition(Entity):
-    partition_index: int
-    error_code: int
-
-
-class WriteTxnMarkersResponseTopic(Entity):
-    name: str
-    partitions: Sequence[WriteTxnMarkersResponsePartition]
-
-
-class WriteTxnMarkersResponseMarker(Entity):
-    producer_id: int
-    topics: Sequence[WriteTxnMarkersResponseTopic]
-
-
-class WriteTxnMarkersResponse(Entity):
-    markers: Sequence[WriteTxnMarkersResponseMarker]
-
-
-class WriteTxnMarkersAnswerPartition(TypedDict, total=False):
-    partition_index: int
-    error_code: int
-
-
-class WriteTxnMarkersAnswerTopic(TypedDict, total=False):
-    name: str
-    partitions: Array[WriteTxnMarkersAnswerPartition]
-
-
-class WriteTxnMarkersAnswerMarker(TypedDict, total=False):
-    producer_id: int
-    topics: Array[WriteTxnMarkersAnswerTopic]
-
-
-class WriteTxnMarkersAnswer(Protocol):
-    def __call__(
-        self,
-        *,
-        markers: Array[WriteTxnMarkersAnswerMarker] = ...,
-    ) -> None: ...
-
-
 class WriteTxnMarkers(
     ApiTypes[
-        WriteTxnMarkersRequest,
-        WriteTxnMarkersAnswer,
-        WriteTxnMarkersResponse,
+        "WriteTxnMarkers.Request",
+        "WriteTxnMarkers.Answer",
+        "WriteTxnMarkers.Response",
     ]
 ):
-    pass
+    class RequestTopic(Entity):
+        name: str
+        partition_indexes: Sequence[int]
+
+    class RequestMarker(Entity):
+        producer_id: int
+        producer_epoch: int
+        transaction_result: bool
+        topics: Sequence[WriteTxnMarkers.RequestTopic]
+        coordinator_epoch: int
+        transaction_version: int
+
+    class Request(Entity):
+        markers: Sequence[WriteTxnMarkers.RequestMarker]
+
+    class ResponsePartition(Entity):
+        partition_index: int
+        error_code: int
+
+    class ResponseTopic(Entity):
+        name: str
+        partitions: Sequence[WriteTxnMarkers.ResponsePartition]
+
+    class ResponseMarker(Entity):
+        producer_id: int
+        topics: Sequence[WriteTxnMarkers.ResponseTopic]
+
+    class Response(Entity):
+        markers: Sequence[WriteTxnMarkers.ResponseMarker]
+
+    class AnswerPartition(TypedDict, total=False):
+        partition_index: int
+        error_code: int
+
+    class AnswerTopic(TypedDict, total=False):
+        name: str
+        partitions: Array[WriteTxnMarkers.AnswerPartition]
+
+    class AnswerMarker(TypedDict, total=False):
+        producer_id: int
+        topics: Array[WriteTxnMarkers.AnswerTopic]
+
+    class Answer(Protocol):
+        def __call__(
+            self,
+            *,
+            markers: Array[WriteTxnMarkers.AnswerMarker] = ...,
+        ) -> None: ...
