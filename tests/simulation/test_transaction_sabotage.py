@@ -44,7 +44,7 @@ def aborts_without_fencing(patch: Patch) -> None:
 
 
 def forgets_at_a_restart_what_was_decided(patch: Patch) -> None:
-    patch.setattr(TransactionCoordinator, "_look_at_all", lambda *arguments: None)
+    patch.setattr(TransactionCoordinator, "_look", lambda *arguments: iter(()))
 
 
 def listens_to_an_end_of_any_epoch(patch: Patch) -> None:

@@ -19,11 +19,7 @@ class Appends:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
         replica = partition.replica
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
-            raise ProtocolError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{partition.name} has fewer in-sync replicas than min.insync.replicas="
-                f"{partition.settings.min_insync_replicas}.",
-            )
+            raise _too_few_in_sync(partition)
         log = replica.log
         appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         if not appended.duplicate:
@@ -41,8 +37,10 @@ class Appends:
     def append_internal(
         self, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
     ) -> Appended:
-        """Appends records of a coordinator, or the marker of a transaction."""
+        """Appends records of a coordinator, or the marker of a transaction, which wait for all in-sync replicas."""
         replica = partition.replica
+        if not replica.enough_in_sync:
+            raise _too_few_in_sync(partition)
         log = replica.log
         appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
         partition.appended_bytes += len(batch)
@@ -50,3 +48,11 @@ class Appends:
             self._checkpoints.soon()
         self._flushes.appended(partition, log, now)
         return appended
+
+
+def _too_few_in_sync(partition: Partition) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"{partition.name} has fewer in-sync replicas than min.insync.replicas="
+        f"{partition.settings.min_insync_replicas}.",
+    )

@@ -1,9 +1,12 @@
 """An internal topic as the log of state machines: one machine per partition, brought back by replaying its records.
 
 The contract of every coordinator: a request yields records and an answer; state changes only when those records are
-replayed, at append; the answer, and every read of that state, waits until the records are committed. The first request
-for a shard loads it from its log, and requests wait for the load. A shard is unloaded when this broker's leadership of
-its partition ends, or goes over to a new epoch: whoever still holds it is told NOT_COORDINATOR.
+replayed, at append; the answer, and every read of that state, waits until the records are committed.
+
+A shard belongs to one leader epoch of its partition. It is loaded from its log when the leadership begins, and requests
+wait for the load. It is unloaded when the leadership ends, or goes over to a new epoch: whoever still holds the shard
+is told NOT_COORDINATOR. Deadlines, leases and waits of a coordinator live in its shards and end with them. State whose
+records were never committed ends with its shard, too.
 
 Records of a transaction are held back until its marker: a commit replays the records, an abort drops them, in every
 kind of machine.
@@ -12,25 +15,22 @@ kind of machine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.log.data_directory import DataDirectory
-from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.acks import Acks
 from cordwood.node.appends import Appends
+from cordwood.node.coordinator_records import Found, read_records
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.pending_records import PendingRecords
 from cordwood.node.reports import Reports
-from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.build import build_batch_of_now
-from cordwood.records.control import TransactionMarker, build_transaction_marker, read_transaction_marker
-from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import records_in
+from cordwood.records.control import TransactionMarker, build_transaction_marker
 
 logger = logging.getLogger("cordwood.coordinators")
 
@@ -62,16 +62,6 @@ class Writer(NamedTuple):
     producer_epoch: int
 
 
-class Found(NamedTuple):
-    """The content of one batch of the log: plain records, records of a transaction, or a transaction's marker."""
-
-    records: list[tuple[int, bytes, bytes | None]]
-    """Offset, key, value."""
-    producer_id: int = -1
-    """The producer of the transaction; -1: no transaction."""
-    marker: TransactionMarker | None = None
-
-
 class Machine(Protocol):
     """State that is built from records alone."""
 
@@ -82,7 +72,7 @@ M = TypeVar("M", bound=Machine)
 
 
 class Shard(Generic[M]):
-    """The machine of one partition of the internal topic."""
+    """The machine of one partition of the internal topic, in one leader epoch."""
 
     __slots__ = ("last_written_offset", "loaded", "machine", "partition", "pending", "unloaded", "waiting")
 
@@ -111,16 +101,19 @@ class Shard(Generic[M]):
                     self.pending.superseded(key, offset)
 
 
-class CoordinatorLog(Generic[M]):
+S = TypeVar("S", bound=Shard[Any])
+
+
+class CoordinatorLog(Generic[S]):
     """All shards of one internal topic on this node."""
 
     def __init__(
         self,
         ground: Ground,
         topic: str,
-        new_machine: Callable[[], M],
-        after_loading: Callable[[Shard[M]], None] = lambda shard: None,
-        after_unloading: Callable[[Shard[M]], None] = lambda shard: None,
+        new_shard: Callable[[Partition], S],
+        after_loading: Callable[[S], None],
+        after_unloading: Callable[[S], None],
     ) -> None:
         self._loop = ground.loop
         self._image = ground.image
@@ -132,8 +125,8 @@ class CoordinatorLog(Generic[M]):
         self._after_loading = after_loading
         self._after_unloading = after_unloading
         self.topic = topic
-        self._new_machine = new_machine
-        self._shards: dict[int, Shard[M]] = {}
+        self._new_shard = new_shard
+        self._shards: dict[int, S] = {}
         self._waiting_for_topic: list[Callable[[ProtocolError | None], None]] = []
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
@@ -159,7 +152,7 @@ class CoordinatorLog(Generic[M]):
 
         self._loop.effects.metadata(lambda writer: writer.ensure_internal_topic(self.topic), created)
 
-    def loaded(self, index_of: Callable[[int], int]) -> Shard[M] | None:
+    def loaded(self, index_of: Callable[[int], int]) -> S | None:
         """The shard of the partition that `index_of` picks; None if a request for it has to wait, or to fail."""
         topic = self._image.topics.get(self.topic)
         if topic is None or self._waiting_for_topic:
@@ -167,7 +160,7 @@ class CoordinatorLog(Generic[M]):
         found = self._shards.get(index_of(len(topic.partitions)))
         return found if found is not None and found.loaded else None
 
-    def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
+    def with_shard(self, index_of: Callable[[int], int], done: Callable[[S], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""
         found = self.loaded(index_of)
         if found is not None:
@@ -188,9 +181,7 @@ class CoordinatorLog(Generic[M]):
 
         self.when_topic_exists(topic_exists)
 
-    def each_shard_with_records(
-        self, done: Callable[[Shard[M]], None], finished: Done = lambda worst_error: None
-    ) -> None:
+    def each_shard_with_records(self, done: Callable[[S], None], finished: Done = lambda worst_error: None) -> None:
         """Calls `done` for the shard of every partition with records once the shard is loaded, then `finished` once."""
         holding = self._with_records()
         left = len(holding)
@@ -201,7 +192,7 @@ class CoordinatorLog(Generic[M]):
         for partition in holding:
             shard = self._shard(partition)
 
-            def loaded(code: ErrorCode, shard: Shard[M] = shard) -> None:
+            def loaded(code: ErrorCode, shard: S = shard) -> None:
                 nonlocal left, worst
                 left -= 1
                 if code is ErrorCode.NONE:
@@ -221,10 +212,10 @@ class CoordinatorLog(Generic[M]):
             if partition.opened is not None or self._logs.has_log(partition.name)
         ]
 
-    def loaded_shards(self) -> list[Shard[M]]:
+    def loaded_shards(self) -> list[S]:
         return [shard for shard in self._shards.values() if shard.loaded]
 
-    def when_loaded(self, done: Callable[[list[Shard[M]]], None]) -> None:
+    def when_loaded(self, done: Callable[[list[S]], None]) -> None:
         """Calls back once, with all shards that have records and could be loaded."""
         shards = list(map(self._shard, self._with_records()))
         outstanding = len(shards)
@@ -240,7 +231,7 @@ class CoordinatorLog(Generic[M]):
         for shard in shards:
             self._load_then(shard, loaded)
 
-    def write(self, shard: Shard[M], records: list[Record], done: Done, writer: Writer | None = None) -> None:
+    def write(self, shard: S, records: list[Record], done: Done, writer: Writer | None = None) -> None:
         """Appends the records, replays them, and calls back when they are committed.
 
         With a writer the records are part of the writer's transaction. The caller has made sure that the transaction is
@@ -263,7 +254,11 @@ class CoordinatorLog(Generic[M]):
                 producer_epoch=writer.producer_epoch,
                 transactional=True,
             )
-        base_offset = self._append(shard, batch)
+        try:
+            base_offset = self._append(shard, batch)
+        except ProtocolError as refusal:
+            done(_told(refusal.code))
+            return
         if base_offset is None:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -288,7 +283,7 @@ class CoordinatorLog(Generic[M]):
         `done` gets the marker's offset at once; the marker is safe when that offset is committed.
         """
 
-        def loaded(shard: Shard[M]) -> None:
+        def loaded(shard: S) -> None:
             batch = build_transaction_marker(
                 marker,
                 producer_id=writer.producer_id,
@@ -308,7 +303,7 @@ class CoordinatorLog(Generic[M]):
 
         self.with_shard(lambda _: index, loaded, failed)
 
-    def _append(self, shard: Shard[M], batch: bytearray) -> int | None:
+    def _append(self, shard: S, batch: bytearray) -> int | None:
         try:
             appended = self._appends.append_internal(shard.partition, batch, self._loop.now)
         except StorageFailure as failure:
@@ -317,7 +312,7 @@ class CoordinatorLog(Generic[M]):
         shard.last_written_offset = appended.last_offset
         return appended.base_offset
 
-    def when_committed(self, shard: Shard[M], done: Done) -> None:
+    def when_committed(self, shard: S, done: Done) -> None:
         """Calls back when every record behind this shard's state is committed."""
         if shard.unloaded:
             done(ErrorCode.NOT_COORDINATOR)
@@ -326,11 +321,14 @@ class CoordinatorLog(Generic[M]):
             done(ErrorCode.NONE)
             return
         deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
-        self._acks.when_committed(
-            shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
-        )
 
-    def when_durable(self, shard: Shard[M], done: Done) -> None:
+        def committed(error: ErrorCode) -> None:
+            # Acks go on in a new epoch of the same leader; the shard of the old epoch does not.
+            done(ErrorCode.NOT_COORDINATOR if shard.unloaded else _told(error))
+
+        self._acks.when_committed(shard.partition, shard.last_written_offset, deadline_ms, committed)
+
+    def when_durable(self, shard: S, done: Done) -> None:
         """Calls back when every record behind this shard's state is on this broker's disk."""
         if shard.unloaded:
             done(ErrorCode.NOT_COORDINATOR)
@@ -338,18 +336,30 @@ class CoordinatorLog(Generic[M]):
         deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
 
         def durable(error: ErrorCode) -> None:
-            done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
+            done(ErrorCode.NOT_COORDINATOR if shard.unloaded else error)
 
         self._acks.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
 
     # Loading and unloading
 
-    def _shard(self, partition: Partition) -> Shard[M]:
+    def _shard(self, partition: Partition) -> S:
         index = partition.name.partition
         shard = self._shards.get(index)
         if shard is None:
-            shard = self._shards[index] = Shard(partition, self._new_machine())
+            shard = self._shards[index] = self._new_shard(partition)
         return shard
+
+    def load_led(self) -> None:
+        """Begins to load the shards of all partitions with records that this broker leads, one in each turn."""
+        led = [partition for partition in self._with_records() if partition.name.partition not in self._shards]
+        if led:
+            self._loop.in_turns.add_steps(self._load_each(led))
+
+    def _load_each(self, led: list[Partition]) -> Iterator[None]:
+        for partition in led:
+            if self._hosted.still_leads(partition):
+                self._load_then(self._shard(partition), lambda error: None)
+            yield
 
     def deposed(self, partition: Partition) -> None:
         """Unloads the shard of a partition whose leadership ended, if it is one of this topic."""
@@ -364,7 +374,7 @@ class CoordinatorLog(Generic[M]):
         for done in waiting:
             done(ErrorCode.NOT_COORDINATOR)
 
-    def _load_then(self, shard: Shard[M], done: Done) -> None:
+    def _load_then(self, shard: S, done: Done) -> None:
         if shard.loaded:
             done(ErrorCode.NONE)
             return
@@ -378,7 +388,7 @@ class CoordinatorLog(Generic[M]):
             shard.last_written_offset = log.offsets.end - 1
             self._load_from(shard, log.offsets.start)
 
-    def _load_from(self, shard: Shard[M], offset: int, suspected: int = -1) -> None:
+    def _load_from(self, shard: S, offset: int, suspected: int = -1) -> None:
         """Reads the log from an offset on in chunks: a thread reads, the loop replays.
 
         `suspected`: the offset of a batch that was found damaged, and whose segment was examined since.
@@ -419,9 +429,9 @@ class CoordinatorLog(Generic[M]):
             else:
                 self._load_from(shard, next_offset)
 
-        self._loop.effects.blocking(lambda: _read_records(chunk), replay)
+        self._loop.effects.blocking(lambda: read_records(chunk), replay)
 
-    def _met_damage(self, shard: Shard[M], offset: int, damage: DamagedLog) -> None:
+    def _met_damage(self, shard: S, offset: int, damage: DamagedLog) -> None:
         """Some records cannot be read: an operator decides whether the coordinator goes on without them."""
         if self._image.settings.coordinator_damaged_records == "skip":
             known = shard.partition.replica.log.reports.damage
@@ -436,7 +446,7 @@ class CoordinatorLog(Generic[M]):
         )
         self._loaded(shard, DamagedLog(f"{damage}. {what_to_do}"))
 
-    def _loaded(self, shard: Shard[M], failure: Exception | None) -> None:
+    def _loaded(self, shard: S, failure: Exception | None) -> None:
         waiting, shard.waiting = shard.waiting, []
         error = ErrorCode.NONE
         if failure is None:
@@ -444,40 +454,16 @@ class CoordinatorLog(Generic[M]):
             self._after_loading(shard)
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            shard.machine = self._new_machine()
-            shard.pending = PendingRecords()
+            # The next use loads another shard from the log's start.
+            shard.unloaded = True
+            del self._shards[shard.partition.name.partition]
             self._reports.failure(failure)
         for done in waiting:
             done(error)
 
 
-def _read_records(chunk: LogSlice) -> tuple[list[Found], int, bool]:
-    """The content of the sound batches in a slice, the offset after them, and whether a damaged batch follows."""
-    data = chunk.file.read(chunk.position, chunk.length)
-    batches: list[Found] = []
-    next_offset = chunk.base_offset
-    try:
-        for position, header in batches_in(data):
-            if not crc_is_right(data, position, header.size):
-                return batches, next_offset, True
-            batches += _found_in(memoryview(data)[position : position + header.size], header)
-            next_offset = header.next_offset
-    except CorruptRecords:
-        return batches, next_offset, True
-    return batches, next_offset, False
-
-
-def _found_in(batch: memoryview, header: BatchHeader) -> list[Found]:
-    producer_id = header.producer_id if header.transactional else -1
-    if not header.control:
-        records = [(each.offset, each.key, each.value) for each in records_in(batch) if each.key is not None]
-        return [Found(records, producer_id)]
-    marker = read_transaction_marker(batch) if header.record_count else None
-    return [] if marker is None else [Found([], producer_id, marker)]
-
-
 def _told(error: ErrorCode) -> ErrorCode:
     """The error code for a coordinator's client when the append to the coordinator's log was not committed."""
-    if error is ErrorCode.REQUEST_TIMED_OUT:
+    if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NOT_COORDINATOR if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else error

@@ -7,25 +7,24 @@ markers of earlier decisions. A client whose wait times out asks again and hears
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
-from cordwood.node.coordinator_log import Done, Shard
+from cordwood.node.coordinator_log import Done
 from cordwood.node.loop import Loop
 from cordwood.node.producer_ids import ProducerIds
-from cordwood.node.timers import Timer
 from cordwood.node.transaction_completion import Completions
-from cordwood.node.transaction_shards import TransactionShards
+from cordwood.node.transaction_shards import LedTransactions, TransactionShards, WaitingDecision
 from cordwood.transactions import families_deciding, families_joining
 from cordwood.transactions.families import JOINED, Families, Family
 from cordwood.transactions.families_deciding import Asked, Decision, in_appends
 from cordwood.transactions.families_joining import Joined
-from cordwood.transactions.families_leases import Batch, Leases
+from cordwood.transactions.families_leases import Batch
 from cordwood.transactions.families_records import NOTHING_DECIDED, Memory
 from cordwood.transactions.log_records import Record, record_of
 from cordwood.transactions.transaction import NeedsProducerId, NewProducerId, no_producer_id
-from cordwood.transactions.transactions import Transactions
 
 MAX_FAMILIES = 10_000
 """The most families in one partition of __transaction_state."""
@@ -47,17 +46,6 @@ class Standing(NamedTuple):
     last_batch_id: int = -1
 
 
-class _Waiting:
-    """A decision whose answer waits for markers."""
-
-    __slots__ = ("done", "slots", "timer")
-
-    def __init__(self, slots: set[str], done: Done) -> None:
-        self.slots = slots
-        self.done = done
-        self.timer: Timer | None = None
-
-
 class FamilyCoordinator:
     def __init__(
         self, loop: Loop, shards: TransactionShards, completions: Completions, producer_ids: ProducerIds
@@ -67,42 +55,34 @@ class FamilyCoordinator:
         self._completions = completions
         self._producer_ids = producer_ids
         self._log = shards.log
-        self._leases: dict[int, Leases] = {}
-        """Leases by partition of __transaction_state."""
-        self._waiting: dict[str, list[_Waiting]] = {}
-        """Waiting decisions by the slot whose markers are missing."""
 
-    def unloaded(self, shard: Shard[Transactions]) -> None:
+    def unloaded(self, shard: LedTransactions) -> None:
         """Sends decisions that wait for markers to another coordinator."""
-        self._leases.pop(shard.partition.name.partition, None)
-        waiting = {
-            each: None
-            for name in shard.machine.families.names()
-            for slot in shard.machine.families.get(name).slots.values()
-            for each in self._waiting.get(slot.transactional_id, ())
-        }
-        for each in waiting:
-            self._end(each, ErrorCode.NOT_COORDINATOR)
+        for each in dict.fromkeys(chain.from_iterable(shard.waiting_decisions.values())):
+            self._end(shard, each, ErrorCode.NOT_COORDINATOR)
 
     # Requests
 
     def join(self, name: str, batch_id: int, timeout_ms: int, done: Callable[[Joined], None]) -> None:
         """Calls back when the record that gives the writer its slot, or that decides the batch, is committed."""
 
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             self._join(shard, name, batch_id, timeout_ms, no_producer_id, done)
 
         self._with_shard(name, loaded, lambda error: done(Joined(error)))
 
     def _join(
         self,
-        shard: Shard[Transactions],
+        shard: LedTransactions,
         name: str,
         batch_id: int,
         timeout_ms: int,
         new_producer_id: NewProducerId,
         done: Callable[[Joined], None],
     ) -> None:
+        if shard.unloaded:
+            done(Joined(ErrorCode.NOT_COORDINATOR))
+            return
         if _is_full(shard, name):
             done(Joined(ErrorCode.POLICY_VIOLATION, _FULL))
             return
@@ -120,11 +100,8 @@ class FamilyCoordinator:
 
             self._producer_ids.next(allocated)
             return
-        if joined.error is not ErrorCode.NONE:
-            done(joined)
-            return
         if joined.slot is not None:
-            self._leases_of(shard).joined(name, batch_id, self._loop.now.boot_ms)
+            shard.leases.joined(name, batch_id, self._loop.now.boot_ms)
 
         def committed(error: ErrorCode) -> None:
             done(joined if error is ErrorCode.NONE else Joined(error))
@@ -134,11 +111,11 @@ class FamilyCoordinator:
     def renew(self, name: str, batch_id: int, done: Callable[[Standing], None]) -> None:
         """Renews the leases of all writers that joined for this batch."""
 
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             family = shard.machine.families.get(name)
             standing = Standing(ErrorCode.NONE, family.has_decided(batch_id), family.last_batch_id)
             if not standing.decided:
-                self._leases_of(shard).renew(name, batch_id, self._loop.now.boot_ms)
+                shard.leases.renew(name, batch_id, self._loop.now.boot_ms)
 
             def committed(error: ErrorCode) -> None:
                 done(standing if error is ErrorCode.NONE else Standing(error))
@@ -150,7 +127,7 @@ class FamilyCoordinator:
     def decide(self, name: str, asked: Asked, timeout_ms: int, done: Callable[[Decision], None]) -> None:
         """Calls back when readers see the whole batch, or no record of it if the batch was aborted."""
 
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             family = shard.machine.families.get(name)
             max_bytes = shard.partition.settings.max_message_bytes
             decision = families_deciding.decide(
@@ -163,7 +140,10 @@ class FamilyCoordinator:
             if decision.appends and _is_full(shard, name):
                 decision = Decision(ErrorCode.POLICY_VIOLATION, _FULL)
             if decision.error is not ErrorCode.NONE:
-                done(decision)
+                # The refusal may rest on records that are never committed.
+                self._log.when_committed(
+                    shard, lambda error: done(decision if error is ErrorCode.NONE else Decision(error))
+                )
                 return
 
             def marked(error: ErrorCode) -> None:
@@ -174,7 +154,7 @@ class FamilyCoordinator:
                 if error is not ErrorCode.NONE:
                     marked(error)
                 else:
-                    self._when_marked(slots, timeout_ms, marked)
+                    self._when_marked(shard, slots, timeout_ms, marked)
                 # An appended decision holds once it is committed, even if the commit takes longer than the client
                 # waits.
                 self._completions.complete_all(shard, slots)
@@ -186,7 +166,7 @@ class FamilyCoordinator:
     def recall(self, name: str, done: Callable[[ErrorCode, Memory | None], None]) -> None:
         """Calls back with a family's memory once it is committed; None if the family has decided nothing."""
 
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             memory = shard.machine.families.get(name).memory
             self._log.when_committed(shard, lambda error: done(error, None if error else memory))
 
@@ -194,13 +174,10 @@ class FamilyCoordinator:
 
     # Appending and waiting
 
-    def _with_shard(self, name: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
+    def _with_shard(self, name: str, loaded: Callable[[LedTransactions], None], failed: Done) -> None:
         self._shards.with_shard(coordinator_key(name), loaded, failed)
 
-    def _leases_of(self, shard: Shard[Transactions]) -> Leases:
-        return self._leases.setdefault(shard.partition.name.partition, Leases())
-
-    def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], done: Done) -> None:
+    def _write(self, shard: LedTransactions, appends: Sequence[list[Record]], done: Done) -> None:
         """Calls back once, when all appends, or without appends the state that was read, are committed."""
         if not appends:
             self._log.when_committed(shard, done)
@@ -217,31 +194,33 @@ class FamilyCoordinator:
         for append in appends:
             self._log.write(shard, append, one_done)
 
-    def _when_marked(self, slots: list[str], timeout_ms: int, done: Done) -> None:
+    def _when_marked(self, shard: LedTransactions, slots: list[str], timeout_ms: int, done: Done) -> None:
         """Calls back when all markers of these slots are committed, or with REQUEST_TIMED_OUT after `timeout_ms`."""
         if not slots:
             done(ErrorCode.NONE)
             return
-        waiting = _Waiting(set(slots), done)
+        waiting = WaitingDecision(set(slots), done)
         for slot in slots:
-            self._waiting.setdefault(slot, []).append(waiting)
+            shard.waiting_decisions.setdefault(slot, []).append(waiting)
 
-        waiting.timer = self._loop.after(timeout_ms, lambda _: self._end(waiting, ErrorCode.REQUEST_TIMED_OUT))
+        waiting.timer = self._loop.after(timeout_ms, lambda _: self._end(shard, waiting, ErrorCode.REQUEST_TIMED_OUT))
 
-    def _end(self, waiting: _Waiting, error: ErrorCode) -> None:
+    @staticmethod
+    def _end(shard: LedTransactions, waiting: WaitingDecision, error: ErrorCode) -> None:
         """Ends a wait before all markers are committed."""
         for slot in waiting.slots:
-            others = self._waiting[slot]
+            others = shard.waiting_decisions[slot]
             others.remove(waiting)
             if not others:
-                del self._waiting[slot]
+                del shard.waiting_decisions[slot]
         assert waiting.timer is not None
         waiting.timer.cancel()
         waiting.done(error)
 
-    def marked(self, transactional_id: str) -> None:
+    @staticmethod
+    def marked(shard: LedTransactions, transactional_id: str) -> None:
         """Answers decisions that waited for the markers of this id's transaction: the markers are committed."""
-        for waiting in self._waiting.pop(transactional_id, ()):
+        for waiting in shard.waiting_decisions.pop(transactional_id, ()):
             waiting.slots.discard(transactional_id)
             if not waiting.slots:
                 assert waiting.timer is not None
@@ -250,9 +229,9 @@ class FamilyCoordinator:
 
     # Time
 
-    def look(self, shard: Shard[Transactions]) -> Iterator[None]:
+    def look(self, shard: LedTransactions) -> Iterator[None]:
         """Ends slots whose leases have run out, in steps. The caller writes the markers of slots with records."""
-        leases = self._leases_of(shard)
+        leases = shard.leases
         known = leases.batches()
         in_use: set[Batch] = set()
         for families in self._some_at_a_time(shard):
@@ -265,7 +244,7 @@ class FamilyCoordinator:
             yield
         leases.forget(batch for batch in known if batch not in in_use)
 
-    def forget(self, shard: Shard[Transactions]) -> Iterator[None]:
+    def forget(self, shard: LedTransactions) -> Iterator[None]:
         """Removes families that may be forgotten, in steps."""
         for families in self._some_at_a_time(shard):
             wall_ms = self._loop.now.wall_ms
@@ -274,7 +253,7 @@ class FamilyCoordinator:
             yield
 
     @staticmethod
-    def _some_at_a_time(shard: Shard[Transactions]) -> Iterator[list[Family]]:
+    def _some_at_a_time(shard: LedTransactions) -> Iterator[list[Family]]:
         """All families of a shard, as many at a time as have about SLOTS_PER_STEP slots."""
         some: list[Family] = []
         slots = 0
@@ -288,12 +267,12 @@ class FamilyCoordinator:
         if some:
             yield some
 
-    def _write_in_parts(self, shard: Shard[Transactions], records: list[Record]) -> None:
+    def _write_in_parts(self, shard: LedTransactions, records: list[Record]) -> None:
         for append in in_appends(records, shard.partition.settings.max_message_bytes):
             self._log.write(shard, append, lambda error: None)
 
 
-def _is_full(shard: Shard[Transactions], name: str) -> bool:
+def _is_full(shard: LedTransactions, name: str) -> bool:
     """Whether the family is new and its shard has no place for another family."""
     families = shard.machine.families
     return name not in families and len(families) >= MAX_FAMILIES

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
-from cordwood.node.coordinator_log import Done, Ground, Shard
+from cordwood.node.coordinator_log import Done, Ground
 from cordwood.node.group_membership import GroupMembership
 from cordwood.node.group_positions import GroupPositions
-from cordwood.node.group_shards import GroupShards, pending_positions
+from cordwood.node.group_shards import GroupShards, LedGroups, pending_positions
 from cordwood.node.held_heartbeats import HeldHeartbeats
 
 
@@ -26,7 +26,7 @@ class GroupCoordinator:
     def describe(self, group_id: str, done: Callable[[GroupShard], None], failed: Done) -> None:
         """Calls back with the shard of the group, whether the group exists or not. The caller only reads the shard."""
 
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             def committed(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
                     done(shard.machine)
@@ -42,7 +42,7 @@ class GroupCoordinator:
         self._log.each_shard_with_records(lambda shard: visit(shard.machine), finished)
 
     def delete(self, group_id: str, done: Done) -> None:
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             out = Outbox()
             refusal = shard.machine.delete(group_id, out, pending_positions(shard, group_id))
             self.shards.settle(shard, group_id, out, lambda error: done(error or refusal))

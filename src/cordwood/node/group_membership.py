@@ -12,10 +12,9 @@ from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.coordinator_log import Done, Shard
-from cordwood.node.group_shards import Author, GroupShards, nothing
+from cordwood.node.coordinator_log import Done
+from cordwood.node.group_shards import Author, GroupShards, LedGroups, nothing
 from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.loop import Loop
 
@@ -38,7 +37,7 @@ class GroupMembership:
         def failed(error: ErrorCode) -> None:
             ticket(JoinAnswer(error, request.member_id))
 
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             machine = shard.machine
             if not machine.exists(group_id) and self._shards.is_full():
                 failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -56,7 +55,7 @@ class GroupMembership:
         self._shards.with_shard(group_id, loaded, failed)
 
     def sync(self, group_id: str, request: SyncRequest, ticket: SyncTicket) -> None:
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             out = Outbox()
             shard.machine.sync(group_id, request, ticket, out, self._loop.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
@@ -78,6 +77,7 @@ class GroupMembership:
             wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))
             if wait_ms:
                 self._held.hold(
+                    shard.held,
                     group_id,
                     connection_id,
                     self._loop.now.boot_ms + wait_ms,
@@ -87,14 +87,14 @@ class GroupMembership:
                 return
         self._answer(shard, done, found)
 
-    def _beat(self, shard: Shard[GroupShard], group_id: str, author: Author) -> ErrorCode:
+    def _beat(self, shard: LedGroups, group_id: str, author: Author) -> ErrorCode:
         found = shard.machine.heartbeat(group_id, *author, self._loop.now)
         if found is ErrorCode.REBALANCE_IN_PROGRESS:
             # The member may now have a rebalance deadline, which may be the group's next deadline.
             self._shards.set_alarm(shard, group_id)
         return found
 
-    def _answer(self, shard: Shard[GroupShard], done: Done, found: ErrorCode) -> None:
+    def _answer(self, shard: LedGroups, done: Done, found: ErrorCode) -> None:
         """Answers when the state behind the answer is committed."""
         self._log.when_committed(shard, lambda error: done(error or found))
 
@@ -105,7 +105,7 @@ class GroupMembership:
         done: Callable[[list[ErrorCode]], None],
         failed: Done,
     ) -> None:
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             out = Outbox()
             errors = shard.machine.leave(group_id, leaving, out, self._loop.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(errors))
@@ -123,7 +123,7 @@ class GroupMembership:
         def failed(error: ErrorCode) -> None:
             done(ProtocolError(error, "The coordinator is not available."))
 
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             def matched(refused: dict[str, ProtocolError]) -> None:
                 # A stored expression that no longer compiles matches no new topic; the request's own has to compile.
                 refusal = refused.get(request.expression or "")
@@ -138,7 +138,7 @@ class GroupMembership:
             else:
                 beat(shard)
 
-        def beat(shard: Shard[GroupShard]) -> None:
+        def beat(shard: LedGroups) -> None:
             out, now = Outbox(), self._loop.now
             limits = self._shards.consumer_limits(group_id)
             answer: HeartbeatAnswer | ProtocolError

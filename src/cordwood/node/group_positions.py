@@ -16,8 +16,8 @@ from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Done, Shard, Writer
-from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
+from cordwood.node.coordinator_log import Done, Writer
+from cordwood.node.group_shards import Author, GroupShards, LedGroups, nothing, pending_positions
 from cordwood.node.loop import Loop
 
 MINUTE_MS = 60_000
@@ -48,10 +48,6 @@ class GroupPositions:
         self._shards = shards
         self._log = shards.log
         self._in_turns = loop.in_turns
-        self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
-        """Deleted topics whose positions are still to be removed from each shard."""
-        self._expiring: set[Shard[GroupShard]] = set()
-        """Shards that wait for the removal of expired positions."""
 
     # Committing
 
@@ -68,7 +64,7 @@ class GroupPositions:
         and calls back at a moment when the answer holds.
         """
 
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             def admitted(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
                     self._commit(asked, writer, done, shard)
@@ -79,7 +75,7 @@ class GroupPositions:
 
         self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
-    def _commit(self, asked: CommitRequest, writer: Writer | None, done: Settled, shard: Shard[GroupShard]) -> None:
+    def _commit(self, asked: CommitRequest, writer: Writer | None, done: Settled, shard: LedGroups) -> None:
         machine, group_id, now = shard.machine, asked.group_id, self._loop.now
         refusal = machine.check_commit(
             group_id,
@@ -137,7 +133,7 @@ class GroupPositions:
     ) -> None:
         """Calls back with a group's committed positions; with `require_stable` UNSTABLE where a transaction is open."""
 
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
             found = shard.machine.positions_of(group_id)
             if require_stable:
@@ -152,7 +148,7 @@ class GroupPositions:
         partitions: list[TopicPartition],
         done: Callable[[ErrorCode | list[ErrorCode]], None],
     ) -> None:
-        def loaded(shard: Shard[GroupShard]) -> None:
+        def loaded(shard: LedGroups) -> None:
             out = Outbox()
             outcome = shard.machine.delete_positions(group_id, partitions, out, pending_positions(shard, group_id))
             self._shards.settle(shard, group_id, out, lambda error: done(error or outcome))
@@ -164,20 +160,20 @@ class GroupPositions:
     def topic_deleted(self, topic: str, topic_id: TopicId) -> None:
         """Removes the positions in a deleted topic soon; until then the topic's id hides them from readers."""
 
-        def look(shard: Shard[GroupShard]) -> None:
+        def look(shard: LedGroups) -> None:
             positions = shard.machine.positions
             if positions.may_lack_id(topic):
                 self._log.write(shard, positions.of_deleted_topic(topic, topic_id), nothing)
-            elif shard in self._deleted_topics:
-                self._deleted_topics[shard].append(topic_id)
             else:
-                self._deleted_topics[shard] = [topic_id]
-                self._in_turns.add_steps(self._forget_deleted(shard))
+                shard.deleted_topics.append(topic_id)
+                if len(shard.deleted_topics) == 1:
+                    self._in_turns.add_steps(self._forget_deleted(shard))
 
         self._log.each_shard_with_records(look)
 
-    def _forget_deleted(self, shard: Shard[GroupShard]) -> Iterator[None]:
-        deleted = frozenset(self._deleted_topics.pop(shard))
+    def _forget_deleted(self, shard: LedGroups) -> Iterator[None]:
+        deleted = frozenset(shard.deleted_topics)
+        shard.deleted_topics.clear()
         of_topics = shard.machine.positions.of_topics
         yield from self._forget_each(shard, lambda group_id, partitions: of_topics(group_id, partitions, deleted))
 
@@ -192,23 +188,23 @@ class GroupPositions:
     def expire(self) -> None:
         """Removes expired positions in steps: a hundred thousand positions take a while."""
 
-        def look(shard: Shard[GroupShard]) -> None:
-            if shard not in self._expiring:
-                self._expiring.add(shard)
+        def look(shard: LedGroups) -> None:
+            if not shard.expiring:
+                shard.expiring = True
                 self._in_turns.add_steps(self._expire(shard))
 
         self._log.each_shard_with_records(look)
 
-    def _expire(self, shard: Shard[GroupShard]) -> Iterator[None]:
+    def _expire(self, shard: LedGroups) -> Iterator[None]:
         loop, machine = self._loop, shard.machine
         ttl_ms = self._image.settings.offsets_retention_minutes * MINUTE_MS
         yield from self._forget_each(
             shard, lambda group_id, partitions: machine.expired(group_id, partitions, loop.now.wall_ms, ttl_ms)
         )
-        self._expiring.remove(shard)
+        shard.expiring = False
 
     def _forget_each(
-        self, shard: Shard[GroupShard], tombstones: Callable[[str, list[TopicPartition]], list[Record]]
+        self, shard: LedGroups, tombstones: Callable[[str, list[TopicPartition]], list[Record]]
     ) -> Iterator[None]:
         """Writes the tombstones that `tombstones` gives for each group's positions, some in each step."""
         found: list[Record] = []
@@ -223,9 +219,11 @@ class GroupPositions:
                     self._forget(shard, found)
                     found, left = [], LOOKED_AT_PER_STEP
                     yield
+                    if shard.unloaded:
+                        return
         self._forget(shard, found)
 
-    def _forget(self, shard: Shard[GroupShard], tombstones: list[Record]) -> None:
+    def _forget(self, shard: LedGroups, tombstones: list[Record]) -> None:
         # A position that an open transaction is about to move is in use, possibly in a new topic of the same name. A
         # later tombstone would undo the transaction's commit.
         if tombstones:

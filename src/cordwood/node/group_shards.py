@@ -1,7 +1,7 @@
 """The shards of groups on this node, and the steps of every group request: find the shard, settle, set the alarm.
 
-One `GroupShard` per partition of __consumer_offsets. Every answer waits until all records of its shard are committed,
-so no client acts on state that a crash could take back.
+One `GroupShard` per partition of __consumer_offsets, and the deadlines and held heartbeats of its groups. Every answer
+waits until all records of its shard are committed, so no client acts on state that a crash could take back.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from cordwood.groups.offset_records import decode_key, key_prefixes
 from cordwood.groups.shard import GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Shard
-from cordwood.node.held_heartbeats import HeldHeartbeats
+from cordwood.node.held_heartbeats import HeldHeartbeats, HeldOfGroups
+from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.node.topic_matching import TopicMatching
 
@@ -43,6 +44,22 @@ class Alarm(NamedTuple):
     timer: Timer
 
 
+class LedGroups(Shard[GroupShard]):
+    """The groups of one partition of __consumer_offsets, as long as this broker leads it in one epoch."""
+
+    __slots__ = ("alarms", "deleted_topics", "expiring", "held")
+
+    def __init__(self, partition: Partition, machine: GroupShard) -> None:
+        super().__init__(partition, machine)
+        self.alarms: dict[str, Alarm] = {}
+        """The timer of each group with a deadline."""
+        self.held: HeldOfGroups = {}
+        self.deleted_topics: list[TopicId] = []
+        """Deleted topics whose positions are still to be removed."""
+        self.expiring = False
+        """Whether the removal of expired positions is under way."""
+
+
 class GroupShards:
     """All groups of this node. `GroupMembership` and `GroupPositions` handle the requests."""
 
@@ -50,19 +67,22 @@ class GroupShards:
         self._loop = ground.loop
         self._image = ground.image
         self._held = held
-        self._alarms: dict[str, Alarm] = {}
         self.topics = TopicMatching(ground.loop, ground.image)
         self.log = CoordinatorLog(
-            ground, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded, self._unloaded
+            ground,
+            CONSUMER_OFFSETS_TOPIC,
+            lambda partition: LedGroups(partition, GroupShard(self.topics)),
+            self._loaded,
+            self._unloaded,
         )
 
-    def with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Done) -> None:
+    def with_shard(self, group_id: str, done: Callable[[LedGroups], None], failed: Done) -> None:
         if is_too_long(group_id):
             failed(ErrorCode.INVALID_GROUP_ID)
             return
         self.log.with_shard(partial(coordinating_partition, group_id), done, failed)
 
-    def loaded(self, group_id: str) -> Shard[GroupShard] | None:
+    def loaded(self, group_id: str) -> LedGroups | None:
         """The shard of the group if it is at hand: no request for it has to wait."""
         return None if is_too_long(group_id) else self.log.loaded(partial(coordinating_partition, group_id))
 
@@ -73,7 +93,7 @@ class GroupShards:
         kept = sum(shard.machine.positions.weight for shard in self.log.loaded_shards())
         return self._image.settings.positions_max - kept
 
-    def limits(self, shard: Shard[GroupShard]) -> Limits:
+    def limits(self, shard: LedGroups) -> Limits:
         settings = self._image.settings
         return Limits(
             settings.group_max_size,
@@ -93,10 +113,10 @@ class GroupShards:
 
     # Settling
 
-    def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
+    def settle(self, shard: LedGroups, group_id: str, out: Outbox, done: Done = nothing) -> None:
         """Writes the records of a transition, and gives its answers when the records are committed."""
         if done is nothing and out.is_empty:
-            self._held.look(group_id, self._loop.now)
+            self._held.look(shard.held, group_id, self._loop.now)
             self.set_alarm(shard, group_id)
             return
 
@@ -113,7 +133,7 @@ class GroupShards:
         else:
             self.log.when_committed(shard, committed)
         shard.machine.after_writing(group_id, self._loop.now, self.consumer_limits)
-        self._held.look(group_id, self._loop.now)
+        self._held.look(shard.held, group_id, self._loop.now)
         self.set_alarm(shard, group_id)
 
     # Time, and the end of it
@@ -125,48 +145,45 @@ class GroupShards:
             shard.machine.refuse_all(out, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             out.settle(ErrorCode.NONE)
 
-    def _loaded(self, shard: Shard[GroupShard]) -> None:
+    def _loaded(self, shard: LedGroups) -> None:
         shard.machine.after_loading(self._loop.now, self.consumer_limits)
         # A group that is only its positions has no deadlines.
         for group_id in chain(shard.machine.groups, shard.machine.consumer_groups):
             self.set_alarm(shard, group_id)
 
-    def _unloaded(self, shard: Shard[GroupShard]) -> None:
+    def _unloaded(self, shard: LedGroups) -> None:
         """Sends the members of all groups to another coordinator."""
-        machine = shard.machine
-        for group_id in chain(machine.groups, machine.consumer_groups):
-            alarm = self._alarms.pop(group_id, None)
-            if alarm is not None:
-                alarm.timer.cancel()
-            self._held.answer_all(group_id, self._loop.now)
+        for alarm in shard.alarms.values():
+            alarm.timer.cancel()
+        self._held.answer_all(shard.held, self._loop.now)
         out = Outbox()
-        machine.refuse_all(out, ErrorCode.NOT_COORDINATOR)
+        shard.machine.refuse_all(out, ErrorCode.NOT_COORDINATOR)
         out.settle(ErrorCode.NONE)
 
-    def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
+    def set_alarm(self, shard: LedGroups, group_id: str) -> None:
         """Keeps one timer per group, never later than the group's next deadline: heartbeats need not move it."""
         if shard.unloaded:
             return
         wake_ms = shard.machine.wake_ms(group_id)
-        alarm = self._alarms.get(group_id)
+        alarm = shard.alarms.get(group_id)
         if alarm is not None:
             if alarm.at_ms <= wake_ms < NEVER_MS:
                 return
-            del self._alarms[group_id]
+            del shard.alarms[group_id]
             alarm.timer.cancel()
         if wake_ms < NEVER_MS:
             timer = self._loop.timers.at(wake_ms, partial(self._time_passed, shard, group_id))
-            self._alarms[group_id] = Alarm(wake_ms, timer)
+            shard.alarms[group_id] = Alarm(wake_ms, timer)
             self._loop.effects.wake()
 
-    def _time_passed(self, shard: Shard[GroupShard], group_id: str, now: Moment) -> None:
-        del self._alarms[group_id]
+    def _time_passed(self, shard: LedGroups, group_id: str, now: Moment) -> None:
+        del shard.alarms[group_id]
         out = Outbox()
         shard.machine.time_passed(group_id, out, now, self.limits(shard))
         self.settle(shard, group_id, out)
 
 
-def pending_positions(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:
+def pending_positions(shard: LedGroups, group_id: str) -> frozenset[TopicPartition]:
     """Partitions for which an open transaction holds a position of this group."""
     if not shard.pending:
         return frozenset()

@@ -10,6 +10,7 @@ connection is handled.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from cordwood.model.moment import Moment
@@ -31,9 +32,16 @@ class HeldHeartbeat:
     """A heartbeat that is answered once: by news of its group, by the next request of its connection, or in time."""
 
     def __init__(
-        self, held: "HeldHeartbeats", group_id: str, connection_id: int, has_news: HasNews, answer: Answer
+        self,
+        held: "HeldHeartbeats",
+        of_groups: "HeldOfGroups",
+        group_id: str,
+        connection_id: int,
+        has_news: HasNews,
+        answer: Answer,
     ) -> None:
         self._held = held
+        self.of_groups = of_groups
         self._answer = answer
         self.has_news = has_news
         self.group_id = group_id
@@ -48,6 +56,10 @@ class HeldHeartbeat:
         self._held.forget(self)
 
 
+HeldOfGroups = dict[str, dict[HeldHeartbeat, None]]
+"""Held heartbeats by group id, of the groups in one shard."""
+
+
 class HeldHeartbeats:
     def __init__(self, loop: Loop, parked: ParkedRequests) -> None:
         self._loop = loop
@@ -55,7 +67,6 @@ class HeldHeartbeats:
         self._patient: set[int] = set()
         """Connections whose heartbeats may be held."""
         self._stopped = False
-        self._of_group: dict[str, dict[HeldHeartbeat, None]] = {}
 
     def introduced(self, connection_id: int, software: str) -> None:
         """Notes the software name that a client gave on its connection."""
@@ -73,30 +84,40 @@ class HeldHeartbeats:
     def is_patient(self, connection_id: int) -> bool:
         return connection_id in self._patient
 
-    def hold(self, group_id: str, connection_id: int, until_ms: int, has_news: HasNews, answer: Answer) -> None:
+    def hold(
+        self,
+        of_groups: HeldOfGroups,
+        group_id: str,
+        connection_id: int,
+        until_ms: int,
+        has_news: HasNews,
+        answer: Answer,
+    ) -> None:
         """Calls `answer` exactly once, no later than `until_ms`."""
-        waiting = HeldHeartbeat(self, group_id, connection_id, has_news, answer)
+        waiting = HeldHeartbeat(self, of_groups, group_id, connection_id, has_news, answer)
         waiting.timer = self._loop.timers.at(until_ms, waiting.hurry)
-        self._of_group.setdefault(group_id, {})[waiting] = None
+        of_groups.setdefault(group_id, {})[waiting] = None
         self._parked.park(connection_id, waiting, gives_way=True)
 
-    def look(self, group_id: str, now: Moment) -> None:
+    @staticmethod
+    def look(of_groups: HeldOfGroups, group_id: str, now: Moment) -> None:
         """Answers the held heartbeats of a group that have news now."""
-        for waiting in list(self._of_group.get(group_id, ())):
+        for waiting in list(of_groups.get(group_id, ())):
             if waiting.has_news():
                 waiting.hurry(now)
 
-    def answer_all(self, group_id: str, now: Moment) -> None:
-        """Answers the held heartbeats of a group: its coordinator is elsewhere from now on."""
-        for waiting in list(self._of_group.get(group_id, ())):
+    @staticmethod
+    def answer_all(of_groups: HeldOfGroups, now: Moment) -> None:
+        """Answers the held heartbeats of these groups: their coordinator is elsewhere from now on."""
+        for waiting in list(chain.from_iterable(of_groups.values())):
             waiting.hurry(now)
 
     def forget(self, waiting: HeldHeartbeat) -> None:
         if waiting.timer is not None:
             waiting.timer.cancel()
-        others = self._of_group.get(waiting.group_id)
+        others = waiting.of_groups.get(waiting.group_id)
         if others is not None:
             others.pop(waiting, None)
             if not others:
-                del self._of_group[waiting.group_id]
+                del waiting.of_groups[waiting.group_id]
         self._parked.unpark(waiting.connection_id, waiting)

@@ -121,6 +121,7 @@ class Node:
         self.groups.positions.schedule(now)
         self._compaction.schedule(now)
         self.transactions.schedule(now)
+        self._load_coordinators()
         self.lag_watch.schedule(now)
 
     # As its driver sees it
@@ -192,7 +193,7 @@ class Node:
         """Applies a change of the cluster's metadata. The image is up to date already.
 
         In this order: deleted topics, new topics, regular expressions of groups, changed topics, leaderships that
-        depend on this broker's epoch, settings of the broker.
+        depend on this broker's epoch, coordinators of new leaderships, settings of the broker.
         """
         self.loop.now = now
         if delta.deleted:
@@ -206,11 +207,19 @@ class Node:
             self._topic_changed(change, now)
         if self.image.node_id in delta.registered:
             self._deposed(self.hosted.registered(now))
+        if delta.created or delta.changed or self.image.node_id in delta.registered:
+            self._load_coordinators()
         if delta.broker_settings_changed:
             for name, partitions in self.hosted.topics.items():
                 self.preparation.topic_settled(self.image.topics[name])
                 for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
+
+    def _load_coordinators(self) -> None:
+        """Loads coordinators when their partitions become led here: deadlines run without a request, and decided
+        transactions are completed."""
+        self.groups.shards.log.load_led()
+        self.transactions.log.load_led()
 
     def _topic_created(self, topic: TopicImage) -> None:
         self._describe(topic)

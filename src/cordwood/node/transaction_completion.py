@@ -11,16 +11,14 @@ from collections.abc import Callable, Sequence
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Shard, Writer
+from cordwood.node.coordinator_log import Writer
 from cordwood.node.loop import Loop
-from cordwood.node.timers import Timer
 from cordwood.node.transaction_markers import Ending, MarkerWriter
-from cordwood.node.transaction_shards import TransactionShards
+from cordwood.node.transaction_shards import LedTransactions, TransactionShards
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import PREPARED
-from cordwood.transactions.transactions import Transactions
 
 RETRY_AFTER_MS = 500
 LONGEST_RETRY_MS = 10_000
@@ -40,33 +38,26 @@ _GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCod
 
 class Completions:
     def __init__(
-        self, loop: Loop, shards: TransactionShards, markers: MarkerWriter, marked: Callable[[str], None]
+        self,
+        loop: Loop,
+        shards: TransactionShards,
+        markers: MarkerWriter,
+        marked: Callable[[LedTransactions, str], None],
     ) -> None:
         """`marked` is told each transactional id whose markers are committed."""
         self._loop = loop
         self._shards = shards
         self._markers = markers
         self._tell_marked = marked
-        self.under_way: set[str] = set()
-        """Transactional ids whose markers are being written, or will be tried again."""
-        self._marked: dict[str, frozenset[TopicPartition]] = {}
-        """Partitions with committed markers, by incomplete id: another try must not write these again."""
-        self.pauses_ms: dict[str, int] = {}
-        """The last pause before another try, for each id that is not complete yet."""
-        self._patient: dict[str, list[Timer]] = {}
-        """Requests that wait for a completion, by transactional id. Each is decided again after the completion, or
-        after PATIENCE_MS."""
 
-    def unloaded(self, shard: Shard[Transactions]) -> None:
+    def unloaded(self, shard: LedTransactions) -> None:
         """Leaves completions to the next leader, and has waiting requests decided again, which fails."""
-        for transactional_id in shard.machine.ids():
-            self.under_way.discard(transactional_id)
-            self._marked.pop(transactional_id, None)
-            self.pauses_ms.pop(transactional_id, None)
-            for timer in self._patient.pop(transactional_id, ()):
+        patient, shard.patient = shard.patient, {}
+        for timers in patient.values():
+            for timer in timers:
                 timer.fire(self._loop.now)
 
-    def complete_all(self, shard: Shard[Transactions], transactional_ids: Sequence[str]) -> None:
+    def complete_all(self, shard: LedTransactions, transactional_ids: Sequence[str]) -> None:
         """Completes many transactions, a few in each turn."""
         markers = taken = 0
         for transactional_id in transactional_ids:
@@ -77,32 +68,32 @@ class Completions:
             taken += 1
             self.complete(shard, transactional_id)
         rest = transactional_ids[taken:]
-        if rest:
+        if rest and not shard.unloaded:
             self._loop.after(1, lambda _: self.complete_all(shard, rest))
 
-    def complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
+    def complete(self, shard: LedTransactions, transactional_id: str) -> None:
         """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
         found = shard.machine.get(transactional_id)
-        if shard.unloaded or found is None or found.state not in PREPARED or transactional_id in self.under_way:
+        if shard.unloaded or found is None or found.state not in PREPARED or transactional_id in shard.completing:
             return
-        self.under_way.add(transactional_id)
+        shard.completing.add(transactional_id)
         decided = found
-        already = self._marked.get(transactional_id, frozenset())
+        already = shard.marked.get(transactional_id, frozenset())
 
         def again_later() -> None:
             if shard.unloaded:
                 return
-            # The id stays under way: else each look at it would begin tries of its own.
-            self.under_way.add(transactional_id)
-            last_ms = self.pauses_ms.get(transactional_id)
+            # The id stays in completion: else each look at it would begin tries of its own.
+            shard.completing.add(transactional_id)
+            last_ms = shard.pauses_ms.get(transactional_id)
             pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
-            self.pauses_ms[transactional_id] = pause_ms
+            shard.pauses_ms[transactional_id] = pause_ms
             self._loop.after(pause_ms, again)
 
         def again(_: Moment) -> None:
             if shard.unloaded:
                 return
-            self.under_way.discard(transactional_id)
+            shard.completing.discard(transactional_id)
             self.complete(shard, transactional_id)
 
         def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
@@ -110,21 +101,21 @@ class Completions:
                 return
             there = already.union(name for name, error in outcomes.items() if error in _GONE_FOR_GOOD)
             if len(there) < len(decided.partitions):
-                self._marked[transactional_id] = there
+                shard.marked[transactional_id] = there
                 again_later()
                 return
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
-            self.under_way.discard(transactional_id)
+            shard.completing.discard(transactional_id)
             completed = ending.complete(decided, self._loop.now.wall_ms)
             self._shards.log.write(shard, [record_of(completed)], written)
             if shard.machine.get(transactional_id) is decided:
-                self._marked[transactional_id] = there
+                shard.marked[transactional_id] = there
             else:
-                self._marked.pop(transactional_id, None)
-                self.pauses_ms.pop(transactional_id, None)
-            for timer in self._patient.pop(transactional_id, ()):
+                shard.marked.pop(transactional_id, None)
+                shard.pauses_ms.pop(transactional_id, None)
+            for timer in shard.patient.pop(transactional_id, ()):
                 timer.fire(self._loop.now)
-            self._tell_marked(transactional_id)
+            self._tell_marked(shard, transactional_id)
 
         def written(error: ErrorCode) -> None:
             still = shard.machine.get(transactional_id)
@@ -144,16 +135,16 @@ class Completions:
         # ago.
         self._shards.when_safe(shard, decided.partitions, committed)
 
-    def when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
+    def when_complete(self, shard: LedTransactions, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or after PATIENCE_MS."""
 
         def fired(_: Moment) -> None:
-            waiting = self._patient.get(transactional_id)
+            waiting = shard.patient.get(transactional_id)
             if waiting is not None and timer in waiting:
                 waiting.remove(timer)
                 if not waiting:
-                    del self._patient[transactional_id]
+                    del shard.patient[transactional_id]
             decide_again()
 
         timer = self._loop.after(PATIENCE_MS, fired)
-        self._patient.setdefault(transactional_id, []).append(timer)
+        shard.patient.setdefault(transactional_id, []).append(timer)

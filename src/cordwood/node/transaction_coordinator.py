@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Done, Ground, Shard, Writer
+from cordwood.node.coordinator_log import Done, Ground, Writer
 from cordwood.node.family_coordinator import FamilyCoordinator
 from cordwood.node.producer_ids import ProducerIds
 from cordwood.node.transaction_completion import Completions
 from cordwood.node.transaction_markers import MarkerWriter
-from cordwood.node.transaction_shards import TransactionShards
+from cordwood.node.transaction_shards import LedTransactions, TransactionShards
 from cordwood.transactions import adding, beginning, ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (
@@ -46,21 +47,26 @@ class TransactionCoordinator:
         self._image = ground.image
         self._reports = ground.reports
         self._producer_ids = producer_ids
-        self._shards = TransactionShards(ground, self._unloaded)
+        self._shards = TransactionShards(ground, self._loaded, self._unloaded)
         self.log = self._shards.log
-        self.completions = Completions(ground.loop, self._shards, markers, lambda marked: self.families.marked(marked))
+        self.completions = Completions(ground.loop, self._shards, markers, FamilyCoordinator.marked)
         self.families = FamilyCoordinator(ground.loop, self._shards, self.completions, producer_ids)
-        self._looks: set[tuple[Callable[[Shard[Transactions]], Iterator[None]], Shard[Transactions]]] = set()
-        """Unfinished checks by the clock, with their shards."""
 
-    def _unloaded(self, shard: Shard[Transactions]) -> None:
+    def _loaded(self, shard: LedTransactions) -> None:
+        """Completes transactions that were decided in an earlier epoch."""
+        self._in_steps(self._look, shard)
+
+    def _unloaded(self, shard: LedTransactions) -> None:
         self.completions.unloaded(shard)
         self.families.unloaded(shard)
 
     def schedule(self, now: Moment) -> None:
-        """Starts the timers. The first look completes transactions that were decided before the broker stopped."""
-        self._loop.timers.at(now.boot_ms, self._look_at_all)
+        self._schedule_looking(now)
         self._schedule_forgetting(now)
+
+    def _schedule_looking(self, now: Moment) -> None:
+        interval_ms = self._image.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._loop.timers.at(now.boot_ms + interval_ms, self._look_at_all)
 
     def _schedule_forgetting(self, now: Moment) -> None:
         interval_ms = self._image.settings.transaction_remove_expired_transaction_cleanup_interval_ms
@@ -119,7 +125,7 @@ class TransactionCoordinator:
         def failed(error: ErrorCode) -> None:
             done(dict.fromkeys(partitions, error))
 
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             def committed(error: ErrorCode) -> None:
                 if error is not ErrorCode.NONE:
                     failed(error)
@@ -170,7 +176,7 @@ class TransactionCoordinator:
         self._step(transactional_id, decide, done)
 
     def describe(self, transactional_id: str, done: Callable[[Transaction | ErrorCode], None]) -> None:
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             found = shard.machine.get(transactional_id)
 
             def committed(error: ErrorCode) -> None:
@@ -193,14 +199,14 @@ class TransactionCoordinator:
     # Taking steps
 
     def _step(self, transactional_id: str, decide: Decide, done: Stepped) -> None:
-        def loaded(shard: Shard[Transactions]) -> None:
+        def loaded(shard: LedTransactions) -> None:
             self._decide(shard, transactional_id, decide, no_producer_id, done)
 
         self._shards.with_shard(transactional_id, loaded, lambda error: done(Step(error)))
 
     def _decide(
         self,
-        shard: Shard[Transactions],
+        shard: LedTransactions,
         transactional_id: str,
         decide: Decide,
         new_producer_id: NewProducerId,
@@ -229,7 +235,7 @@ class TransactionCoordinator:
             return
 
         if patient and step == Step(ErrorCode.CONCURRENT_TRANSACTIONS):
-            self.completions.when_complete(transactional_id, lambda: again(new_producer_id, patient=False))
+            self.completions.when_complete(shard, transactional_id, lambda: again(new_producer_id, patient=False))
             return
 
         def committed(error: ErrorCode) -> None:
@@ -241,9 +247,10 @@ class TransactionCoordinator:
             found = shard.machine.get(transactional_id)
             self._shards.when_safe(shard, () if found is None else found.partitions, committed)
         else:
-            done(step)
+            # The refusal may rest on records that are never committed.
+            self.log.when_committed(shard, committed)
 
-    def _write(self, shard: Shard[Transactions], changed: Transaction, done: Done) -> None:
+    def _write(self, shard: LedTransactions, changed: Transaction, done: Done) -> None:
         def written(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
                 self._shards.when_safe(shard, changed.partitions, safe)
@@ -264,25 +271,24 @@ class TransactionCoordinator:
 
     def _look_at_all(self, now: Moment) -> None:
         """Aborts transactions that were open for too long, and completes decided ones."""
-        interval_ms = self._image.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._loop.timers.at(now.boot_ms + interval_ms, self._look_at_all)
-        self._each_in_steps(self._look)
+        self._schedule_looking(now)
+        self.log.each_shard_with_records(partial(self._in_steps, self._look))
 
-    def _each_in_steps(self, look: Callable[[Shard[Transactions]], Iterator[None]]) -> None:
-        """Checks each shard in steps, unless the last check of the shard is unfinished."""
+    def _in_steps(self, look: Callable[[LedTransactions], Iterator[None]], shard: LedTransactions) -> None:
+        """Checks a shard in steps, unless the last such check is unfinished."""
 
-        def steps(shard: Shard[Transactions]) -> Iterator[None]:
-            yield from look(shard)
-            self._looks.remove((look, shard))
+        def steps() -> Iterator[None]:
+            for _ in look(shard):
+                if shard.unloaded:
+                    return
+                yield
+            shard.looks.remove(look)
 
-        def begin(shard: Shard[Transactions]) -> None:
-            if (look, shard) not in self._looks:
-                self._looks.add((look, shard))
-                self._loop.in_turns.add_steps(steps(shard))
+        if look not in shard.looks:
+            shard.looks.add(look)
+            self._loop.in_turns.add_steps(steps())
 
-        self.log.each_shard_with_records(begin)
-
-    def _look(self, shard: Shard[Transactions]) -> Iterator[None]:
+    def _look(self, shard: LedTransactions) -> Iterator[None]:
         loop, machine = self._loop, shard.machine
         for ids in _portions(machine.ids()):
             written = 0
@@ -306,9 +312,9 @@ class TransactionCoordinator:
 
     def _forget_unused(self, now: Moment) -> None:
         self._schedule_forgetting(now)
-        self._each_in_steps(self._forget)
+        self.log.each_shard_with_records(partial(self._in_steps, self._forget))
 
-    def _forget(self, shard: Shard[Transactions]) -> Iterator[None]:
+    def _forget(self, shard: LedTransactions) -> Iterator[None]:
         loop, machine = self._loop, shard.machine
         expiration_ms = self._image.settings.transactional_id_expiration_ms
         for ids in _portions(machine.ids()):

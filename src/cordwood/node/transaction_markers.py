@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Writer
+from cordwood.node.group_shards import LedGroups
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
@@ -29,7 +29,7 @@ class Ending(NamedTuple):
 
 
 class MarkerWriter:
-    def __init__(self, ground: Ground, positions: CoordinatorLog[GroupShard]) -> None:
+    def __init__(self, ground: Ground, positions: CoordinatorLog[LedGroups]) -> None:
         """`positions`: the log of __consumer_offsets, whose state changes with its markers."""
         self._loop = ground.loop
         self._image = ground.image

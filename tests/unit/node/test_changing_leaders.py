@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.simulation.one_producer import Producer
+from tests.simulation.one_producer import NAME, Producer, described
 from tests.unit.node.speaking import (
+    alter_topic,
     batch_of,
     begin_fetch,
     create_topic,
@@ -29,6 +30,7 @@ from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LONG_MS = 30_000
+A_FEW_TURNS_MS = 20
 
 
 @pytest.fixture
@@ -262,7 +264,7 @@ def test_markers_for_a_partition_that_is_led_elsewhere_are_tried_until_it_is_led
     elect(world, TOPIC, ME, isr=(ME,))
     world.advance(LONG_MS)
     assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
-    assert not world.node.transactions.completions.under_way
+    assert not any(shard.completing for shard in world.node.transactions.log.loaded_shards())
 
 
 def test_a_batch_of_a_transaction_whose_coordinator_is_elsewhere_may_be_sent_again(world: World) -> None:
@@ -270,3 +272,129 @@ def test_a_batch_of_a_transaction_whose_coordinator_is_elsewhere_may_be_sent_aga
     producer = Producer(world)
     elect(world, TRANSACTION_STATE_TOPIC, OTHER)
     assert error(producer.write(9, b"one")) == "NOT_ENOUGH_REPLICAS"
+
+
+# Coordinators by epoch
+
+
+def test_a_decision_of_an_earlier_epoch_is_completed_as_soon_as_the_leadership_begins(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    producer.write(9, b"one")
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    begin_end(producer)
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    elect(world, TRANSACTION_STATE_TOPIC, ME, isr=(ME,))
+    world.advance(A_FEW_TURNS_MS)
+    assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
+
+
+def test_members_that_are_gone_time_out_without_a_request_to_the_new_coordinator(world: World) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    member = Member(world)
+    joined = member.begin_to_join().answer
+    who = {"group_id": "g", "member_id": joined.member_id, "generation_id": joined.generation_id}
+    member.ask(ApiKey.SYNC_GROUP, 3, **who, assignments=[{"member_id": joined.member_id, "assignment": b"all"}])
+    elect(world, CONSUMER_OFFSETS_TOPIC, OTHER)
+    elect(world, CONSUMER_OFFSETS_TOPIC, ME, isr=(ME,))
+    world.advance(A_FEW_TURNS_MS)
+    (shard,) = world.node.groups.shards.log.loaded_shards()
+    assert list(shard.alarms) == ["g"]
+    world.advance(LONG_MS)
+    assert shard.machine.groups["g"].state.name == "EMPTY"
+
+
+def test_nothing_of_an_unloaded_coordinator_goes_on(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    producer.write(9, b"one")
+    elect(world, TOPIC, OTHER)
+    begin_end(producer)
+    (shard,) = world.node.transactions.log.loaded_shards()
+    assert shard.completing
+    waiting = world.begin(
+        ApiKey.INIT_PRODUCER_ID,
+        5,
+        transactional_id=NAME,
+        transaction_timeout_ms=60_000,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    assert not waiting.answered
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    assert error(waiting.answer.error_code) == "NOT_COORDINATOR"
+    assert not shard.patient
+    elect(world, TOPIC, ME, isr=(ME,))
+    world.advance(LONG_MS)
+    assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1))) == []
+
+
+def test_a_refusal_waits_until_the_state_behind_it_is_committed(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    begin_end(producer, commit=False)
+    contrary = begin_end(producer)
+    assert not contrary.answered
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    assert error(contrary.answer.error_code) == "NOT_COORDINATOR"
+
+
+def test_a_coordinator_without_enough_replicas_refuses_before_the_append_and_keeps_its_state(world: World) -> None:
+    create_topic(world, TOPIC, 2)
+    producer = Producer(world)
+    assert error(producer.add(0)) == "NONE"
+    alter_topic(world, TRANSACTION_STATE_TOPIC, min_insync_replicas="2")
+    ends = world.node.hosted.leader(TRANSACTION_STATE_TOPIC, 0).log.offsets.end
+    assert error(producer.end(commit=True)) == "COORDINATOR_NOT_AVAILABLE"
+    assert error(producer.add(1)) == "COORDINATOR_NOT_AVAILABLE"
+    assert world.node.hosted.leader(TRANSACTION_STATE_TOPIC, 0).log.offsets.end == ends
+    alter_topic(world, TRANSACTION_STATE_TOPIC, min_insync_replicas="1")
+    state = described(world)
+    assert (state.transaction_state, [list(each.partitions) for each in state.topics]) == ("Ongoing", [[0]])
+    assert error(producer.end(commit=True)) == "NONE"
+
+
+def test_a_commit_without_enough_replicas_is_refused_before_the_append(world: World) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    alter_topic(world, CONSUMER_OFFSETS_TOPIC, min_insync_replicas="2")
+    each = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    values: dict[str, Any] = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = world.ask(ApiKey.OFFSET_COMMIT, 8, **values, topics=[{"name": "orders", "partitions": [each]}])
+    assert error(answer.topics[0].partitions[0].error_code) == "COORDINATOR_NOT_AVAILABLE"
+    alter_topic(world, CONSUMER_OFFSETS_TOPIC, min_insync_replicas="1")
+    answer = world.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}], require_stable=False)
+    assert list(answer.groups[0].topics) == []
+
+
+def test_markers_wait_for_enough_replicas(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    producer.write(9, b"one")
+    alter_topic(world, TOPIC, min_insync_replicas="2")
+    end = world.node.hosted.leader(TOPIC, 0).log.offsets.end
+    assert error(producer.end(commit=True)) == "NONE"
+    world.advance(3000)
+    assert world.node.hosted.leader(TOPIC, 0).log.offsets.end == end
+    alter_topic(world, TOPIC, min_insync_replicas="1")
+    world.advance(LONG_MS)
+    assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
+
+
+def test_a_decision_that_is_committed_in_the_next_epoch_is_not_answered_by_the_earlier_one(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    ending = begin_end(producer)
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    elect(world, TRANSACTION_STATE_TOPIC, ME, isr=(ME,))
+    assert error(ending.answer.error_code) == "NOT_COORDINATOR"
+    world.advance(A_FEW_TURNS_MS)
+    assert error(begin_end(producer).answer.error_code) == "NONE"

@@ -78,7 +78,7 @@ def kept(world: World) -> tuple[int, int]:
     """Groups in memory, and alarms."""
     shards = world.node.groups.shards.log.loaded_shards()
     groups = sum(len(shard.machine.groups) + len(shard.machine.consumer_groups) for shard in shards)
-    return groups + sum(len(shard.machine.positions) for shard in shards), len(world.node.groups.shards._alarms)
+    return groups + sum(len(shard.machine.positions) for shard in shards), sum(len(shard.alarms) for shard in shards)
 
 
 LONG_NAME = "x" * (MAX_NAME_BYTES + 1)

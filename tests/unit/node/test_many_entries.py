@@ -8,7 +8,7 @@ from tests.unit.node.speaking import batch_of, create_topic
 
 from cordwood.groups.offset_records import Position, encode_key, encode_value
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.node.coordinator_log import CoordinatorLog, M, Shard
+from cordwood.node.coordinator_log import CoordinatorLog, S
 from cordwood.simulation.world import World
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import State, Transaction
@@ -23,15 +23,15 @@ A_WHILE_MS = 2_000
 PARTITIONS = 4
 
 
-def shard_of(world: World, log: CoordinatorLog[M], records: Iterable[tuple[bytes, bytes]]) -> M:
+def shard_of(world: World, log: CoordinatorLog[S], records: Iterable[tuple[bytes, bytes]]) -> S:
     """Makes these records the state of a shard, as if its log had told of them."""
-    shards: list[Shard[M]] = []
+    shards: list[S] = []
     log.with_shard(lambda count: 0, shards.append, lambda error: None)
     world.settle()
     (shard,) = shards
     for key, value in records:
         shard.machine.replay(key, value)
-    return shard.machine
+    return shard
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_very_many_positions_of_one_group_expire_in_turns_and_the_group_goes_wit
 ) -> None:
     value = position(world, topic_id)
     records = ((encode_key("g", TopicPartition(f"t{number}", 0)), value) for number in range(MANY))
-    machine = shard_of(world, world.node.groups.shards.log, records)
+    machine = shard_of(world, world.node.groups.shards.log, records).machine
     world.clock.advance(world.settings.offsets_retention_minutes * 60_000 + DAY_MS)
     assert busiest_turn(world, within_ms=A_WHILE_MS) < MOST_LINES
     assert not machine.exists("g")

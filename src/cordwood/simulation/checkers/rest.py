@@ -10,6 +10,7 @@ MOST_TIMERS = 12
 def check_at_rest(world: World) -> None:
     node, life = world.node, world.life
     assert life is not None
+    groups, transactions = node.groups.shards.log._shards, node.transactions.log._shards
     waiting = {
         "parked fetches": node.parked.by_connection,
         "partitions with acks": node.acks._partitions,
@@ -25,15 +26,19 @@ def check_at_rest(world: World) -> None:
         ],
         "readers that wait": [each.name for each in node.hosted if each.waiting_readers],
         "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,
-        "requests that wait for positions to load": [
-            shard.partition.name for shard in node.groups.shards.log._shards.values() if shard.waiting
+        "requests that wait for positions to load": [each.partition.name for each in groups.values() if each.waiting],
+        "shards that wait to forget a deleted topic": [
+            each.partition.name for each in groups.values() if each.deleted_topics
         ],
-        "shards that wait to forget a deleted topic": node.groups.positions._deleted_topics,
         "requests that wait for __transaction_state": node.transactions.log._waiting_for_topic,
-        "decisions that wait for their markers": node.transactions.families._waiting,
+        "decisions that wait for their markers": [
+            slot for each in transactions.values() for slot in each.waiting_decisions
+        ],
         "transactional batches that wait for their coordinator": node.transactional_appends._queues,
-        "transactions that wait for their markers": node.transactions.completions.under_way,
-        "transactions that are to be tried again": node.transactions.completions.pauses_ms,
+        "transactions that wait for their markers": [
+            name for each in transactions.values() for name in each.completing
+        ],
+        "transactions that are to be tried again": [each.pauses_ms for each in transactions.values() if each.pauses_ms],
         "requests that wait for producer ids": node.producer_ids._waiting,
         "work in threads": life.workers.jobs,
         "calls to the store": life.store.calls,
