@@ -11,20 +11,22 @@ from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_gr
 from cordwood.simulation.game import SimulationFailed
 
 
-def _log(seed: int, steps: int) -> Counter[str]:
-    outcome = log_game.play(seed, steps)
+def _log(seed: int, steps: int, nodes: int) -> Counter[str]:
+    outcome = log_game.play(seed, steps, nodes=nodes)
     return Counter(
         requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
     )
 
 
-GAMES: dict[str, Callable[[int, int], Counter[str]]] = {
+GAMES: dict[str, Callable[[int, int, int], Counter[str]]] = {
     "log": _log,
-    "transactions": lambda seed, steps: Counter(asdict(transaction_game.play(seed, steps))),
-    "groups": lambda seed, steps: Counter(asdict(group_game.play(seed, steps))),
-    "mixed-groups": lambda seed, steps: Counter(asdict(mixed_group_game.play(seed, steps))),
-    "micro-batches": lambda seed, steps: Counter(asdict(micro_batch_game.play(seed, steps))),
+    "transactions": lambda seed, steps, nodes: Counter(asdict(transaction_game.play(seed, steps))),
+    "groups": lambda seed, steps, nodes: Counter(asdict(group_game.play(seed, steps, nodes))),
+    "mixed-groups": lambda seed, steps, nodes: Counter(asdict(mixed_group_game.play(seed, steps, nodes))),
+    "micro-batches": lambda seed, steps, nodes: Counter(asdict(micro_batch_game.play(seed, steps))),
 }
+ON_ONE_NODE = ("transactions", "micro-batches")
+"""Games whose transactions write to partitions that their coordinator's broker has to lead, too."""
 STEPS = {"log": 600, "transactions": 1500, "groups": 3000, "mixed-groups": 3000, "micro-batches": 3000}
 
 
@@ -34,14 +36,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds to play")
     parser.add_argument("--game", choices=GAMES, default="log", help="what the games are about")
     parser.add_argument("--steps", type=int, help="steps of the safety phase of each")
+    parser.add_argument("--nodes", type=int, default=1, help="how many brokers lead the partitions")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
+    if arguments.nodes > 1 and arguments.game in ON_ONE_NODE:
+        parser.error(f"the game {arguments.game!r} is played on one node")
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
     failed = []
     totals: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         try:
-            totals += GAMES[arguments.game](seed, arguments.steps or STEPS[arguments.game])
+            totals += GAMES[arguments.game](seed, arguments.steps or STEPS[arguments.game], arguments.nodes)
         except SimulationFailed as failure:
             if not arguments.keep_going:
                 print(failure)

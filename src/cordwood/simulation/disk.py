@@ -19,8 +19,9 @@ from cordwood.segments.filesystem import File
 class ProcessDied(BaseException):
     """The process is gone. A BaseException: no code of the process may catch it."""
 
-    broker_id: int | None = None
-    """Whose process it was, once its machine knows."""
+    def __init__(self, what: str, broker_id: int = 1) -> None:
+        super().__init__(what)
+        self.broker_id = broker_id
 
 
 class Pausable(Protocol):
@@ -117,7 +118,8 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, broker_id: int = 1) -> None:
+        self.broker_id = broker_id
         self.platter = CrashingFilesystem(seed)
         self.life = 0
         self.handles: list[SimulatedFile] = []
@@ -161,7 +163,7 @@ class SimulatedDisk:
         """Counts an operation; may die before it, or (see operation_done) after it. True: in the middle."""
         self.pause_point()
         if self.died:
-            raise ProcessDied(f"{what} by a process that is dead")
+            raise ProcessDied(f"{what} by a process that is dead", self.broker_id)
         self.operations += 1
         self.last_operation = what
         if self.die_at is None or self.operations < self.die_at:
@@ -185,7 +187,7 @@ class SimulatedDisk:
 
     def _die(self) -> None:
         self.died = True
-        raise ProcessDied(self.last_operation)
+        raise ProcessDied(self.last_operation, self.broker_id)
 
     def check_readable(self, path: str) -> None:
         if self.unreadable:

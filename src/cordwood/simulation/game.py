@@ -1,4 +1,4 @@
-"""The skeleton of a game: a seed picks every step, the broker dies and starts again, checkers watch.
+"""The skeleton of a game: a seed picks every step, brokers die and start again, checkers watch.
 
 First the safety phase: in each step a fault strikes, time passes, a pending step happens, or a client acts. No
 invariant may ever break. Then the liveness phase (`_finish`): faults stop, and all pending work ends. A game adds its
@@ -8,10 +8,14 @@ clients, its faults and its checkers. The same seed gives the same game, step by
 import random
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.simulation import cluster_faults
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.machine import Machine
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.threads import Step
 from cordwood.simulation.world import World
@@ -19,6 +23,8 @@ from cordwood.wire.apis import ApiKey
 
 TRANSCRIPT_LINES = 80
 STEPS_BETWEEN_CHECKS = 100
+STARTS_AGAIN = 0.08
+"""How often in a step a broker that is down starts again while others run."""
 
 T = TypeVar("T")
 
@@ -51,12 +57,13 @@ class Game(ABC, Generic[T]):
         self.stage = Stage(world, chance, self.ledger)
         self._pace = pace
         self._fault_rate = 0.0
+        self.several = len(world.machines) > 1
         self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
 
     @property
     def label(self) -> str:
         """The seed and the options that play this game again."""
-        return f"seed {self.seed}"
+        return f"seed {self.seed}" + (f", {len(self.world.machines)} nodes" if self.several else "")
 
     def play(self, steps: int) -> T:
         self._begin()
@@ -91,27 +98,31 @@ class Game(ABC, Generic[T]):
 
     def _begin(self) -> None:
         self.world.start()
+        if self.several:
+            self.world.settle()
         topic = {"name": self.topic, "num_partitions": self.partitions, "replication_factor": 1}
-        created = self.world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
+        first = self.world.machines[0].broker_id
+        created = self.world.ask_at(first, ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
         assert created.topics[0].error_code == 0
 
     def _take_step(self, number: int) -> None:
         try:
             self._step()
-            if number % STEPS_BETWEEN_CHECKS == 0 and self.world.life is not None:
+            if number % STEPS_BETWEEN_CHECKS == 0 and not self._down():
                 self._check()
         except ProcessDied as death:
             self._note(f"the process dies at: {death}")
-            self._die()
+            self._die(self.world.machine_of(death.broker_id))
 
     def _step(self) -> None:
         chance, world, pace = self.chance, self.world, self._pace
-        if world.life is None:
-            self._start()
+        down = self._down()
+        if down and (not world.running or chance.random() < STARTS_AGAIN):
+            self._start(self._one_of_machines(down))
             return
         dice = chance.random()
         if dice < self._fault_rate:
-            self._fault()
+            self._strike()
         elif dice < pace.waits:
             world.clock.advance(chance.choice(pace.waits_ms))
         elif (steps := self._possible()) and chance.random() < pace.eagerness:
@@ -119,25 +130,50 @@ class Game(ABC, Generic[T]):
         else:
             self._somebody_acts()
 
-    def _fault(self) -> None:
+    def _strike(self) -> None:
+        """A fault of one machine, or, with several, perhaps of a link."""
+        if self.several and self.chance.random() < 0.5:
+            self._note(cluster_faults.strike(self.world, self.chance, self._one_of_machines(self.world.machines)))
+        elif running := [machine for machine in self.world.machines if machine.life is not None]:
+            self._fault(self._one_of_machines(running))
+
+    def _faults_stop(self) -> None:
+        """Ends the faults that clients and links have; those of disks are a game's own."""
+        self._note("--- faults stop ---")
+        self.stage.astray = 0
+        cluster_faults.end_all(self.world)
+
+    def _cannot_register(self, machine: Machine, failure: StoreFailure) -> None:
+        """Gives a start up that the metadata store did not answer. Time passes before the next."""
+        self._note(f"{machine} cannot register: {failure}")
+        machine.kill()
+        self.world.clock.advance(self.chance.choice(self._pace.waits_ms))
+
+    def _fault(self, machine: Machine) -> None:
         if self.chance.random() < 0.6:
-            self.world.disk.die_within(self.chance.choice((3, 20, 60)))
+            machine.disk.die_within(self.chance.choice((3, 20, 60)))
         else:
             self._note("kill")
-            self._die()
+            self._die(machine)
+
+    def _one_of_machines(self, machines: Sequence[Machine]) -> Machine:
+        return self.chance.choice(machines) if self.several else machines[0]
 
     # Life and death
 
-    def _start(self) -> None:
-        self._note("--- the broker starts ---")
-        self.world.start()
+    def _down(self) -> list[Machine]:
+        return [machine for machine in self.world.machines if machine.life is None]
 
-    def _die(self) -> None:
+    def _start(self, machine: Machine) -> None:
+        self._note("--- the broker starts ---")
+        machine.start()
+
+    def _die(self, machine: Machine) -> None:
         if self.chance.random() < 0.5:
-            self.world.kill()
+            machine.kill()
         else:
             self._note("the power goes")
-            self.world.lose_power()
+            machine.lose_power()
 
     def _stop_and_start(self) -> None:
         self._note("--- a clean stop ---")

@@ -1,7 +1,8 @@
 """A game about groups: members of both protocols join, stall, repeat requests and die, on a broker that dies, too.
 
 Promises: no partition has two owners at a time, no position goes back unless a member asks for it, no fenced member
-commits a position, positions outlive the broker, and once the faults stop every member gets and keeps its share.
+commits a position, positions outlive the broker, and once the faults stop every member gets and keeps its share. With
+several nodes no group has two coordinators.
 """
 
 import random
@@ -9,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.groups import GroupsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.game import Game, Pace, play_out
 from cordwood.simulation.log_game import QUIET_MS
+from cordwood.simulation.machine import Machine
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.threads import Step
 from cordwood.simulation.workloads import classic_members, consumer_members
@@ -65,20 +68,24 @@ class GroupOutcome:
     moves: int = 0
 
 
-def play(seed: int, steps: int = 3000) -> GroupOutcome:
-    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
-    return play_out(GroupGame(seed), steps)
+def play(seed: int, steps: int = 3000, nodes: int = 1) -> GroupOutcome:
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks.
+
+    With several `nodes` each group has its coordinator on one of them, and its topic on all.
+    """
+    return play_out(GroupGame(seed, nodes), steps)
 
 
 class GroupGame(Game[GroupOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, nodes: int = 1) -> None:
         chance = random.Random(seed)
-        super().__init__(seed, chance, World(seed, settings(chance)), PACE)
+        super().__init__(seed, chance, World(seed, settings(chance), machines=nodes), PACE)
         self.checker = self.new_checker()
-        self.world.network.on_request = self.checker.requested
-        self.world.network.on_sent = self.checker.sent
+        for machine in self.world.machines:
+            machine.network.on_request = self.checker.requested
+            machine.network.on_sent = self.checker.sent
         self.casts = self.new_casts()
         self._people = 0
         self._fault_rate = self.chance.choice((0.0, 0.004, 0.012))
@@ -100,10 +107,12 @@ class GroupGame(Game[GroupOutcome]):
     def _finish(self) -> None:
         self._settle_and_stay()
         self._note("--- a clean stop, and the power goes ---")
-        self.world.stop()
-        self.checker.broker_died()
+        for machine in self.world.machines:
+            machine.stop()
+            self.checker.broker_died(machine.network)
         self.world.lose_power()
-        self._start()
+        for machine in self.world.machines:
+            self._start(machine)
 
     def _outcome(self) -> GroupOutcome:
         checker = self.checker
@@ -120,10 +129,11 @@ class GroupGame(Game[GroupOutcome]):
 
     def _possible(self) -> list[Step]:
         """The steps that could happen next, without delayed ones."""
-        for connection in self.world.network.connections:
-            # A request sent before a hang-up may arrive when the client has long gone on with another connection.
-            if not connection.open and connection.travelling and connection.stuck_until_ms is None:
-                connection.stuck_until_ms = self._now_ms + self.chance.choice((0, 50, 300, 2000))
+        for machine in self.world.machines:
+            for connection in machine.network.connections:
+                # A request sent before a hang-up may arrive when the client has long gone on with another connection.
+                if not connection.open and connection.travelling and connection.stuck_until_ms is None:
+                    connection.stuck_until_ms = machine.clock.boot_ms + self.chance.choice((0, 50, 300, 2000))
         return self.world.steps()
 
     def _somebody_acts(self) -> None:
@@ -166,86 +176,90 @@ class GroupGame(Game[GroupOutcome]):
 
     # Faults
 
-    def _fault(self) -> None:
-        chance, world = self.chance, self.world
+    def _fault(self, machine: Machine) -> None:
+        chance = self.chance
         match chance.randrange(7):
             case 0:
-                world.disk.die_within(chance.choice((3, 20, 60)))
+                machine.disk.die_within(chance.choice((3, 20, 60)))
             case 1:
                 self._note("kill")
-                self._die()
+                self._die(machine)
             case 2:
                 self._note("a clean stop")
-                self._stop()
+                self._stop(machine)
             case 3:
                 free = chance.choice((0, 200, 1000))
                 self._note(f"the disk has {free} bytes left")
-                world.disk.platter.free_for_appends = free
+                machine.disk.platter.free_for_appends = free
             case 4:
-                world.disk.platter.free_for_appends = None
+                machine.disk.platter.free_for_appends = None
             case 5:
-                world.machine.slow_until_ms = self._now_ms + chance.choice((100, 1000, 6000))
-                self._note(f"the disk is slow until {world.machine.slow_until_ms}")
+                machine.slow_until_ms = machine.clock.boot_ms + chance.choice((100, 1000, 6000))
+                self._note(f"the disk is slow until {machine.slow_until_ms}")
             case _:
                 if chance.random() < 0.5:
-                    world.clock.jump(chance.choice((-60_000, -2000, 2000, 60_000)))
+                    machine.clock.jump(chance.choice((-60_000, -2000, 2000, 60_000)))
                     self._note("the wall clock is set")
                 else:
-                    self._grow()
+                    self._grow(machine)
 
-    def _grow(self) -> None:
-        count = len(self.world.node.image.topics[TOPIC].partitions) + 1
+    def _grow(self, machine: Machine) -> None:
+        count = len(self.stage.image.topics[TOPIC].partitions) + 1
         if count <= MOST_PARTITIONS:
             entry = {"name": TOPIC, "count": count, "assignments": None}
             values = {"topics": [entry], "timeout_ms": 1000}
-            self.world.connect().request(ApiKey.CREATE_PARTITIONS, 1, values)
+            machine.network.connect().request(ApiKey.CREATE_PARTITIONS, 1, values)
             self._note(f"{TOPIC} is to have {count} partitions")
 
-    def _start(self) -> None:
+    def _start(self, machine: Machine) -> None:
         self._note("--- the broker starts ---")
         try:
-            self.world.start()
+            machine.start()
+        except StoreFailure as failure:
+            self._cannot_register(machine, failure)
+            return
         except StorageFailure as failure:
             self._note(f"it cannot: {failure}")
-            self.world.kill()
-            self.world.disk.platter.free_for_appends = None
-            self.world.start()
-        self._audit()
+            machine.kill()
+            machine.disk.platter.free_for_appends = None
+            machine.start()
+        self._audit(machine)
 
-    def _stop(self) -> None:
+    def _stop(self, machine: Machine) -> None:
         try:
-            self.world.stop()
+            machine.stop()
         except StorageFailure as failure:
             self._note(f"the stop fails: {failure}")
-            self.world.kill()
-        self.checker.broker_died()
+            machine.kill()
+        self.checker.broker_died(machine.network)
 
-    def _die(self) -> None:
-        super()._die()
-        self.checker.broker_died()
+    def _die(self, machine: Machine) -> None:
+        super()._die(machine)
+        self.checker.broker_died(machine.network)
 
-    def _audit(self) -> None:
-        """Fetches all positions; the checker looks at the answers."""
-        partitions = list(range(len(self.world.node.image.topics[TOPIC].partitions)))
+    def _audit(self, machine: Machine) -> None:
+        """Fetches all positions; the checker looks at the answers. Groups of other brokers are refused."""
+        partitions = list(range(len(machine.node.image.topics[TOPIC].partitions)))
         for group_id in dict.fromkeys(cast.group_id for cast in self.casts):
             values = {"group_id": group_id, "topics": [{"name": TOPIC, "partition_indexes": partitions}]}
-            self.world.connect().request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, values)
+            machine.network.connect().request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, values)
 
     # The end
 
     def _settle_and_stay(self) -> None:
         """Stops the faults: every member gets its share, every partition has an owner, and then no share changes."""
-        self._note("--- faults stop ---")
+        self._faults_stop()
         world = self.world
-        world.disk.die_at = None
-        world.disk.platter.free_for_appends = None
-        world.machine.slow_until_ms = 0
-        for connection in world.network.connections:
-            connection.stuck_until_ms = 0
+        for machine in world.machines:
+            machine.disk.die_at = None
+            machine.disk.platter.free_for_appends = None
+            machine.slow_until_ms = 0
+            for connection in machine.network.connections:
+                connection.stuck_until_ms = 0
         for member in self._members:
             member.silent_until_ms = 0
-        if world.life is None:
-            self._start()
+        for machine in self._down():
+            self._start(machine)
         self._end_double_lives()
         self._settle()
         self._note("--- one of each group dies ---")
@@ -260,7 +274,8 @@ class GroupGame(Game[GroupOutcome]):
         world.settle()
         if self._unsettled() or self._shares() != shares:
             raise InvariantBroken(f"nothing happened, and shares went from {shares} to {self._shares()}")
-        self._audit()
+        for machine in world.machines:
+            self._audit(machine)
         world.advance(1000)
         for member in self._members:
             member.hang_up()

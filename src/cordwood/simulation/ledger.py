@@ -5,6 +5,7 @@ record has an identity of its own in its first header, by which it is recognised
 """
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.model.identifiers import TopicId, TopicPartition
@@ -141,6 +142,8 @@ class Ledger:
         for delta, record in enumerate(records_in(batch)):
             ledger.know(base_offset + delta, record)
 
-    def power_lost(self) -> None:
-        for ledger in self.partitions.values():
-            ledger.forget_volatile()
+    def power_lost(self, hosted: Callable[[TopicId, int], bool] = lambda topic_id, index: True) -> None:
+        """Takes a power cut of the machines that host these partitions."""
+        for (topic_id, index), ledger in self.partitions.items():
+            if hosted(topic_id, index):
+                ledger.forget_volatile()

@@ -3,23 +3,28 @@
 Promises: acknowledged records are never lost, changed or reordered, and no reader sees a record that is not durable.
 Once faults stop, every request is answered, every producer that insists gets its acknowledgement, every reader reads to
 the end, and no request is left waiting. Last, the broker is stopped, the power goes, and all records are there
-afterwards.
+afterwards. With several nodes all of that holds while single machines fail, and a broker serves only what it leads.
 """
 
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicId
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.answers import Answers
 from cordwood.simulation.checkers.bounds import Bounds
 from cordwood.simulation.checkers.content import check_content
+from cordwood.simulation.checkers.leaders import LeadersChecker
 from cordwood.simulation.checkers.positions import PositionsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.waiting import check_waiting
+from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.game import Game, Pace, play_out
-from cordwood.simulation.machine import BrokerFailed
+from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.profile import Fault, Profile
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
@@ -60,21 +65,29 @@ class Outcome:
     """A digest of the transcript: the same for the same seed."""
 
 
-def play(seed: int, steps: int = 600, profile: Profile | None = None) -> Outcome:
+class Judges(NamedTuple):
+    """The checkers of one broker."""
+
+    answers: Answers
+    bounds: Bounds
+
+
+def play(seed: int, steps: int = 600, profile: Profile | None = None, nodes: int = 1) -> Outcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks.
 
-    Without a `profile` the seed picks one.
+    Without a `profile` the seed picks one. With several `nodes` the partitions are led by all of them.
     """
-    return play_out(LogGame(seed, profile), steps)
+    return play_out(LogGame(seed, profile, nodes), steps)
 
 
 class LogGame(Game[Outcome]):
-    def __init__(self, seed: int, profile: Profile | None = None) -> None:
+    def __init__(self, seed: int, profile: Profile | None = None, nodes: int = 1) -> None:
         chance = random.Random(seed)
         self.profile = Profile.chosen_by(chance) if profile is None else profile
         world = World(
             seed,
             self.profile.settings,
+            machines=nodes,
             loaded_indexes_bytes=self.profile.loaded_indexes_bytes,
             patience=self._patience if self.profile.threads else None,
         )
@@ -84,17 +97,27 @@ class LogGame(Game[Outcome]):
         self.clients = self._cast()
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
         self._positions = PositionsChecker()
-        self._answers = Answers(self.ledger, self._positions)
-        self._answers.cold_reads = Fault.COLD in self.profile.faults or self.profile.loaded_indexes_bytes == 1
-        self._bounds = Bounds(self.ledger)
-        self.world.network.on_sent = self._answers.sent
-        self.world.network.on_request = self._answers.requested
-        self.world.machine.on_step = lambda: self._bounds.check(self.world.node, self.world.lives)
+        self._leaders = LeadersChecker()
+        self._judges = {machine.broker_id: self._judge(machine) for machine in world.machines}
         self._death = Fault.KILL
+
+    def _judge(self, machine: Machine) -> "Judges":
+        """Lets checkers watch one machine."""
+        answers, bounds = Answers(self.ledger, self._positions), Bounds(self.ledger)
+        answers.cold_reads = Fault.COLD in self.profile.faults or self.profile.loaded_indexes_bytes == 1
+
+        def sent(exchange: Exchange) -> None:
+            self._leaders.check(machine, exchange)
+            answers.sent(exchange)
+
+        machine.network.on_sent = sent
+        machine.network.on_request = answers.requested
+        machine.on_step = lambda: bounds.check(machine.node, machine.lives)
+        return Judges(answers, bounds)
 
     @property
     def label(self) -> str:
-        return f"seed {self.seed}: {self.profile}"
+        return f"{super().label}: {self.profile}"
 
     def _cast(self) -> list[Client]:
         stage, profile, chance = self.stage, self.profile, self.chance
@@ -127,7 +150,10 @@ class LogGame(Game[Outcome]):
     # The phases
 
     def _begin(self) -> None:
-        self._start()
+        for machine in self.world.machines:
+            self._start(machine)
+        if self.several:
+            self.world.settle()
         for name in NAMES[:2]:
             self._note(self._administrator.create_topic(name))
         self.world.settle()
@@ -138,17 +164,18 @@ class LogGame(Game[Outcome]):
             super()._take_step(number)
         except BrokerFailed as failure:
             self._note(f"the broker gives up: {failure}")
-            self._end_life(self.chance.choice((Fault.KILL, Fault.POWER_CUT)))
+            how = self.chance.choice((Fault.KILL, Fault.POWER_CUT))
+            self._end_life(self.world.machine_of(failure.broker_id), how)
 
     def _do(self, step: Step) -> None:
         name, do = step
         self._note(name)
-        if name == "the store answers" and Fault.STORE in self.profile.faults and self.chance.random() < 0.1:
+        if name.endswith("the store answers") and Fault.STORE in self.profile.faults and self.chance.random() < 0.1:
             fate = self.chance.choice((Fate.REFUSED, Fate.LOST))
             self._note(f"  not: {fate.value}")
-            assert self.world.life is not None
-            self.world.life.store.end_next_call(fate)
-            return
+            life = self.world.whose(do).life
+            assert life is not None
+            life.store.next_fate = fate
         self.world.do(do)
 
     def _somebody_acts(self) -> None:
@@ -160,86 +187,101 @@ class LogGame(Game[Outcome]):
         elif (what := client.act()) is not None:
             self._note(f"{client.name} {what}")
 
-    def _fault(self) -> None:
-        world, chance = self.world, self.chance
+    def _fault(self, machine: Machine) -> None:
+        disk, chance = machine.disk, self.chance
         fault = chance.choice(self.profile.faults)
         self._note(f"fault: {fault.value}")
         match fault:
             case Fault.KILL | Fault.POWER_CUT:
                 self._death = fault
                 if chance.random() < 0.7:
-                    world.disk.die_within(chance.choice((5, 30, 100)))
+                    disk.die_within(chance.choice((5, 30, 100)))
                 else:
-                    self._end_life(fault)
+                    self._end_life(machine, fault)
             case Fault.CLEAN_STOP:
-                self._stop()
+                self._stop(machine)
             case Fault.DISK_FULL:
-                world.disk.platter.free_for_appends = chance.choice((0, 100, 1000))
+                disk.platter.free_for_appends = chance.choice((0, 100, 1000))
             case Fault.DISK_FREE:
-                world.disk.platter.free_for_appends = None
+                disk.platter.free_for_appends = None
             case Fault.SYNC_FAILS:
-                world.disk.syncs_fail = True
+                disk.syncs_fail = True
             case Fault.UNREADABLE:
-                world.disk.unreadable = not world.disk.unreadable
+                disk.unreadable = not disk.unreadable
             case Fault.COLD:
-                world.disk.platter.nothing_cached = not world.disk.platter.nothing_cached
+                disk.platter.nothing_cached = not disk.platter.nothing_cached
             case Fault.HANDLES:
-                world.disk.give_up_handles()
+                disk.give_up_handles()
             case Fault.CLOCK:
-                world.clock.jump(chance.choice((-60_000, -2_000, 2_000, 60_000, 600_000)))
+                machine.clock.jump(chance.choice((-60_000, -2_000, 2_000, 60_000, 600_000)))
             case Fault.STORE:
                 pass
 
     # Life and death
 
-    def _start(self) -> None:
+    def _start(self, machine: Machine) -> None:
         try:
-            self.world.start()
+            machine.start()
+        except StoreFailure as failure:
+            self._cannot_register(machine, failure)
+            return
         except StorageFailure as failure:
             self._note(f"the broker cannot start: {failure}")
-            self._end_life(Fault.KILL)
-            self.world.disk.platter.free_for_appends = None
-            self.world.start()
-        node = self.world.node
+            self._end_life(machine, Fault.KILL)
+            machine.disk.platter.free_for_appends = None
+            machine.start()
+        node, judges = machine.node, self._judges[machine.broker_id]
         self._note(f"--- life {self.world.lives} ---")
-        self._bounds.new_life()
-        self._answers.attach(node)
-        self._bounds.check(node, self.world.lives)
+        judges.bounds.new_life()
+        judges.answers.attach(node)
+        judges.bounds.check(node, machine.lives)
         check_content(node, self.ledger)
 
-    def _stop(self) -> None:
+    def _stop(self, machine: Machine) -> None:
         """A clean stop, if the disk allows it: without a checkpoint the next start recovers."""
-        self._answers.stopping = True
+        answers = self._judges[machine.broker_id].answers
+        answers.stopping = True
         try:
-            self.world.stop()
+            machine.stop()
         except StorageFailure as failure:
             self._note(f"the stop fails: {failure}")
-            self._end_life(Fault.KILL)
-        self._answers.attach(None)
+            self._end_life(machine, Fault.KILL)
+        answers.attach(None)
 
-    def _die(self) -> None:
-        self._end_life(self._death)
+    def _die(self, machine: Machine) -> None:
+        self._end_life(machine, self._death)
 
-    def _end_life(self, how: Fault) -> None:
+    def _end_life(self, machine: Machine, how: Fault) -> None:
         self._report.events[f"died: {how.value}"] += 1
-        self._answers.attach(None)
+        self._judges[machine.broker_id].answers.attach(None)
         if how is Fault.POWER_CUT:
-            self.world.lose_power()
-            self.ledger.power_lost()
+            machine.lose_power()
+            self._power_lost(machine)
         else:
-            self.world.kill()
+            machine.kill()
+
+    def _power_lost(self, machine: Machine) -> None:
+        topics = self.stage.image.topics_by_id if self.several else {}
+
+        def hosted(topic_id: TopicId, index: int) -> bool:
+            topic = topics.get(topic_id)
+            if topic is None or index >= len(topic.partitions):
+                return True  # nobody has what is deleted
+            return machine.broker_id in topic.partitions[index].replicas
+
+        self.ledger.power_lost(hosted)
 
     # The end
 
     def _finish(self) -> None:
-        self._note("--- faults stop ---")
+        self._faults_stop()
         self._everybody_finishes()
         check_waiting(self.stage)
         self._check_the_end()
 
     def _outcome(self) -> Outcome:
         report = self._report
-        report.requests = self.world.network.requests_handled
+        report.requests = sum(machine.network.requests_handled for machine in self.world.machines)
         report.promises = self.ledger.promise_count
         report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
         report.lives = self.world.lives
@@ -247,13 +289,13 @@ class LogGame(Game[Outcome]):
 
     def _everybody_finishes(self) -> None:
         world = self.world
-        disk = world.disk
-        disk.die_at = None
-        disk.unreadable = disk.syncs_fail = False
-        disk.platter.free_for_appends = None
+        for disk in (machine.disk for machine in world.machines):
+            disk.die_at = None
+            disk.unreadable = disk.syncs_fail = False
+            disk.platter.free_for_appends = None
         try:
-            if world.life is None:
-                self._start()
+            for machine in self._down():
+                self._start(machine)
             for _ in range(ROUNDS_TO_FINISH):
                 world.settle()
                 busy = [client.name for client in self.clients if client.finish()]
@@ -262,15 +304,15 @@ class LogGame(Game[Outcome]):
                 world.advance(self.chance.choice((0, 10, 600)))
             else:
                 raise InvariantBroken(f"these never come to an end: {busy}")
-        except BrokerFailed:
+        except BrokerFailed as failure:
             # A sync that failed before the faults stopped is noticed only now.
-            self._end_life(Fault.POWER_CUT)
+            self._end_life(world.machine_of(failure.broker_id), Fault.POWER_CUT)
             self._everybody_finishes()
 
     def _check_the_end(self) -> None:
         world = self.world
         world.advance(QUIET_MS)
-        waiting = [repr(each) for connection in world.network.connections for each in connection.under_way.values()]
+        waiting = [repr(each) for connection in self._connections() for each in connection.under_way.values()]
         if waiting:
             raise InvariantBroken(f"these were never answered: {waiting}")
         check_at_rest(world)
@@ -278,14 +320,20 @@ class LogGame(Game[Outcome]):
             client.hang_up()
         world.advance(1000)
         check_at_rest(world)
-        if world.network.connections:
-            raise InvariantBroken(f"the broker keeps connections that are closed: {world.network.connections}")
-        check_content(world.node, self.ledger)
+        if connections := self._connections():
+            raise InvariantBroken(f"the broker keeps connections that are closed: {connections}")
+        for machine in world.machines:
+            check_content(machine.node, self.ledger)
         self._note("--- a clean stop, and the power goes ---")
-        self._stop()
+        for machine in world.machines:
+            self._stop(machine)
         world.lose_power()
         self.ledger.power_lost()
-        self._start()
+        for machine in world.machines:
+            self._start(machine)
+
+    def _connections(self) -> list[Connection]:
+        return [connection for machine in self.world.machines for connection in machine.network.connections]
 
     def _note(self, line: str) -> None:
         report = self._report

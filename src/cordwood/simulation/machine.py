@@ -23,6 +23,10 @@ from cordwood.simulation.threads import Step
 class BrokerFailed(Exception):
     """The broker gives up after a failed sync. Its process ends."""
 
+    def __init__(self, broker_id: int, failure: Exception) -> None:
+        super().__init__(str(failure))
+        self.broker_id = broker_id
+
 
 class Machine:
     def __init__(
@@ -71,12 +75,8 @@ class Machine:
         store = self._new_store()
         life = Life(self.setup, self.lives, self.disk, self.clock, store, self._chance, self._network_of)
         self.life = life
-        try:
-            life.start()
-            self._check_alive()
-        except ProcessDied as death:
-            death.broker_id = self.broker_id
-            raise
+        life.start()
+        self._check_alive()
         self.network.attach(life.node)
 
     def stop(self) -> None:
@@ -159,17 +159,13 @@ class Machine:
     def do(self, step: Callable[[], None]) -> None:
         """Takes one step. Raises ProcessDied if the process dies in it, BrokerFailed if the broker gives up."""
         try:
-            try:
-                step()
-            except EnvironmentFailure as failure:
-                # A request failed: the broker closes that connection, and goes on unless a sync failed.
-                if isinstance(failure, SyncFailure):
-                    raise BrokerFailed(str(failure)) from failure
-                self._request_failed(failure)
-            self._check_alive()
-        except ProcessDied as death:
-            death.broker_id = self.broker_id
-            raise
+            step()
+        except EnvironmentFailure as failure:
+            # A request failed: the broker closes that connection, and goes on unless a sync failed.
+            if isinstance(failure, SyncFailure):
+                raise BrokerFailed(self.broker_id, failure) from failure
+            self._request_failed(failure)
+        self._check_alive()
         if self.on_step is not None and self.network.attached:
             self.on_step()
 
@@ -182,9 +178,9 @@ class Machine:
     def _check_alive(self) -> None:
         if self.disk.died:
             # The loop's tasks swallow even a BaseException, so the disk is asked.
-            raise ProcessDied(self.disk.last_operation)
+            raise ProcessDied(self.disk.last_operation, self.broker_id)
         failure = None if self.life is None else self.life.failure
         if failure is not None:
             if isinstance(failure, SyncFailure):
-                raise BrokerFailed(str(failure)) from failure
+                raise BrokerFailed(self.broker_id, failure) from failure
             raise failure

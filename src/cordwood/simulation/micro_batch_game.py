@@ -3,6 +3,8 @@
 Promises: readers see of every batch exactly the records that one decision named, whole and once, and all of them when
 the commit is answered; a decision holds over restarts, expiry and compaction; and once all clients are gone no
 transaction stays open.
+
+The game is played on one node: a coordinator writes markers only to partitions that its own broker leads.
 """
 
 import random
@@ -95,7 +97,7 @@ class MicroBatchGame(Game[MicroBatchOutcome]):
         return chance.choice(drivers)
 
     def _finish(self) -> None:
-        self._note("--- faults stop ---")
+        self._faults_stop()
         world, query = self.world, self.query
         world.disk.die_at = None
         if world.life is None:

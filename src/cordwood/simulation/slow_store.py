@@ -63,6 +63,8 @@ class SlowStore:
         self._links = links or Links()
         self._tells_late = tells_late
         self.calls: deque[Call] = deque()
+        self.next_fate = Fate.ANSWERED
+        """How the next call that ends ends."""
         self._watching: asyncio.Future[bool] | None = None
 
     # What the simulator calls
@@ -90,8 +92,9 @@ class SlowStore:
             except StoreFailure as failure:
                 call.result = failure
 
-    def end_next_call(self, fate: Fate = Fate.ANSWERED) -> None:
-        gate = self.calls.popleft().gate
+    def end_next_call(self) -> None:
+        gate, fate = self.calls.popleft().gate, self.next_fate
+        self.next_fate = Fate.ANSWERED
         if not gate.done():
             gate.set_result(fate)
 

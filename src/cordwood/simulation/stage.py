@@ -1,15 +1,18 @@
 """The stage that workloads share: the world, the dice, the ledger, and the topics that clients know."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.node.apis import SERVED
-from cordwood.simulation.exchange import Connection
+from cordwood.node.partition import Partition
+from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
+
+ASTRAY = 0.03
 
 
 class Stage:
@@ -18,15 +21,43 @@ class Stage:
         self.chance = chance
         self.ledger = ledger
         self._identities = 0
+        self.astray = ASTRAY
+        """How often a client asks any broker although it knows better."""
+        self._image: ClusterImage | None = None
 
     def new_identity(self, who: str) -> bytes:
         """A unique identity for a record."""
         self._identities += 1
         return f"{who}.{self._identities}".encode()
 
+    @property
+    def several(self) -> bool:
+        """Whether there are several brokers: then clients have to find out who leads."""
+        return len(self.world.machines) > 1
+
+    @property
+    def image(self) -> ClusterImage:
+        """The metadata as the broker that has heard most knows it."""
+        if not self.several:
+            return self.world.node.image
+        if running := self.world.running:
+            self._image = max((machine.node.image for machine in running), key=lambda image: image.revision)
+        assert self._image is not None, "no broker has ever run"
+        return self._image
+
+    def leading(self, topic: str, index: int) -> Partition | None:
+        """The partition on the running broker that leads it."""
+        if not self.several:
+            return self.world.node.hosted.leader(topic, index)
+        for machine in self.world.running:
+            partition = machine.node.hosted.get(topic, index)
+            if partition is not None and partition.leads:
+                return partition
+        return None
+
     def topics(self) -> list[TopicImage]:
         """Topics as clients know them, without internal ones."""
-        return [topic for topic in self.world.node.image.sorted_topics() if not topic.internal]
+        return [topic for topic in self.image.sorted_topics() if not topic.internal]
 
     def some_topic(self) -> TopicImage | None:
         topics = self.topics()
@@ -40,13 +71,93 @@ class Stage:
         return {"topic_id": topic.topic_id} if by_id else {name_field: topic.name}
 
 
+class Routes:
+    """Who leads which partition, and who coordinates a group, as one client has learnt it from brokers.
+
+    With one broker there is nothing to learn. A client that does not know asks any broker, and now and then one that
+    knows does so, too: brokers have to refuse.
+    """
+
+    def __init__(self, stage: Stage, connection_to: Callable[[int], Connection]) -> None:
+        self._stage = stage
+        self._connection_to = connection_to
+        self._leaders: dict[tuple[str, int], int] = {}
+        self.coordinator: int | None = None
+        self._home: int | None = None
+        self._learning = self._looking = False
+
+    def anywhere(self) -> int:
+        """Any broker: the same until it fails."""
+        machines = self._stage.world.machines
+        if len(machines) == 1:
+            return machines[0].broker_id
+        if self._home is None:
+            self._home = self._stage.chance.choice(machines).broker_id
+        return self._home
+
+    def leader(self, topic: str, index: int) -> int:
+        if self._stage.several and (
+            self._stage.chance.random() < self._stage.astray or (topic, index) not in self._leaders
+        ):
+            return self._stage.chance.choice(self._stage.world.machines).broker_id
+        return self._leaders.get((topic, index), self.anywhere())
+
+    def failed(self, exchange: Exchange) -> bool:
+        """Notes that a request was not answered: another broker may know more. True if it was not."""
+        if exchange.answered:
+            return False
+        self._home = self.coordinator = None
+        self.learn()
+        return True
+
+    def noted(self, exchange: Exchange) -> None:
+        """Takes the end of a request whose answer does not matter."""
+        self.failed(exchange)
+
+    def learn(self) -> None:
+        """Asks for the leaders of all partitions, unless such a request is under way."""
+        if self._learning or not self._stage.several:
+            return
+        self._learning = True
+        self._connection_to(self.anywhere()).request(ApiKey.METADATA, 4, {"topics": None}, self._learnt)
+
+    def _learnt(self, exchange: Exchange) -> None:
+        self._learning = False
+        if not exchange.answered:
+            self._home = None
+            return
+        self._leaders = {
+            (topic.name, each.partition_index): each.leader_id
+            for topic in exchange.answer.topics
+            for each in topic.partitions
+            if each.leader_id > 0
+        }
+
+    def find_coordinator(self, group_id: str) -> str | None:
+        """Asks who coordinates the group, unless such a request is under way."""
+        if self._looking:
+            return None
+        self._looking = True
+        values = {"key": group_id, "key_type": 0}
+        self._connection_to(self.anywhere()).request(ApiKey.FIND_COORDINATOR, 3, values, self._found)
+        return "looks for its coordinator"
+
+    def _found(self, exchange: Exchange) -> None:
+        self._looking = False
+        if not exchange.answered:
+            self._home = None
+        elif not exchange.answer.error_code:
+            self.coordinator = exchange.answer.node_id
+
+
 class Client:
-    """One program with at most one connection, which it opens again when it needs it."""
+    """One program with at most one connection to each broker, which it opens again when it needs it."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage = stage
         self.name = name
-        self._connection: Connection | None = None
+        self.routes = Routes(stage, self.connection_to)
+        self._connections: dict[int, Connection] = {}
 
     @property
     def chance(self) -> random.Random:
@@ -54,19 +165,24 @@ class Client:
 
     @property
     def connection(self) -> Connection:
-        if self._connection is None or not self._connection.open:
-            self._connection = self.stage.world.connect()
-        return self._connection
+        """A connection to any broker."""
+        return self.connection_to(self.routes.anywhere())
+
+    def connection_to(self, broker_id: int) -> Connection:
+        connection = self._connections.get(broker_id)
+        if connection is None or not connection.open:
+            connection = self._connections[broker_id] = self.stage.world.connect(broker_id)
+        return connection
 
     @property
     def unanswered(self) -> int:
-        return 0 if self._connection is None else len(self._connection.under_way)
+        return sum(len(connection.under_way) for connection in self._connections.values())
 
     def hang_up(self) -> None:
-        """Gives up waiting: closes the connection, whatever requests are under way."""
-        if self._connection is not None and self._connection.open:
-            self._connection.close()
-        self._connection = None
+        """Gives up waiting: closes all connections, whatever requests are under way."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
 
     def act(self) -> str | None:
         """Acts once, if there is an action to take; returns a line for the transcript."""

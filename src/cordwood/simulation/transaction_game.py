@@ -2,6 +2,8 @@
 
 Promises: no transaction is torn, no aborted record is read, a late EndTxn changes nothing, a fenced writer writes
 nothing, positions move exactly with their transactions, and once all writers are gone no transaction stays open.
+
+The game is played on one node: a coordinator writes markers only to partitions that its own broker leads.
 """
 
 import random
@@ -90,7 +92,7 @@ class TransactionGame(Game[TransactionOutcome]):
         return chance.choice(working)
 
     def _finish(self) -> None:
-        self._note("--- faults stop ---")
+        self._faults_stop()
         world = self.world
         world.disk.die_at = None
         if world.life is None:

@@ -40,6 +40,19 @@ SETTINGS: Mapping[str, str] = {
 """Small limits, so that events that are rare on a real machine happen often."""
 
 
+class StepOfOne:
+    """A step on one of several machines."""
+
+    __slots__ = ("_step", "machine")
+
+    def __init__(self, machine: Machine, step: Callable[[], None]) -> None:
+        self.machine = machine
+        self._step = step
+
+    def __call__(self) -> None:
+        self.machine.do(self._step)
+
+
 class World:
     def __init__(
         self,
@@ -73,7 +86,7 @@ class World:
             self.machines.append(
                 Machine(
                     setup,
-                    SimulatedDisk(seed + number * 7919),
+                    SimulatedDisk(seed + number * 7919, setup.broker_id),
                     self.clock if machines == 1 else self.clock.follower(),
                     self.links,
                     partial(self._connect_to_store, setup.broker_id),
@@ -159,6 +172,10 @@ class World:
         self._event_count += 1
         heapq.heappush(self._events, (self.clock.boot_ms + delay_ms, self._event_count, event))
 
+    def whose(self, step: Callable[[], None]) -> Machine:
+        """The machine on which one of `steps` happens."""
+        return step.machine if isinstance(step, StepOfOne) else self.machine
+
     def steps(self) -> list[Step]:
         """The steps that could happen now, without time passing and without a client acting."""
         if len(self.machines) == 1 and not self._events:
@@ -166,17 +183,17 @@ class World:
         while self._events and self._events[0][0] <= self.clock.boot_ms:
             heapq.heappop(self._events)[2]()
         return [
-            (f"{machine}: {name}", partial(machine.do, step))
+            (f"{machine}: {name}", StepOfOne(machine, step))
             for machine in self.machines
             for name, step in machine.steps()
         ]
 
     def do(self, step: Callable[[], None]) -> None:
         """Takes one step. Raises ProcessDied if a process dies in it, BrokerFailed if a broker gives up."""
-        if len(self.machines) == 1:
-            self.machines[0].do(step)
-        else:
+        if isinstance(step, StepOfOne):
             step()
+        else:
+            self.machine.do(step)
 
     def settle(self) -> None:
         """Takes all steps that can happen now, the oldest first."""
@@ -226,6 +243,10 @@ class World:
 
     def begin(self, key: ApiKey, version: int, /, **values: Any) -> Exchange:
         """Sends a request and takes all steps that follow. The request may still wait for its answer."""
-        exchange = self.connect().request(key, version, values)
+        return self.begin_at(self.machine.broker_id, key, version, **values)
+
+    def begin_at(self, broker_id: int, key: ApiKey, version: int, /, **values: Any) -> Exchange:
+        """As `begin`, of one of several brokers."""
+        exchange = self.connect(broker_id).request(key, version, values)
         self.settle()
         return exchange

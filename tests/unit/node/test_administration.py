@@ -137,7 +137,8 @@ def test_a_store_that_fails_is_told_and_the_broker_goes_on(world: World) -> None
     assert world.life is not None
     while not world.life.store.calls:
         world.life.loop.step()
-    world.life.store.end_next_call(Fate.REFUSED)
+    world.life.store.next_fate = Fate.REFUSED
+    world.life.store.end_next_call()
     world.settle()
     (topic,) = exchange.answer.topics
     assert (error(topic.error_code), topic.topic_id) == ("UNKNOWN_SERVER_ERROR", None)
@@ -151,7 +152,8 @@ def test_a_change_whose_answer_was_lost_is_looked_up_and_told_as_made(world: Wor
     assert world.life is not None
     while not world.life.store.calls:
         world.life.loop.step()
-    world.life.store.end_next_call(Fate.LOST)
+    world.life.store.next_fate = Fate.LOST
+    world.life.store.end_next_call()
     world.settle()
     (topic,) = exchange.answer.topics
     assert error(topic.error_code) == "NONE"
@@ -171,7 +173,8 @@ def test_a_change_whose_outcome_stays_unknown_is_told_as_timed_out(
         raise StoreFailure("the metadata store cannot be reached")
 
     monkeypatch.setattr(world.life.store, "list", unreachable)
-    world.life.store.end_next_call(Fate.LOST)
+    world.life.store.next_fate = Fate.LOST
+    world.life.store.end_next_call()
     world.settle()
     (topic,) = exchange.answer.topics
     assert error(topic.error_code) == "REQUEST_TIMED_OUT"

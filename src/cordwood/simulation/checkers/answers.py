@@ -90,6 +90,10 @@ class Answers:
         topic = self._live.image.topics_by_id.get(topic_id)
         return None if topic is None else self._live.hosted.get(topic.name, index)
 
+    def _exists(self, topic_id: TopicId, index: int) -> bool:
+        topic = self._live.image.topics_by_id.get(topic_id)
+        return topic is not None and index < len(topic.partitions)
+
     # Produce
 
     def _produce_asked(self, exchange: Exchange) -> None:
@@ -299,7 +303,7 @@ class Answers:
                 for each in topic.partitions:
                     key = (group_id, topic_id or ZERO_TOPIC_ID, each.partition_index)
                     # A topic that was created after the request, or deleted before the answer, proves nothing.
-                    if key in settled and self._partition(key[1], key[2]) is not None and not each.error_code:
+                    if key in settled and self._exists(key[1], key[2]) and not each.error_code:
                         self._positions.fetched(key, each.committed_offset, settled[key])
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.group_positions import Commit, GroupPositions, Key
-from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.exchange import Exchange, Network
 from cordwood.simulation.workloads.classic_members import share_in
 from cordwood.simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
 from cordwood.wire.apis import ApiKey
@@ -62,6 +62,8 @@ class GroupsChecker:
         self._numbers: dict[Exchange, int] = {}
         self._left: set[Named] = set()
         self._settled: dict[Exchange, dict[Key, int]] = {}
+        self._homes: dict[str, Network] = {}
+        """The network of each group's coordinator, which stays on its broker."""
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat_came,
             ApiKey.OFFSET_COMMIT: self._commit_came,
@@ -81,15 +83,38 @@ class GroupsChecker:
             note(exchange)
 
     def sent(self, exchange: Exchange) -> None:
+        if (group := self._served_group(exchange)) is not None:
+            home = self._homes.setdefault(group, exchange.connection.network)
+            if home is not exchange.connection.network:
+                raise InvariantBroken(f"{group} has two coordinators: {exchange} was served by another broker")
         if (check := self._on_sent.get(exchange.key)) is not None:
             check(exchange)
 
-    def broker_died(self) -> None:
-        """Forgets what a dead broker's log lacks: members that joined without syncing, and members that left."""
-        self._announced = dict(self._generations)
-        self._out.clear()
-        self._settled.clear()
-        self._numbers.clear()
+    @staticmethod
+    def _served_group(exchange: Exchange) -> str | None:
+        """The group of an answer that only the group's coordinator may give."""
+        group: str = exchange.values.get("group_id", "")
+        if exchange.key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT):
+            served = not exchange.answer.error_code
+        elif exchange.key is ApiKey.OFFSET_COMMIT:
+            served = not exchange.answer.topics[0].partitions[0].error_code
+        else:
+            return None
+        return group if served else None
+
+    def broker_died(self, network: Network) -> set[str]:
+        """Forgets what a dead broker's log lacks: members that joined without syncing, and members that left.
+
+        `network` is the broker's. Returns the broker's groups.
+        """
+        groups = {group for group, home in self._homes.items() if home is network}
+        self._announced = {group: epoch for group, epoch in self._announced.items() if group not in groups}
+        self._announced |= {group: epoch for group, epoch in self._generations.items() if group in groups}
+        self._out = {named for named in self._out if named[0] not in groups}
+        for exchanges in (self._settled, self._numbers):
+            for exchange in [each for each in exchanges if each.connection.network is network]:
+                del exchanges[exchange]
+        return groups
 
     # The classic protocol
 

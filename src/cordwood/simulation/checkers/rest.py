@@ -1,6 +1,7 @@
 """Checks that no waiter, timer or work is left after a quiet time."""
 
 from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 
 MOST_TIMERS = 12
@@ -8,7 +9,12 @@ MOST_TIMERS = 12
 
 
 def check_at_rest(world: World) -> None:
-    node, life = world.node, world.life
+    for machine in world.machines:
+        _check_at_rest(machine)
+
+
+def _check_at_rest(machine: Machine) -> None:
+    node, life = machine.node, machine.life
     assert life is not None
     groups, transactions = node.groups.shards.log._shards, node.transactions.log._shards
     waiting = {

@@ -1,5 +1,7 @@
 """Administrators: clients that create, delete and grow topics, change settings, and delete the oldest records."""
 
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.stage import Client, Stage
 from cordwood.wire.apis import ApiKey
 
@@ -71,7 +73,9 @@ class Administrator(Client):
             "configs": [{"name": key, "value": value} for key, value in settings.items()],
         }
         version = self.stage.version(ApiKey.CREATE_TOPICS)
-        self.connection.request(ApiKey.CREATE_TOPICS, version, {"topics": [topic], "timeout_ms": 1000})
+        self.connection.request(
+            ApiKey.CREATE_TOPICS, version, {"topics": [topic], "timeout_ms": 1000}, self.routes.noted
+        )
         return f"creates {name} with {settings}"
 
     def _delete_topic(self) -> str | None:
@@ -85,7 +89,8 @@ class Administrator(Client):
             values = {"topics": [{"name": None, "topic_id": topic.topic_id}]}
         else:
             values = {"topics": [{"name": topic.name}]}
-        self.connection.request(ApiKey.DELETE_TOPICS, version, values | {"timeout_ms": 1000})
+        values["timeout_ms"] = 1000
+        self.connection.request(ApiKey.DELETE_TOPICS, version, values, self.routes.noted)
         return f"deletes {topic.name}"
 
     def _alter(self) -> str | None:
@@ -96,7 +101,8 @@ class Administrator(Client):
         configs = [{"name": name, "config_operation": SET, "value": value} for name, value in settings.items()]
         resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic.name, "configs": configs}
         version = self.stage.version(ApiKey.INCREMENTAL_ALTER_CONFIGS)
-        self.connection.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, {"resources": [resource]})
+        values = {"resources": [resource]}
+        self.connection.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, values, self.routes.noted)
         return f"sets {settings} on {topic.name}"
 
     def _grow(self) -> str | None:
@@ -105,7 +111,9 @@ class Administrator(Client):
             return None
         entry = {"name": topic.name, "count": len(topic.partitions) + 1, "assignments": None}
         version = self.stage.version(ApiKey.CREATE_PARTITIONS)
-        self.connection.request(ApiKey.CREATE_PARTITIONS, version, {"topics": [entry], "timeout_ms": 1000})
+        self.connection.request(
+            ApiKey.CREATE_PARTITIONS, version, {"topics": [entry], "timeout_ms": 1000}, self.routes.noted
+        )
         return f"adds a partition to {topic.name}"
 
     def _delete_records(self) -> str | None:
@@ -113,10 +121,17 @@ class Administrator(Client):
         if topic is None:
             return None
         index = self.chance.randrange(len(topic.partitions))
-        partition = self.stage.world.node.hosted.leader(topic.name, index)
-        end = 0 if partition.leading is None else partition.leading.high_watermark
+        partition = self.stage.leading(topic.name, index)
+        end = 0 if partition is None or partition.leading is None else partition.leading.high_watermark
         offset = self.chance.choice((-1, self.chance.randint(0, end), end // 3, end + 5))
         entry = {"name": topic.name, "partitions": [{"partition_index": index, "offset": offset}]}
         version = self.stage.version(ApiKey.DELETE_RECORDS)
-        self.connection.request(ApiKey.DELETE_RECORDS, version, {"topics": [entry], "timeout_ms": 1000})
+        leader = self.connection_to(self.routes.leader(topic.name, index))
+        leader.request(ApiKey.DELETE_RECORDS, version, {"topics": [entry], "timeout_ms": 1000}, self._ended)
         return f"deletes records of {topic.name}-{index} before {offset}"
+
+    def _ended(self, exchange: Exchange) -> None:
+        if not self.routes.failed(exchange):
+            (entry,) = exchange.answer.topics[0].partitions
+            if entry.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.routes.learn()

@@ -95,7 +95,7 @@ class ConsumerMember(GroupMember):
 
     @property
     def _topic_id(self) -> TopicId:
-        return self.stage.world.node.image.topics[TOPIC].topic_id
+        return self.stage.image.topics[TOPIC].topic_id
 
     def _lost(self) -> None:
         self._unsure = True

@@ -5,11 +5,11 @@ commit names its member, so that a fetched position identifies its commit. A mem
 stopped process, and then goes on with its old knowledge.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.stage import Client, Stage
 from cordwood.wire.apis import ApiKey
 
@@ -59,7 +59,15 @@ class GroupMember(Client):
 
     @property
     def partition_count(self) -> int:
-        return len(self.stage.world.node.image.topics[TOPIC].partitions)
+        return len(self.stage.image.topics[TOPIC].partitions)
+
+    @property
+    def connection(self) -> Connection:
+        """A connection to the group's coordinator, or to any broker while the member does not know it."""
+        known = self.routes.coordinator
+        if known is None or (self.stage.several and self.chance.random() < self.stage.astray):
+            return super().connection
+        return self.connection_to(known)
 
     @property
     def settled(self) -> bool:
@@ -69,13 +77,28 @@ class GroupMember(Client):
     def act(self) -> str | None:
         if self.over or self.stage.world.clock.boot_ms < self.silent_until_ms:
             return None
+        if self._is_lost:
+            return self.routes.find_coordinator(self.group_id)
         return self._next(leaves=True)
 
     def finish(self) -> bool:
         if self.over:
             return False
+        if self._is_lost:
+            self.routes.find_coordinator(self.group_id)
+            return True
         self._next(leaves=False)
         return not self.settled
+
+    @property
+    def _is_lost(self) -> bool:
+        """Whether the member has to find its coordinator first."""
+        return self.stage.several and self.routes.coordinator is None
+
+    def _heard(self, exchange: Exchange, errors: Iterable[int]) -> None:
+        """Takes the errors of an answer: another broker may be the coordinator."""
+        if not self.routes.failed(exchange) and ErrorCode.NOT_COORDINATOR in errors:
+            self.routes.coordinator = None
 
     def _next(self, *, leaves: bool) -> str | None:
         """Takes the next action; with `leaves` the member may leave."""
@@ -109,6 +132,7 @@ class GroupMember(Client):
             self._busy = False
             if self.over:
                 return
+            self._heard(exchange, [exchange.answer.error_code] if exchange.answered else ())
             if not exchange.answered or ErrorCode(exchange.answer.error_code) in AGAIN:
                 lost()
             else:
@@ -151,6 +175,8 @@ class GroupMember(Client):
         }
 
         def ended(exchange: Exchange) -> None:
+            entries = exchange.answer.topics[0].partitions if exchange.answered else ()
+            self._heard(exchange, [entry.error_code for entry in entries])
             if exchange.answered and not self.over:
                 for entry in exchange.answer.topics[0].partitions:
                     self._committed(ErrorCode(entry.error_code))
@@ -173,9 +199,10 @@ class GroupMember(Client):
 
         def ended(exchange: Exchange) -> None:
             self._fetching = False
-            if not exchange.answered:
+            if self.routes.failed(exchange):
                 return
             answer = exchange.answer if version < 8 else exchange.answer.groups[0]
+            self._heard(exchange, [answer.error_code])
             if answer.error_code:
                 return
             for entry in answer.topics[0].partitions:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.stage import Client, Stage
 from cordwood.wire.apis import ApiKey
 
@@ -32,8 +33,19 @@ class PositionKeeper(Client):
     def _find_coordinator(self) -> str:
         version = self.stage.version(ApiKey.FIND_COORDINATOR)
         values: dict[str, Any] = {"coordinator_keys": [self.name]} if version >= 4 else {"key": self.name}
-        self.connection.request(ApiKey.FIND_COORDINATOR, version, values | {"key_type": 0})
+        self.connection.request(ApiKey.FIND_COORDINATOR, version, values | {"key_type": 0}, self._found)
         return "looks for its coordinator"
+
+    def _found(self, exchange: Exchange) -> None:
+        if not self.routes.failed(exchange):
+            answer = exchange.answer.coordinators[0] if exchange.version >= 4 else exchange.answer
+            if not answer.error_code:
+                self.routes.coordinator = answer.node_id
+
+    @property
+    def _coordinator(self) -> Connection:
+        known = self.routes.coordinator
+        return self.connection if known is None else self.connection_to(known)
 
     def _commit(self) -> str | None:
         version = self.stage.version(ApiKey.OFFSET_COMMIT)
@@ -44,7 +56,9 @@ class PositionKeeper(Client):
         index = self.chance.randrange(len(topic.partitions))
         committed = {"partition_index": index, "committed_offset": self._offset, "committed_metadata": "here"}
         entry = self.stage.topic_fields(topic, version >= TOPIC_IDS_FROM) | {"partitions": [committed]}
-        self.connection.request(ApiKey.OFFSET_COMMIT, version, {"group_id": self.name, "topics": [entry]})
+        self._coordinator.request(
+            ApiKey.OFFSET_COMMIT, version, {"group_id": self.name, "topics": [entry]}, self.routes.noted
+        )
         return f"commits {self._offset} in {topic.name}-{index}"
 
     def _fetch(self) -> str | None:
@@ -60,5 +74,5 @@ class PositionKeeper(Client):
             values: dict[str, Any] = {"groups": [{"group_id": self.name, "topics": topics}]}
         else:
             values = {"group_id": self.name, "topics": topics}
-        self.connection.request(ApiKey.OFFSET_FETCH, version, values)
+        self._coordinator.request(ApiKey.OFFSET_FETCH, version, values, self.routes.noted)
         return "fetches its positions"

@@ -30,6 +30,7 @@ WORTH_ANOTHER_TRY = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
 
@@ -89,7 +90,14 @@ class Producer(Client):
         return self.chance.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4))
 
     def _send(self, batches: list[Batch]) -> None:
-        """Sends one request with these batches, which are of different partitions."""
+        """Sends these batches, which are of different partitions: one request to each leader."""
+        by_leader: dict[int, list[Batch]] = {}
+        for batch in batches:
+            by_leader.setdefault(self.routes.leader(batch.topic.name, batch.index), []).append(batch)
+        for leader, its_batches in by_leader.items():
+            self._send_to(leader, its_batches)
+
+    def _send_to(self, leader: int, batches: list[Batch]) -> None:
         version = self.stage.version(ApiKey.PRODUCE)
         topics: dict[TopicId, dict[str, Any]] = {}
         for batch in batches:
@@ -107,14 +115,18 @@ class Producer(Client):
             "timeout_ms": self.chance.choice((50, 1000, 30_000, 30_000)),
             "topic_data": list(topics.values()),
         }
-        self.connection.request(ApiKey.PRODUCE, version, values, lambda exchange: self._ended(exchange, batches))
+        self.connection_to(leader).request(
+            ApiKey.PRODUCE, version, values, lambda exchange: self._ended(exchange, batches)
+        )
 
     def _ended(self, exchange: Exchange, batches: list[Batch]) -> None:
-        if not exchange.answered:
+        if self.routes.failed(exchange):
             for batch in batches:
                 self._no_answer(batch)
             return
         results = [each for topic in exchange.answer.responses for each in topic.partition_responses]
+        if any(result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in results):
+            self.routes.learn()
         for batch, result in zip(batches, results, strict=True):
             if batch.progress is Progress.UNDER_WAY:
                 self._result(batch, ErrorCode(result.error_code))
@@ -211,12 +223,12 @@ class IdempotentProducer(Producer):
 
     def _got_id(self, exchange: Exchange) -> None:
         self._asking = False
-        if exchange.answered and exchange.answer.error_code == 0:
+        if not self.routes.failed(exchange) and exchange.answer.error_code == 0:
             self._producer_id, self._epoch = exchange.answer.producer_id, exchange.answer.producer_epoch
 
     def _leave_deleted_topics(self) -> None:
         """Starts over after a topic was deleted: in a new topic of its name batches could pass for repetitions."""
-        known = self.stage.world.node.image.topics_by_id
+        known = self.stage.image.topics_by_id
         if any(topic_id not in known for topic_id, _ in self._lanes):
             self._start_over()
 

@@ -52,9 +52,11 @@ class Reader(Client):
         super().__init__(stage, name)
         self._isolation_level = isolation_level
         self._sessions = sessions
-        self._session: Session | None = None
+        self._open_sessions: dict[int, Session] = {}
+        """By broker."""
         self._positions: dict[Place, Position] = {}
-        self._polling = False
+        self._polling: set[int] = set()
+        """Brokers that are polled now."""
         self.records_read = 0
 
     def act(self) -> str | None:
@@ -62,7 +64,8 @@ class Reader(Client):
         unknown = [position for position in self._positions.values() if position.offset is None]
         if unknown and self.chance.random() < 0.5:
             return self._ask_for_start(self.chance.choice(unknown))
-        return self._poll(max_wait_ms=self.chance.choice((0, 0, 20, 500, 3000)))
+        max_wait_ms = self.chance.choice((0, 0, 20, 500, 3000))
+        return self._poll(self._places_by_leader(), max_wait_ms)
 
     def finish(self) -> bool:
         """Reads on until every partition is read to its end."""
@@ -73,10 +76,10 @@ class Reader(Client):
                 self._ask_for_start(position)
                 behind = True
             else:
-                partition = self.stage.world.node.hosted.leader(position.topic.name, position.index)
-                behind = behind or position.offset < partition.replica.high_watermark
+                partition = self.stage.leading(position.topic.name, position.index)
+                behind = behind or partition is None or position.offset < partition.replica.high_watermark
         if behind:
-            self._poll(max_wait_ms=0)
+            self._poll(self._places_by_leader(), max_wait_ms=0)
         return behind
 
     def _assign(self) -> None:
@@ -102,7 +105,8 @@ class Reader(Client):
             "isolation_level": self._isolation_level,
             "topics": [{"name": position.topic.name, "partitions": [asked]}],
         }
-        self.connection.request(
+        leader = self.routes.leader(position.topic.name, position.index)
+        self.connection_to(leader).request(
             ApiKey.LIST_OFFSETS,
             self.stage.version(ApiKey.LIST_OFFSETS),
             values,
@@ -110,26 +114,38 @@ class Reader(Client):
         )
         return f"asks where {position.topic.name}-{position.index} begins"
 
-    @staticmethod
-    def _got_start(exchange: Exchange, position: Position) -> None:
+    def _got_start(self, exchange: Exchange, position: Position) -> None:
         position.asking = False
-        if exchange.answered:
+        if not self.routes.failed(exchange):
             found = exchange.answer.topics[0].partitions[0]
             if found.error_code == 0:
                 position.offset, position.last_epoch = found.offset, -1
+            elif found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.routes.learn()
 
     # Polls
 
-    def _poll(self, max_wait_ms: int) -> str | None:
-        positions = {place: each for place, each in self._positions.items() if each.offset is not None}
-        if self._polling or not positions:
+    def _places_by_leader(self) -> dict[int, dict[Place, int]]:
+        """The next offsets of all partitions whose start is known."""
+        places: dict[int, dict[Place, int]] = {}
+        for place, each in self._positions.items():
+            if each.offset is not None:
+                places.setdefault(self.routes.leader(each.topic.name, each.index), {})[place] = each.offset
+        return places
+
+    def _poll(self, places: dict[int, dict[Place, int]], max_wait_ms: int) -> str | None:
+        """Polls one of the brokers that lead something."""
+        idle = [leader for leader in places if leader not in self._polling]
+        if not idle:
             return None
+        leader = self.chance.choice(idle) if self.stage.several else idle[0]
+        asked = places[leader]
         version = self.stage.version(ApiKey.FETCH)
         session: Session | None = None
         if self._sessions and version >= SESSIONS_FROM:
-            if self._session is None or (self._session.version >= TOPIC_IDS_FROM) != (version >= TOPIC_IDS_FROM):
-                self._session = Session(version)
-            session = self._session
+            session = self._open_sessions.get(leader)
+            if session is None or (session.version >= TOPIC_IDS_FROM) != (version >= TOPIC_IDS_FROM):
+                session = self._open_sessions[leader] = Session(version)
         values: dict[str, Any] = {
             "max_wait_ms": max_wait_ms,
             "min_bytes": self.chance.choice((0, 1, 1, 300, 2000)),
@@ -138,7 +154,6 @@ class Reader(Client):
             "session_id": 0 if session is None else session.session_id,
             "session_epoch": -1 if session is None else session.epoch,
         }
-        asked = {place: each.offset for place, each in positions.items() if each.offset is not None}
         changed, forgotten = dict(asked), list[Place]()
         if session is not None:
             changed = {place: offset for place, offset in asked.items() if session.told.get(place) != offset}
@@ -147,13 +162,13 @@ class Reader(Client):
         by_id = version >= TOPIC_IDS_FROM
         if not by_id and any(place not in self._positions for place in forgotten):
             # The name of a deleted topic is not known any more.
-            self._session = None
+            self._open_sessions.pop(leader, None)
             return None
         values["topics"] = self._topics(changed, version)
         values["forgotten_topics_data"] = [self._forgotten(place, by_id) for place in forgotten]
-        self._polling = True
-        self.connection.request(
-            ApiKey.FETCH, version, values, lambda exchange: self._polled(exchange, session, asked, by_id)
+        self._polling.add(leader)
+        self.connection_to(leader).request(
+            ApiKey.FETCH, version, values, lambda exchange: self._polled(exchange, leader, session, asked, by_id)
         )
         return f"polls {len(asked)} partitions" + ("" if session is None else " in its session")
 
@@ -178,26 +193,25 @@ class Reader(Client):
             if version >= LAST_FETCHED_EPOCH_FROM and self.chance.random() < 0.3:
                 asked["last_fetched_epoch"] = position.last_epoch
             if version >= EPOCHS_FROM and self.chance.random() < 0.3:
-                image = self.stage.world.node.image
+                image = self.stage.image
                 epoch = image.leadership(image.topics_by_id[topic_id].partitions[index]).epoch
                 asked["current_leader_epoch"] = epoch
             entry["partitions"].append(asked)
         return list(topics.values())
 
-    def _polled(self, exchange: Exchange, session: Session | None, asked: dict[Place, int], by_id: bool) -> None:
-        self._polling = False
-        if not exchange.answered:
-            self._session = None
+    def _polled(
+        self, exchange: Exchange, leader: int, session: Session | None, asked: dict[Place, int], by_id: bool
+    ) -> None:
+        self._polling.discard(leader)
+        if self.routes.failed(exchange) or exchange.answer.error_code:
+            self._open_sessions.pop(leader, None)
             return
         answer = exchange.answer
-        if answer.error_code:
-            self._session = None
-            return
         if session is not None:
             session.session_id = answer.session_id
             session.epoch += 1
             if not answer.session_id:
-                self._session = None
+                self._open_sessions.pop(leader, None)
         ids = {each.topic.name: place[0] for place, each in self._positions.items()}
         for topic in answer.responses:
             topic_id = topic.topic_id if by_id else ids.get(topic.topic)
@@ -214,6 +228,8 @@ class Reader(Client):
         if error is not ErrorCode.NONE:
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 position.offset = None
+            if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.routes.learn()
             if session is not None:
                 # The last request may have been refused for its epoch: the partition is named again next time.
                 session.told.pop((position.topic.topic_id, position.index), None)

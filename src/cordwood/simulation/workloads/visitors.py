@@ -20,7 +20,7 @@ class Visitor(Client):
             return None
         indexes = list(range(len(topic.partitions)))
         key, values = self.chance.choice(self._questions(topic.name, indexes))
-        self.connection.request(key, self.stage.version(key), values)
+        self.connection.request(key, self.stage.version(key), values, self.routes.noted)
         return f"asks {key.name}"
 
     def finish(self) -> bool:
@@ -82,7 +82,7 @@ class Vandal(Client):
                 records = bytes(build_batch([record], control=True))
         entry = {"name": topic.name, "partition_data": [{"index": index, "records": records}]}
         values = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 100, "topic_data": [entry]}
-        self.connection.request(ApiKey.PRODUCE, self.chance.randint(3, 12), values)
+        self.connection.request(ApiKey.PRODUCE, self.chance.randint(3, 12), values, self.routes.noted)
         return f"sends a bad batch ({mischief})"
 
     def finish(self) -> bool:

@@ -1,0 +1,72 @@
+"""Faults of a world of several machines: pauses, cuts one way and both ways, connections that break.
+
+Every fault ends by itself, after a time of the world's clock.
+"""
+
+import random
+from functools import partial
+
+from cordwood.simulation.links import CLIENTS, STORE
+from cordwood.simulation.machine import Machine
+from cordwood.simulation.world import World
+
+PAUSES_MS = (50, 500, 2500, 5000, 12_000)
+"""Some are longer than a session, some longer than a lease."""
+CUTS_MS = (20, 200, 1500, 5000, 9000)
+
+
+def strike(world: World, chance: random.Random, machine: Machine) -> str:
+    """Lets one of the faults strike at a machine; returns a line for the transcript."""
+    match chance.randrange(5):
+        case 0 | 1:
+            return _pause(world, chance, machine)
+        case 2:
+            return _cut(world, chance, machine, CLIENTS)
+        case 3:
+            return _cut(world, chance, machine, STORE)
+        case _:
+            return _break_connection(chance, machine)
+
+
+def end_all(world: World) -> None:
+    """Ends all faults at once."""
+    world.links.heal_all()
+    for machine in world.machines:
+        machine.resume()
+
+
+def _pause(world: World, chance: random.Random, machine: Machine) -> str:
+    if machine.paused or machine.life is None:
+        return f"{machine} stands still as it is"
+    lasts_ms, frozen = chance.choice(PAUSES_MS), chance.random() < 0.3
+    machine.pause(clock_stands_still=frozen)
+    if chance.random() < 0.5:
+        machine.life.store.take_next_call()
+    world.later(lasts_ms, machine.resume)
+    return f"{machine} is paused for {lasts_ms} ms" + (", and so is its clock" if frozen else "")
+
+
+def _cut(world: World, chance: random.Random, machine: Machine, other: int) -> str:
+    there, back = (machine.broker_id, other), (other, machine.broker_id)
+    ways = chance.choice(((there,), (back,), (there, back)))
+    lasts_ms, breaks = chance.choice(CUTS_MS), chance.random() < 0.5
+    for way in ways:
+        world.links.cut(*way)
+    world.later(lasts_ms, partial(_heal, world, machine, ways, breaks))
+    return f"the links {ways} are cut for {lasts_ms} ms"
+
+
+def _heal(world: World, machine: Machine, ways: tuple[tuple[int, int], ...], breaks: bool) -> None:
+    for way in ways:
+        world.links.heal(*way)
+    if breaks and machine.life is not None and any(STORE in way for way in ways):
+        machine.life.store.break_watch()
+
+
+def _break_connection(chance: random.Random, machine: Machine) -> str:
+    connections = [connection for connection in machine.network.connections if connection.open]
+    if not connections:
+        return f"{machine} has no connection that could break"
+    connection = chance.choice(connections)
+    connection.hung_up()
+    return f"connection {connection.connection_id} to {machine} breaks"

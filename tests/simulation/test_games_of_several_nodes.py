@@ -1,0 +1,169 @@
+"""Games on several brokers: pauses, cuts and deaths of single machines, leases that end, clients that go astray.
+
+CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m cordwood.simulation --nodes 3 --game groups --seed N` plays one
+again.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.seeds import seeds
+
+from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.stores.interface import LeaseEnded
+from cordwood.model.moment import Moment
+from cordwood.node.hosted import Deposed, HostedReplicas
+from cordwood.simulation import group_game, log_game, mixed_group_game
+from cordwood.simulation.exchange import Connection, Exchange, Network
+from cordwood.simulation.game import SimulationFailed
+from cordwood.simulation.slow_store import SlowStore
+from cordwood.wire.apis import ApiKey
+
+Patch = pytest.MonkeyPatch
+NODES, STEPS = 3, 1200
+MOST_GAMES = 30
+SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "10"))
+
+PRINT_DIGEST = "from cordwood.simulation.log_game import play; print(play({seed}, {steps}, nodes={nodes}).digest)"
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_acknowledged_records_outlive_the_faults_of_single_machines(seed: int) -> None:
+    log_game.play(seed, STEPS, nodes=NODES)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS // 2))
+def test_groups_work_while_the_machine_of_their_coordinator_fails(seed: int) -> None:
+    group_game.play(seed, nodes=NODES)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS // 3))
+def test_mixed_groups_work_on_two_brokers(seed: int) -> None:
+    mixed_group_game.play(seed, nodes=2)
+
+
+def test_the_games_are_about_something() -> None:
+    total = Counter[str]()
+    for seed in range(4):
+        outcome = log_game.play(seed, STEPS, nodes=NODES)
+        total += outcome.events + Counter(
+            promises=outcome.promises, records=outcome.records_read, requests=outcome.requests, lives=outcome.lives
+        )
+    assert total["requests"] > 500
+    assert total["promises"] > 50
+    assert total["records"] > 200
+    assert total["lives"] > 12
+    groups = Counter(asdict(group_game.play(1, nodes=NODES)))
+    assert groups["commits"] > 50
+
+
+def test_the_same_seed_is_the_same_game_in_every_process() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT_DIGEST.format(seed=3, steps=STEPS, nodes=NODES)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert digests == {f"{log_game.play(3, STEPS, nodes=NODES).digest}\n"}
+
+
+def test_the_same_seed_of_groups_has_the_same_transcript() -> None:
+    games = [group_game.GroupGame(2, NODES) for _ in range(2)]
+    outcomes = [game.play(2000) for game in games]
+    assert outcomes[0] == outcomes[1]
+    assert games[0].last_steps() == games[1].last_steps()
+    for game in games:
+        game.world.kill()
+
+
+# Who guards the guards
+
+
+def leads_what_the_image_gives_to_others(patch: Patch) -> None:
+    real = HostedReplicas._follow_image
+
+    def follow_image(hosted: HostedReplicas, topic: TopicImage, index: int, now: Moment) -> Deposed | None:
+        me = hosted._broker_id
+        partition = replace(topic.partitions[index], leader=me, replicas=(me,), isr=(me,))
+        if partition.leader_broker_epoch > hosted._broker_epoch:
+            partition = replace(partition, leader_broker_epoch=hosted._broker_epoch)
+        partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
+        return real(hosted, replace(topic, partitions=partitions), index, now)
+
+    patch.setattr(HostedReplicas, "_follow_image", follow_image)
+
+
+def gives_out_producer_ids_of_its_own(patch: Patch) -> None:
+    async def allocate(writer: MetadataWriter, wall_ms: int) -> range:
+        return range(1000)
+
+    patch.setattr(MetadataWriter, "allocate_producer_ids", allocate)
+
+
+def is_sent_requests_twice(patch: Patch) -> None:
+    real = Network.deliver_request
+
+    def deliver_request(network: Network, connection: Connection, now: Moment) -> None:
+        first = connection.travelling[0]
+        real(network, connection, now)
+        if first.key is ApiKey.PRODUCE and not connection.held:
+            number = network.next_correlation_id()
+            connection.travelling.appendleft(Exchange(connection, first.key, first.version, first.values, number))
+            real(network, connection, now)
+
+    patch.setattr(Network, "deliver_request", deliver_request)
+
+
+def does_not_come_back_when_its_lease_ended(patch: Patch) -> None:
+    real = SlowStore.grant
+    granted = set[SlowStore]()
+
+    async def grant(store: SlowStore, ttl_ms: int) -> int:
+        if store in granted:
+            raise LeaseEnded("for good")
+        granted.add(store)
+        return await real(store, ttl_ms)
+
+    patch.setattr(SlowStore, "grant", grant)
+
+
+LOG: Callable[[int], Any] = partial(log_game.play, steps=STEPS, nodes=NODES)
+GROUPS: Callable[[int], Any] = partial(group_game.play, nodes=NODES)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "play"),
+    [
+        (leads_what_the_image_gives_to_others, LOG),
+        (leads_what_the_image_gives_to_others, GROUPS),
+        (gives_out_producer_ids_of_its_own, LOG),
+        (is_sent_requests_twice, LOG),
+        (does_not_come_back_when_its_lease_ended, GROUPS),
+    ],
+)
+def test_the_checkers_notice_a_broker_that(
+    sabotage: Callable[[Patch], None], play: Callable[[int], Any], monkeypatch: Patch
+) -> None:
+    sabotage(monkeypatch)
+    assert any(_fails(play, seed) for seed in range(MOST_GAMES)), f"{MOST_GAMES} games did not notice"
+
+
+def _fails(play: Callable[[int], Any], seed: int) -> bool:
+    try:
+        play(seed)
+    except SimulationFailed as failure:
+        print(str(failure).splitlines()[0])
+        return True
+    return False
