@@ -15,7 +15,7 @@ from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.node import coordinator_log
+from cordwood.node import coordinator_log, coordinator_records
 from cordwood.node.coordinator_log import CoordinatorLog
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.group_game import PARTITIONS, play
@@ -64,18 +64,18 @@ def takes_commits_from_anybody(patch: Patch) -> None:
 
 
 def forgets_positions_when_it_restarts(patch: Patch) -> None:
-    real = coordinator_log._read_records
-    patch.setattr(coordinator_log, "_read_records", lambda chunk: ([], *real(chunk)[1:]))
+    real = coordinator_records.read_records
+    patch.setattr(coordinator_log, "read_records", lambda chunk: ([], *real(chunk)[1:]))
 
 
 def loads_the_log_from_its_end(patch: Patch) -> None:
-    real = coordinator_log._read_records
+    real = coordinator_records.read_records
 
     def read(chunk: Any) -> Any:
         batches, *others = real(chunk)
         return batches[::-1], *others
 
-    patch.setattr(coordinator_log, "_read_records", read)
+    patch.setattr(coordinator_log, "read_records", read)
 
 
 def answers_before_it_is_safe(patch: Patch) -> None:
