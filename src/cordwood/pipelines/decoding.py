@@ -73,8 +73,8 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
 
 
 def parsed_once(rows: "DataFrame", name: str) -> "DataFrame":
-    """The decoded rows of an input, for queries that nobody counts. Spark pushes no filter below an observed node: one on
-    `_error` would have every record parsed again for each question that the filter asks (three times the CPU)."""
+    """The decoded rows of an input, for queries that nobody counts. Spark pushes no filter below an observed node: a
+    filter on `_error` would have every record parsed again for each of its questions (three times the CPU)."""
     from pyspark.sql import functions as F
 
     return rows.observe(f"cordwood {name}", F.count(F.lit(1)).alias("rows"), F.count(ERROR).alias("failed"))
