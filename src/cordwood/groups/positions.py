@@ -66,10 +66,18 @@ class Positions:
         """The memory that all positions take, in positions without metadata."""
 
     def commit(
-        self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, wall_ms: int, room: int = sys.maxsize
+        self,
+        group: str,
+        commits: Iterable[Commit],
+        *,
+        metadata_max_bytes: int,
+        wall_ms: int,
+        room: int = sys.maxsize,
+        held: Collection[bytes] = (),
     ) -> CommitOutcome:
         """The records that store these positions. State changes only in `replay`. Positions that need more than `room`
-        in memory are refused."""
+        in memory are refused. `held`: keys that the transaction of these commits has committed before, which need no
+        more room."""
         records: list[Record] = []
         errors: list[ErrorCode] = []
         kept = self.of_group(group)
@@ -80,12 +88,13 @@ class Positions:
                 continue
             expires_ms = -1 if commit.retention_ms < 0 else min(wall_ms + commit.retention_ms, LATEST_MS)
             position = Position(commit.offset, commit.leader_epoch, metadata, wall_ms, expires_ms, commit.topic_id)
-            growth = _weight(position) - _weight(kept.get(commit.partition))
+            key = encode_key(group, commit.partition)
+            growth = _weight(position) - max(_weight(kept.get(commit.partition)), key in held)
             if growth > max(room, 0):
                 errors.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
                 continue
             room -= growth
-            records.append((encode_key(group, commit.partition), encode_value(position)))
+            records.append((key, encode_value(position)))
             errors.append(ErrorCode.NONE)
         return CommitOutcome(records, errors)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -90,10 +90,13 @@ class GroupPositions:
         if refusal is not ErrorCode.NONE:
             self._log.when_committed(shard, lambda error: _refuse(asked, done, error or refusal))
             return
-        outcome = self._records(asked, machine, now)
+        held = () if writer is None else shard.pending.keys_of(writer.producer_id)
+        outcome = self._records(asked, machine, held, now)
         self._log.write(shard, outcome.records, lambda error: done(outcome.told(error)), writer)
 
-    def _records(self, asked: CommitRequest, machine: GroupShard, now: Moment) -> CommitOutcome:
+    def _records(
+        self, asked: CommitRequest, machine: GroupShard, held: Collection[bytes], now: Moment
+    ) -> CommitOutcome:
         """Checks again that each topic exists: it may have been deleted, and created anew, while the commit waited."""
         there = list(map(self._exists, asked.commits))
         present = [commit for commit, exists in zip(asked.commits, there, strict=True) if exists]
@@ -103,6 +106,7 @@ class GroupPositions:
             metadata_max_bytes=self._image.settings.offset_metadata_max_bytes,
             wall_ms=now.wall_ms,
             room=self._shards.room_for_positions(),
+            held=held,
         )
         if len(present) == len(there):
             return outcome

@@ -90,7 +90,8 @@ class GroupShards:
         return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._image.settings.groups_max
 
     def room_for_positions(self) -> int:
-        kept = sum(shard.machine.positions.weight for shard in self.log.loaded_shards())
+        """The room for new positions. Positions of open transactions take some: they are kept if those commit."""
+        kept = sum(shard.machine.positions.weight + shard.pending.weight for shard in self.log.loaded_shards())
         return self._image.settings.positions_max - kept
 
     def limits(self, shard: LedGroups) -> Limits:

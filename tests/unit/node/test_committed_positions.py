@@ -422,3 +422,33 @@ def test_positions_beyond_the_limit_are_refused_and_known_ones_move() -> None:
     world.advance(1000)
     assert commit(world, create_topic(world, "orders", 4), 1, 1, 1) == [NONE, NONE, NONE]
     world.kill()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_positions_of_open_transactions_count(committed: bool) -> None:
+    """Without a limit one transaction could hold positions of any number of groups, and keep them all."""
+    world = World(seed=1, settings={"positions.max": "3"}).start()
+    topic = create_topic(world, "orders", 4)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="group", key_type=GROUP_KEY)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="t", key_type=TRANSACTION_KEY)
+    new = {"producer_id": -1, "producer_epoch": -1}
+    found = world.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t", transaction_timeout_ms=60_000, **new)
+    writer = {"transactional_id": "t", "producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+
+    def commit_in_transaction(group: str, *offsets: int) -> list[str]:
+        world.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, **writer, group_id=group)
+        values = commit_values(topic, *offsets, group=group, metadata="")
+        answer = world.ask(
+            ApiKey.TXN_OFFSET_COMMIT, 3, **writer, generation_id_or_member_epoch=-1, member_id="", **values
+        )
+        return [error(part.error_code) for part in answer.topics[0].partitions]
+
+    refused = "INVALID_COMMIT_OFFSET_SIZE"
+    assert commit_in_transaction("group", 1, 1) == [NONE, NONE]
+    assert commit_in_transaction("other", 1, 1) == [NONE, refused]
+    assert commit_in_transaction("group", 2, 2, 2) == [NONE, NONE, refused], "its own positions move"
+    assert commit(world, topic, 1, group="third") == [refused]
+    world.ask(ApiKey.END_TXN, 3, **writer, committed=committed)
+    world.advance(1000)
+    assert commit(world, topic, 1, group="third") == [refused if committed else NONE]
+    world.kill()
