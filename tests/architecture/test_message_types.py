@@ -6,11 +6,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from cordwood.cli import raw_request
+from cordwood.node.peers import PeerAnswer, PeerOutcome, PeerRequest
 from cordwood.node.request import Made, Request, serves
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.declarations import FOLDER, TYPES, generated_files
 
 if TYPE_CHECKING:
+    from cordwood.client.link import Link
+    from cordwood.model.moment import Moment
+    from cordwood.node.peers import Peers
     from cordwood.wire.message_types.delete_groups import DeleteGroups
     from cordwood.wire.message_types.heartbeat import Heartbeat
 
@@ -34,12 +39,17 @@ def test_brokers_and_clients_run_without_the_types() -> None:
 
 
 def mistakes_that_mypy_finds(
-    heartbeat: Request[Heartbeat], deletion: Request[DeleteGroups], unknown: Request
+    heartbeat: Request[Heartbeat], deletion: Request[DeleteGroups], unknown: Request, link: Link, peers: Peers
 ) -> list[object]:
     """Is never called. Where types get lost, mypy reports the comment on that line as unused."""
 
     def handle(rooms: object, request: Request[DeleteGroups]) -> None: ...
 
+    def answered(outcome: PeerOutcome[DeleteGroups.Response], now: Moment) -> None:
+        assert isinstance(outcome, PeerAnswer)
+        print(outcome.body.result)  # type: ignore[attr-defined]
+
+    peers.send(PeerRequest(1, ApiKey.HEARTBEAT, (0, 4), {}, 1), answered)  # type: ignore[arg-type]
     heartbeat.answer(eror_code=1)  # type: ignore[call-arg]
     deletion.answer(results=[{"group": "a"}])  # type: ignore[typeddict-unknown-key]
     deletion.answer(results=Made(["a"], lambda name: {"group_id": 1}))  # type: ignore[typeddict-item]
@@ -50,4 +60,6 @@ def mistakes_that_mypy_finds(
         len(heartbeat.decode().group_instance_id),  # type: ignore[arg-type]
         heartbeat.decode().group_id + 1,  # type: ignore[operator]
         unknown.decode().group_id,  # type: ignore[attr-defined]
+        link.ask(ApiKey.DELETE_GROUPS, {}).result,  # type: ignore[attr-defined]
+        raw_request.ask(("localhost", 9092), ApiKey.DELETE_GROUPS, 0, {}, 1.0).result,  # type: ignore[attr-defined]
     ]

@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
@@ -246,7 +246,7 @@ class _Peer:
             if not self._sent or correlation_id_of(frame) != self._sent[0].correlation_id:
                 raise BadResponse("an answer came that belongs to no request")
             outgoing = self._sent[0]
-            body: Any = decode_response(outgoing.request.api_key, outgoing.version, frame)
+            body = decode_response(outgoing.request.api_key, outgoing.version, frame)
         except BadResponse as reason:
             self._break(link, str(reason))
             return

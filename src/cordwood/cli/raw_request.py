@@ -1,15 +1,20 @@
 """Requests that librdkafka does not offer, each over a plain connection of its own."""
 
+from __future__ import annotations
+
 import socket
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import reader, writer
 from cordwood.wire.schema import load
+
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf, Response
 
 _CLIENT_ID = b"cordwood-cli"
 _CORRELATION_ID = 1
@@ -19,7 +24,7 @@ _HEADER = struct.Struct(">hhih")
 Address = tuple[str, int]
 
 
-def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], timeout_s: float) -> Any:
+def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[str, Any], timeout_s: float) -> Response:
     """The response as an entity with Kafka's field names. Raises Failure if there is no response."""
     messages = load(APIS[key].name)
     is_flexible = flexible(key, version)
@@ -42,7 +47,7 @@ def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], 
             ExitCode.NOT_REACHABLE,
         ) from error
     entity, _ = reader(messages["response"], version)(memoryview(response), 5 if is_flexible else 4)
-    return entity
+    return entity  # type: ignore[no-any-return]
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -4,10 +4,12 @@ The cache may be out of date: a caller that hears so from a broker calls `outdat
 cluster again.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cordwood.client.answers import PartitionMetadata, TopicMetadata
 from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefused, UnknownTopic, error_code, refusal
@@ -18,6 +20,10 @@ from cordwood.client.versions import BrokerVersions
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf, Response
+    from cordwood.wire.message_types.metadata import Metadata
 
 T = TypeVar("T")
 
@@ -107,7 +113,7 @@ class Brokers:
             if bootstrap.address == address:
                 link.adopt(bootstrap)
 
-    def _learn_brokers(self, brokers: Iterable[Any]) -> None:
+    def _learn_brokers(self, brokers: Iterable[Metadata.ResponseBroker]) -> None:
         present = set()
         for broker in brokers:
             present.add(broker.node_id)
@@ -124,19 +130,22 @@ class Brokers:
         link, response = self._ask_metadata(None if names is None else sorted(names), create=create)
         found: dict[str, TopicMetadata] = {}
         for topic in response.topics:
-            code = error_code(topic.error_code)
+            name, code = topic.name, error_code(topic.error_code)
+            if name is None:
+                # Only an answer to a question by id has no name, and this client asks by name.
+                raise ClientError(f"{link.name} answered a Metadata for names with a topic that has none")
             if code in _ABSENT:
-                self._topics.pop(topic.name, None)
-                self._stale.discard(topic.name)
+                self._topics.pop(name, None)
+                self._stale.discard(name)
             elif code and code != ErrorCode.LEADER_NOT_AVAILABLE:
-                raise refusal(code, link.was_asked(ApiKey.METADATA, f"for topic {topic.name}"))
+                raise refusal(code, link.was_asked(ApiKey.METADATA, f"for topic {name}"))
             else:
-                found[topic.name] = _topic_metadata(topic)
+                found[name] = _topic_metadata(name, topic)
         self._topics.update(found)
         self._stale.difference_update(found)
         return found
 
-    def _ask_metadata(self, names: Sequence[str] | None, *, create: bool = False) -> tuple[Link, Any]:
+    def _ask_metadata(self, names: Sequence[str] | None, *, create: bool = False) -> tuple[Link, Metadata.Response]:
         """The link that answered, and its answer. No names: only the brokers; None: every topic."""
         asked = None if names is None else [{"name": name} for name in names]
         values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": create}
@@ -214,9 +223,9 @@ class Brokers:
         self,
         key_type: KeyType,
         key: str,
-        api_key: int,
+        api_key: KeyOf[Response],
         values: dict[str, Any],
-        check: Callable[[Link, Any], T],
+        check: Callable[[Link, Response], T],
         *,
         at_most: int | None = None,
         wait_ms: int = 0,
@@ -256,9 +265,9 @@ def _leads(link: Link, topic: TopicMetadata) -> bool:
     return any(partition.leader_id == link.node_id for partition in topic.partitions)
 
 
-def _topic_metadata(topic: Any) -> TopicMetadata:
+def _topic_metadata(name: str, topic: Metadata.ResponseTopic) -> TopicMetadata:
     partitions = sorted(
         PartitionMetadata(partition.partition_index, partition.leader_id, partition.leader_epoch)
         for partition in topic.partitions
     )
-    return TopicMetadata(topic.name, topic.topic_id, tuple(partitions), topic.is_internal)
+    return TopicMetadata(name, topic.topic_id, tuple(partitions), topic.is_internal)

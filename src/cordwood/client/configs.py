@@ -1,11 +1,17 @@
 """Settings of topics, as the cluster applies them."""
 
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from cordwood.client.brokers import Brokers
 from cordwood.client.errors import UnknownTopic, error_code, refusal
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.describe_configs import DescribeConfigs
 
 _TOPIC: Final = 2
 
@@ -30,5 +36,5 @@ def describe_configs(brokers: Brokers, topic: str) -> dict[str, str]:
     return brokers.retried(attempt)
 
 
-def _values(configs: Any) -> dict[str, str]:
+def _values(configs: Sequence[DescribeConfigs.ResponseConfig]) -> dict[str, str]:
     return {config.name: config.value for config in configs if config.value is not None}

@@ -3,15 +3,25 @@
 `Cluster.supports(ApiKey.FAMILY_JOIN)` tells whether a cluster has families (docs/decisions/transaction-families.md).
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.client.answers import ProducerIdentity
 from cordwood.client.brokers import Brokers, KeyType
-from cordwood.client.errors import error_code, refusal
+from cordwood.client.errors import ClientError, error_code, refusal
 from cordwood.client.link import Link
 from cordwood.model.families import coordinator_key
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.family_decide import FamilyDecide
+    from cordwood.wire.message_types.family_join import FamilyJoin
+    from cordwood.wire.message_types.family_recall import FamilyRecall
+    from cordwood.wire.message_types.family_renew import FamilyRenew
+
+    FamilyAnswer = FamilyJoin.Response | FamilyRenew.Response | FamilyDecide.Response
 
 
 class FamilyMember(NamedTuple):
@@ -78,11 +88,15 @@ class FamilyDescription(NamedTuple):
 
 
 def join(brokers: Brokers, family: str, batch_id: int, timeout_ms: int) -> FamilyJoined:
-    def read(link: Link, response: Any) -> FamilyJoined:
+    def read(link: Link, response: FamilyJoin.Response) -> FamilyJoined:
         _check(link, ApiKey.FAMILY_JOIN, family, batch_id, response)
         standing = FamilyStanding(response.decided, response.last_batch_id)
         if response.decided:
             return FamilyJoined(standing, None)
+        if response.transactional_id is None:
+            raise ClientError(
+                f"{link.name} answered a FamilyJoin of batch {batch_id} of family {family} without a slot"
+            )
         member = FamilyMember(response.transactional_id, response.producer_id, response.producer_epoch)
         return FamilyJoined(standing, member)
 
@@ -91,7 +105,7 @@ def join(brokers: Brokers, family: str, batch_id: int, timeout_ms: int) -> Famil
 
 
 def renew(brokers: Brokers, family: str, batch_id: int) -> FamilyStanding:
-    def read(link: Link, response: Any) -> FamilyStanding:
+    def read(link: Link, response: FamilyRenew.Response) -> FamilyStanding:
         _check(link, ApiKey.FAMILY_RENEW, family, batch_id, response)
         return FamilyStanding(response.decided, response.last_batch_id)
 
@@ -108,7 +122,7 @@ def decide(
     forget: bool,
     plan: FamilyPlan,
 ) -> FamilyDecided:
-    def read(link: Link, response: Any) -> FamilyDecided:
+    def read(link: Link, response: FamilyDecide.Response) -> FamilyDecided:
         _check(link, ApiKey.FAMILY_DECIDE, family, batch_id, response)
         return FamilyDecided(response.already_decided, response.last_batch_id)
 
@@ -130,7 +144,7 @@ def decide(
 
 
 def recall(brokers: Brokers, family: str) -> FamilyMemory:
-    def read(link: Link, response: Any) -> FamilyMemory:
+    def read(link: Link, response: FamilyRecall.Response) -> FamilyMemory:
         if response.error_code:
             asked = link.was_asked(ApiKey.FAMILY_RECALL, f"of family {family}")
             raise refusal(error_code(response.error_code), asked, response.error_message)
@@ -160,7 +174,7 @@ def describe(brokers: Brokers, names: Collection[str] | None) -> list[FamilyDesc
     return brokers.retried(attempt)
 
 
-def _check(link: Link, api_key: ApiKey, family: str, batch_id: int, response: Any) -> None:
+def _check(link: Link, api_key: ApiKey, family: str, batch_id: int, response: FamilyAnswer) -> None:
     if response.error_code:
         about = f"of family {family}, batch {batch_id}"
         raise refusal(error_code(response.error_code), link.was_asked(api_key, about), response.error_message)

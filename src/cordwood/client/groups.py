@@ -1,7 +1,9 @@
 """Positions of a group, and its deletion. Commits are those of a group without members."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.client.answers import Committed
 from cordwood.client.brokers import Brokers, KeyType
@@ -10,6 +12,11 @@ from cordwood.client.link import Link
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.delete_groups import DeleteGroups
+    from cordwood.wire.message_types.offset_commit import OffsetCommit
+    from cordwood.wire.message_types.offset_fetch import OffsetFetch
 
 
 def committed(
@@ -31,7 +38,7 @@ def committed(
         "require_stable": True,
     }
 
-    def read(link: Link, response: Any) -> dict[TopicPartition, Committed]:
+    def read(link: Link, response: OffsetFetch.Response) -> dict[TopicPartition, Committed]:
         answer = response.groups[0] if response.groups else response
         _check(link, ApiKey.OFFSET_FETCH, f"of group {group}", answer.error_code)
         found: dict[TopicPartition, Committed] = {}
@@ -81,7 +88,7 @@ def commit(
         ],
     }
 
-    def read(link: Link, response: Any) -> None:
+    def read(link: Link, response: OffsetCommit.Response) -> None:
         for topic in response.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
@@ -98,7 +105,7 @@ def commit(
 
 
 def delete_group(brokers: Brokers, group: str) -> None:
-    def read(link: Link, response: Any) -> None:
+    def read(link: Link, response: DeleteGroups.Response) -> None:
         for row in response.results:
             # A group that does not exist counts as deleted.
             if error_code(row.error_code) != ErrorCode.GROUP_ID_NOT_FOUND:

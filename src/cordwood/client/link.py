@@ -1,23 +1,29 @@
 """One broker: its address, a connection that is made when needed, and its API versions."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from cordwood.client.connection import Bytes, Connection
 from cordwood.client.errors import BrokerUnreachable
 from cordwood.client.settings import Address, ClientSettings
 from cordwood.client.versions import BrokerVersions, negotiate
+from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS
 from cordwood.wire.asking import BadResponse, decode_response, encode_request
 
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf
 
-class Pending(NamedTuple):
+
+class Pending(NamedTuple, Generic[Response]):
     """A request on its way. The request fails if its connection breaks."""
 
     connection: Connection
     token: int
-    api_key: int
+    api_key: KeyOf[Response]
     version: int
     wait_ms: int
 
@@ -25,11 +31,11 @@ class Pending(NamedTuple):
         """Waits for the answer's bytes."""
         return self.connection.receive(self.token, wait_ms=self.wait_ms)
 
-    def answer(self) -> Any:
+    def answer(self) -> Response:
         """Waits for the answer, and decodes it."""
         return self.decoded(self.frame())
 
-    def decoded(self, frame: memoryview) -> Any:
+    def decoded(self, frame: memoryview) -> Response:
         try:
             return decode_response(self.api_key, self.version, frame)
         except BadResponse as reason:
@@ -56,7 +62,7 @@ class Link:
         self._connection: Connection | None = None
         self._versions: BrokerVersions | None = None
 
-    def adopt(self, other: "Link") -> None:
+    def adopt(self, other: Link) -> None:
         """Takes over the connection of a link that turned out to lead to the same broker."""
         if self._connection is None and other._connection is not None and other._versions is not None:
             self._connection, other._connection = other._connection, None
@@ -88,27 +94,29 @@ class Link:
             self._connection = None
 
     def begin(
-        self, api_key: int, values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0
-    ) -> Pending:
+        self, api_key: KeyOf[Response], values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0
+    ) -> Pending[Response]:
         """Sends a request, at the highest version that both sides speak."""
         version = self.versions.pick(api_key, at_most)
         return self.begin_encoded(api_key, version, encode_request(api_key, version, values), wait_ms=wait_ms)
 
     def begin_encoded(
         self,
-        api_key: int,
+        api_key: KeyOf[Response],
         version: int,
         body: Bytes | Sequence[Bytes],
         *,
         wait_ms: int = 0,
         answered: bool = True,
-    ) -> Pending:
+    ) -> Pending[Response]:
         connection = self.connect()
         return Pending(
             connection, connection.send(api_key, version, body, answered=answered), api_key, version, wait_ms
         )
 
-    def ask(self, api_key: int, values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0) -> Any:
+    def ask(
+        self, api_key: KeyOf[Response], values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0
+    ) -> Response:
         return self.begin(api_key, values, at_most=at_most, wait_ms=wait_ms).answer()
 
     def was_asked(self, api_key: int, about: str) -> str:

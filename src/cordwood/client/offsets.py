@@ -1,7 +1,9 @@
 """Finds the ends of partitions, and offsets by time: one request to each leader, all at the same time."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordwood.client.answers import FoundOffset, Isolation
 from cordwood.client.brokers import Brokers
@@ -11,6 +13,9 @@ from cordwood.client.retries import LEADER_MOVED, PASSING, Attempts
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.list_offsets import ListOffsets
 
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _TIMES_UNKNOWN = 3
@@ -44,7 +49,7 @@ class _Search:
 
     def once(self) -> None:
         self.failure = None
-        asked: list[tuple[Link, Pending]] = []
+        asked: list[tuple[Link, Pending[ListOffsets.Response]]] = []
         try:
             by_leader = self._by_leader()
         except BrokerUnreachable as failure:
@@ -82,7 +87,7 @@ class _Search:
                 by_leader.setdefault(leader.link, []).append((partition, leader.leader_epoch))
         return by_leader
 
-    def _ask(self, link: Link, partitions: Iterable[tuple[TopicPartition, int]]) -> Pending:
+    def _ask(self, link: Link, partitions: Iterable[tuple[TopicPartition, int]]) -> Pending[ListOffsets.Response]:
         topics: dict[str, list[dict[str, Any]]] = {}
         for partition, leader_epoch in partitions:
             topics.setdefault(partition.topic, []).append(
@@ -101,7 +106,7 @@ class _Search:
         }
         return link.begin(ApiKey.LIST_OFFSETS, values)
 
-    def _take(self, link: Link, response: Any) -> None:
+    def _take(self, link: Link, response: ListOffsets.Response) -> None:
         for topic in response.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)

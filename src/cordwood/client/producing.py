@@ -5,9 +5,11 @@ partition. Retries never store an idempotent batch twice; a batch without a prod
 is lost after it stored the batch and before it answered.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.client import transactions
 from cordwood.client.answers import Produced, ProducerIdentity
@@ -17,11 +19,14 @@ from cordwood.client.lanes import Lane, OutgoingBatch
 from cordwood.client.link import Link, Pending
 from cordwood.client.retries import LEADER_MOVED, PASSING, Attempts
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.records.batch import Buffer
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.produce import TOPIC_IDS_FROM
 from cordwood.wire.produce_request import encode_produce_request
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.produce import Produce
 
 MAX_REQUESTS_ON_THEIR_WAY: Final = 5
 """The most unanswered requests to one broker."""
@@ -32,7 +37,7 @@ _ANSWER_SLACK_MS: Final = 1_000
 
 class _Request(NamedTuple):
     link: Link
-    pending: Pending
+    pending: Pending[Produce.Response]
     lanes: dict[tuple[str | TopicId, int], tuple[Lane, OutgoingBatch]]
     size: int
 
@@ -212,13 +217,14 @@ class ProducePipeline:
             return
         self._read_answer(request, response)
 
-    def _read_answer(self, request: _Request, response: Any) -> None:
+    def _read_answer(self, request: _Request, response: Produce.Response) -> None:
         by_id = request.pending.version >= TOPIC_IDS_FROM
         passing: ClientError | None = None
         unanswered = dict(request.lanes)
         for topic in response.responses:
+            name = (topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
             for row in topic.partition_responses:
-                found = unanswered.pop((topic.topic_id if by_id else topic.name, row.index), None)
+                found = unanswered.pop((name, row.index), None)
                 if found is None:
                     continue
                 lane, batch = found

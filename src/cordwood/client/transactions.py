@@ -4,8 +4,10 @@ With transaction.version 2 (KIP-890) a Produce and a TxnOffsetCommit add their p
 transaction's end raises the producer's epoch. In older clusters the client adds every partition first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.client.answers import ProducerIdentity
 from cordwood.client.brokers import Brokers, KeyType
@@ -16,6 +18,13 @@ from cordwood.client.versions import IMPLICIT_PARTITIONS
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
+    from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
+    from cordwood.wire.message_types.end_txn import EndTxn
+    from cordwood.wire.message_types.init_producer_id import InitProducerId
+    from cordwood.wire.message_types.txn_offset_commit import TxnOffsetCommit
 
 _END_WITHOUT_BUMP: Final = 4
 _OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
@@ -36,7 +45,7 @@ def init_producer_id(
         "producer_epoch": producer.producer_epoch,
     }
 
-    def read(link: Link, response: Any) -> ProducerIdentity:
+    def read(link: Link, response: InitProducerId.Response) -> ProducerIdentity:
         about = f"for transactional id {transactional_id}" if transactional_id is not None else ""
         _check(link, ApiKey.INIT_PRODUCER_ID, about, response.error_code)
         return ProducerIdentity(response.producer_id, response.producer_epoch)
@@ -66,7 +75,7 @@ def add_partitions(
         ],
     }
 
-    def read(link: Link, response: Any) -> None:
+    def read(link: Link, response: AddPartitionsToTxn.Response) -> None:
         rows = [
             (error_code(row.partition_error_code), f"{topic.name}-{row.partition_index}")
             for topic in response.results_by_topic_v3_and_below
@@ -94,7 +103,7 @@ def add_offsets(brokers: Brokers, transactional_id: str, producer: ProducerIdent
         "group_id": group,
     }
 
-    def read(link: Link, response: Any) -> None:
+    def read(link: Link, response: AddOffsetsToTxn.Response) -> None:
         about = f"of group {group} for transactional id {transactional_id}"
         _check(link, ApiKey.ADD_OFFSETS_TO_TXN, about, response.error_code)
 
@@ -136,7 +145,7 @@ def commit_offsets(
         ],
     }
 
-    def read(link: Link, response: Any) -> None:
+    def read(link: Link, response: TxnOffsetCommit.Response) -> None:
         for topic in response.topics:
             for row in topic.partitions:
                 partition = f"{topic.name}-{row.partition_index}"
@@ -161,7 +170,7 @@ def end_transaction(
         "committed": commit,
     }
 
-    def read(link: Link, response: Any) -> ProducerIdentity:
+    def read(link: Link, response: EndTxn.Response) -> ProducerIdentity:
         about = f"({'commit' if commit else 'abort'}) for transactional id {transactional_id}"
         _check(link, ApiKey.END_TXN, about, response.error_code)
         if response.producer_id < 0:

@@ -1,14 +1,19 @@
 """The API versions that a broker and this client both speak: asked once per connection; the highest is used."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.client.connection import Connection
 from cordwood.client.errors import BrokerUnreachable, VersionMismatch, error_code, refusal
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.asking import BadResponse, decode_response, encode_request
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.api_versions import ApiVersions
 
 SOFTWARE_NAME: Final = "cordwood-client"
 SOFTWARE_VERSION: Final = "1"
@@ -110,7 +115,7 @@ def negotiate(connection: Connection) -> BrokerVersions:
     return BrokerVersions(connection.name, ranges, features)
 
 
-def _ask(connection: Connection, version: int) -> Any:
+def _ask(connection: Connection, version: int) -> ApiVersions.Response:
     software = {"client_software_name": SOFTWARE_NAME, "client_software_version": SOFTWARE_VERSION}
     frame = connection.request(ApiKey.API_VERSIONS, version, encode_request(ApiKey.API_VERSIONS, version, software))
     # A broker that does not know this version answers with version 0; the error code tells (KIP-511).

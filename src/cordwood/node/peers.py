@@ -5,16 +5,23 @@ it runs on: nothing may depend on where a partition is led. The port promises on
 no order among requests. It repeats nothing: only the sender knows whether a request may be sent twice.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from cordwood.model.moment import Moment
+from cordwood.wire.api_types import Response
+
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf
 
 
-class PeerRequest(NamedTuple):
+class PeerRequest(NamedTuple, Generic[Response]):
     broker_id: int
-    api_key: int
+    api_key: KeyOf[Response]
     versions: tuple[int, int]
     """The first and the last version that `values` can be written in; the highest that the peer serves is used."""
     values: Mapping[str, Any]
@@ -23,9 +30,10 @@ class PeerRequest(NamedTuple):
     """How long the sender waits from now on, connecting included."""
 
 
-class PeerAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PeerAnswer(Generic[Response]):
     version: int
-    body: Any
+    body: Response
     """The response, with Kafka's field names as attributes."""
 
 
@@ -47,12 +55,12 @@ class PeerFailed(NamedTuple):
     """Whether the peer may have got the request. If not, sending it again does nothing twice."""
 
 
-PeerOutcome = PeerAnswer | PeerFailed
-Done = Callable[[PeerOutcome, Moment], None]
+PeerOutcome = PeerAnswer[Response] | PeerFailed
+Done = Callable[[PeerAnswer[Response] | PeerFailed, Moment], None]
 
 
 class Peers(Protocol):
-    def send(self, request: PeerRequest, done: Done) -> None:
+    def send(self, request: PeerRequest[Response], done: Done[Response]) -> None:
         """Calls `done` exactly once, as a later event of the node, no later than the request's timeout."""
 
 

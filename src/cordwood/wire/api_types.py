@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from cordwood.wire.api_keys import ApiKey
+
 Body_co = TypeVar("Body_co", covariant=True)
 Answer_co = TypeVar("Answer_co", covariant=True)
 Response_co = TypeVar("Response_co", covariant=True)
@@ -28,8 +30,12 @@ if TYPE_CHECKING:
     Served_co = TypeVarWithDefault(
         "Served_co", bound=ApiTypes[Any, Any, Any], covariant=True, default=ApiTypes[object, object, object]
     )
+    Response = TypeVarWithDefault("Response", default=Any)
+    KeyOf = ApiKey[ApiTypes[Any, Any, Response]]
+    """The key of an API with responses of this type."""
 else:
     Served_co = TypeVar("Served_co", covariant=True)
+    Response = TypeVar("Response")
 
 
 class Array(Protocol[Element_co]):

@@ -5,17 +5,21 @@ and `fetch_response.py` have hand-written codecs of hot messages. A response tha
 and nothing else: the connection is useless then.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cache
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields
 
 if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf
     from cordwood.wire.codec import Read, Write
     from cordwood.wire.schema import Message
 
@@ -64,7 +68,7 @@ def response_body_start(api_key: int, api_version: int, frame: Frame) -> int:
         raise unreadable(api_key, api_version, reason) from None
 
 
-def decode_response(api_key: int, api_version: int, frame: Frame) -> Any:
+def decode_response(api_key: KeyOf[Response], api_version: int, frame: Frame) -> Response:
     """The response as an entity whose attributes are the fields in `messages/`: those of later versions too, with
     their defaults. Nothing in it refers to the frame."""
     read = _response_reader(api_key, api_version)
@@ -75,7 +79,7 @@ def decode_response(api_key: int, api_version: int, frame: Frame) -> Any:
         raise unreadable(api_key, api_version, reason) from None
     if end != len(frame):
         raise unreadable(api_key, api_version, f"{len(frame) - end} bytes follow it that are not part of it")
-    return entity
+    return entity  # type: ignore[no-any-return]
 
 
 def unreadable(api_key: int, api_version: int, reason: object) -> BadResponse:
@@ -83,21 +87,21 @@ def unreadable(api_key: int, api_version: int, reason: object) -> BadResponse:
 
 
 @cache
-def _messages(api_key: int) -> "dict[str, Message]":
+def _messages(api_key: int) -> dict[str, Message]:
     from cordwood.wire.schema import load
 
     return load(APIS[api_key].name)
 
 
 @cache
-def _request_writer(api_key: int, api_version: int) -> "Write":
+def _request_writer(api_key: int, api_version: int) -> Write:
     from cordwood.wire.codec import writer
 
     return writer(_messages(api_key)["request"], api_version)
 
 
 @cache
-def _response_reader(api_key: int, api_version: int) -> "Read":
+def _response_reader(api_key: int, api_version: int) -> Read:
     from cordwood.wire.codec import reader
 
     return reader(_messages(api_key)["response"], api_version)

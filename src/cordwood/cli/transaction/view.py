@@ -1,13 +1,18 @@
 """Transactions: what commands show of them, and how a command aborts one."""
 
+from __future__ import annotations
+
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers, transaction_coordinator
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.init_producer_id import InitProducerId
 
 
 def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
@@ -82,6 +87,8 @@ def aborted(connection: Connection, transactional_id: str, timeout_ms: int) -> i
         time.sleep(0.05)
 
 
-def _init_producer(connection: Connection, address: Address, transactional_id: str, timeout_ms: int) -> Any:
+def _init_producer(
+    connection: Connection, address: Address, transactional_id: str, timeout_ms: int
+) -> InitProducerId.Response:
     values = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     return ask(address, ApiKey.INIT_PRODUCER_ID, 1, values, connection.timeout_s)
