@@ -8,6 +8,7 @@ import pytest
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
 from cordwood.simulation.exchange import Exchange, State
+from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.world import SHORT_LEASE_MS, World
 from cordwood.wire.apis import ApiKey
@@ -137,6 +138,20 @@ def test_topics_are_placed_on_brokers_that_are_registered(world: World) -> None:
     world.advance(2 * SHORT_LEASE_MS)
     assert create(world, "later").error_code == 0
     assert {leader(world, index, "later") for index in range(3)} == {ONE, THREE}
+
+
+def test_a_broker_that_was_away_deletes_its_directories_of_a_topic_that_was_deleted_meanwhile(world: World) -> None:
+    for index in range(3):
+        produce(world, index, leader(world, index))
+    world.settle()
+    machine = world.machine_of(TWO)
+    machine.kill()
+    world.ask_at(ONE, ApiKey.DELETE_TOPICS, 5, topic_names=[TOPIC], timeout_ms=1000)
+    world.advance(120_000)
+    machine.start()
+    world.settle()
+    assert machine.node.logs.on_disk.set_aside_directories == []
+    assert not any(name.startswith(TOPIC) for name in machine.disk.list_directories(DATA_DIRECTORY))
 
 
 def test_an_event_of_the_world_happens_when_its_time_has_come(world: World) -> None:

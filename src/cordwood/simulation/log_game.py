@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cordwood.cluster.follower import LONGEST_PAUSE_MS
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId
@@ -39,6 +40,8 @@ from cordwood.simulation.world import World
 QUIET_MS = 40_000
 """Longer than any request waits: acks at most 30 s, polls 3 s."""
 ROUNDS_TO_FINISH = 400
+CATCH_UP_MS = 2 * LONGEST_PAUSE_MS
+"""Longer than a watch of the metadata store that broke is left alone."""
 WAITS_MS = (1, 1, 1, 5, 5, 20, 200, 1500)
 _ZEAL: dict[type[Client], float] = {
     IdempotentProducer: 3,
@@ -296,6 +299,8 @@ class LogGame(Game[Outcome]):
         try:
             for machine in self._down():
                 self._start(machine)
+            if self.several:
+                world.advance(CATCH_UP_MS)
             for _ in range(ROUNDS_TO_FINISH):
                 world.settle()
                 busy = [client.name for client in self.clients if client.finish()]
@@ -324,6 +329,10 @@ class LogGame(Game[Outcome]):
             raise InvariantBroken(f"the broker keeps connections that are closed: {connections}")
         for machine in world.machines:
             check_content(machine.node, self.ledger)
+            if machine.node.image.revision != max(each.node.image.revision for each in world.machines):
+                raise InvariantBroken(f"{machine} has heard of nothing since revision {machine.node.image.revision}")
+            if set_aside := machine.node.logs.on_disk.set_aside_directories:
+                raise InvariantBroken(f"{machine} set directories aside that no operator put there: {set_aside}")
         self._note("--- a clean stop, and the power goes ---")
         for machine in world.machines:
             self._stop(machine)

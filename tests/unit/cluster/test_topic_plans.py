@@ -310,6 +310,16 @@ async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_a_tombstone_that_c
     assert [item.key for item in (await metadata.store.list("")).items] == before
 
 
+async def test_tombstones_stay_while_another_broker_may_have_directories_of_the_topic() -> None:
+    metadata = await Metadata().register(1, 2)
+    topic = await metadata.create(NewTopic("t", 2, 1))
+    (deletion,) = plan_delete_topics(metadata.image, [TopicReference("t")]).values()
+    assert isinstance(deletion, TopicDeletion)
+    await metadata.carry_out(deletion.plan)
+    assert plan_forget_deletions(metadata.image, [topic.topic_id]) == []
+    assert metadata.image.deleted_topics == {topic.topic_id: "t"}
+
+
 UNKNOWN_ID = TopicId(int=7777)
 
 

@@ -105,10 +105,20 @@ async def test_a_topic_that_grows_changes_and_goes_does_each_once(seed: int) -> 
         image = await listed(store)
         if isinstance(deleted, TopicDeletion):
             assert image.topics == {}
-            await writer.forget_deletions(list(image.deleted_topics))
-            assert (await listed(store)).deleted_topics == {}
+            assert list(image.deleted_topics.values()) == ["t"]
     async with started(store):
         assert (await listed(store)).strays() == Strays()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_lone_broker_forgets_a_deletion_whatever_the_store_tells(seed: int) -> None:
+    store = new_store()
+    async with started(store) as writer:
+        await writer.create_topics([NewTopic("t", 2)])
+        await writer.delete_topics([TopicReference("t")])
+    async with started(ForgetfulStore(store, seed, 0.4)) as writer:
+        await writer.forget_deletions(list(writer.image.deleted_topics))
+        assert (await listed(store)).deleted_topics == {}
 
 
 async def test_a_deletion_that_happened_does_not_delete_a_later_topic_of_the_name() -> None:

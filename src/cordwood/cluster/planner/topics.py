@@ -452,10 +452,14 @@ def _deletion(topic: TopicImage) -> Plan:
 
 
 def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[Plan]:
-    """Drops the tombstones of deleted topics. The caller knows that no directory of these topics is left.
+    """Drops the tombstones of deleted topics. The caller knows that its broker has no directory of these topics left.
 
-    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
+    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted. So tombstones stay
+    if other brokers have ever registered: a broker that was away during the deletion still has its directories, and
+    nobody knows when these are gone.
     """
+    if image.broker_epochs.keys() - {image.node_id}:
+        return []
     deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
     return [Plan((), StoreTxn((), group), happened=(absent(group[0][0]),)) for group in chunks(deletes)]
 

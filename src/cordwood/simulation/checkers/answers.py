@@ -8,7 +8,7 @@ in answers go into the ledger.
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.node.node import Node
 from cordwood.node.partition import Partition
@@ -237,7 +237,7 @@ class Answers:
             for each in topic["partitions"]:
                 name, index = topic["name"], each["partition_index"]
                 partition = self._live.hosted.get(name, index)
-                if partition is not None:
+                if partition is not None and _opens(partition):
                     ledger = self._ledger.partition(partition.topic_id, name, index)
                     end, before = partition.replica.high_watermark, each["offset"]
                     if before <= end:
@@ -305,6 +305,14 @@ class Answers:
                     # A topic that was created after the request, or deleted before the answer, proves nothing.
                     if key in settled and self._exists(key[1], key[2]) and not each.error_code:
                         self._positions.fetched(key, each.committed_offset, settled[key])
+
+
+def _opens(partition: Partition) -> bool:
+    """Whether the log can be opened. A log without a place on a full disk deletes nothing."""
+    try:
+        return partition.replica is not None
+    except StorageFailure:
+        return False
 
 
 def _durability(partition: Partition) -> Durability:
