@@ -40,6 +40,8 @@ class DurableEnds:
         """The ends in the file that takes entries, and perhaps more."""
         self._inherited: dict[EndKey, int] = {}
         """Ends of the last life, of logs that are not open yet."""
+        self._durable = False
+        """Whether all inherited ends are synced. A checkpoint copies those that are left."""
 
     def read(self) -> list[str]:
         """Reads the ends that the last life noted; returns the faults of the files."""
@@ -71,10 +73,13 @@ class DurableEnds:
         """Syncs the witness, waiting for the disk. Called when only the witness tells of a loss: if a power cut took
         the witness back before the next checkpoint, the lost offsets would be given out again, and records that were
         acknowledged behind them would be cut."""
+        if self._durable:
+            return
         with suppress(StorageFailure, FileNotFoundError):
             for file in self._opened_files():
                 file.sync()
             self._filesystem.sync_directory(self._path)
+            self._durable = True
 
     def note(self, tickets: Sequence[FlushTicket]) -> None:
         """Notes that the logs are durable up to the ends of these tickets."""
@@ -131,13 +136,14 @@ class DurableEnds:
             covered = other
         else:
             self._files, self._noted = [other, covered], {}
+        self._durable = False
         if not self._append(dict(self._inherited)):
             return do_nothing
         return lambda: _empty(covered)
 
     def forget(self) -> None:
         """Empties the witness, durably, before a log is cut: the cut batches must not count as lost."""
-        self._noted = {}
+        self._noted, self._durable = {}, False
         for file in self._opened_files() if self._kept else ():
             file.truncate(0)
             file.sync()

@@ -261,6 +261,22 @@ def test_a_loss_that_was_reported_is_not_taken_back_by_a_power_cut(batches: int)
         assert values(log_of(opened(filesystem)), 10) == written
 
 
+def test_one_sync_of_the_witness_does_for_all_lost_logs_of_a_start() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    for partition in partitions:
+        acknowledge(directory, log_of(directory, partition), 1)
+        filesystem.cut(segment_file(f"{PATH}/{partition}", 0, Suffix.LOG), 0)
+    directory = killed(directory, filesystem)
+    syncs = []
+    for partition in partitions:
+        before = filesystem.syncs
+        assert damaged(log_of(directory, partition)) == [(0, 1)]
+        syncs.append(filesystem.syncs - before)
+    assert syncs[0] > syncs[1] == syncs[2]
+
+
 def test_a_truncation_is_no_loss() -> None:
     filesystem = CrashingFilesystem()
     directory = opened(filesystem)
