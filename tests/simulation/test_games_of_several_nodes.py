@@ -28,9 +28,9 @@ from cordwood.simulation.slow_store import SlowStore
 from cordwood.wire.apis import ApiKey
 
 Patch = pytest.MonkeyPatch
-NODES, STEPS = 3, 1200
+NODES, STEPS, FEW_STEPS = 3, 1000, 400
 MOST_GAMES = 30
-SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "10"))
+SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "6"))
 
 PRINT_DIGEST = "from cordwood.simulation.log_game import play; print(play({seed}, {steps}, nodes={nodes}).digest)"
 
@@ -50,14 +50,18 @@ def test_mixed_groups_work_on_two_brokers(seed: int) -> None:
     mixed_group_game.play(seed, nodes=2)
 
 
+def test_a_topic_is_deleted_while_a_broker_with_its_directories_is_away() -> None:
+    log_game.play(56, 1500, nodes=NODES)
+
+
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
-    for seed in range(4):
+    for seed in range(3):
         outcome = log_game.play(seed, STEPS, nodes=NODES)
         total += outcome.events + Counter(
             promises=outcome.promises, records=outcome.records_read, requests=outcome.requests, lives=outcome.lives
         )
-    assert total["requests"] > 500
+    assert total["requests"] > 300
     assert total["promises"] > 50
     assert total["records"] > 200
     assert total["lives"] > 12
@@ -68,7 +72,7 @@ def test_the_games_are_about_something() -> None:
 def test_the_same_seed_is_the_same_game_in_every_process() -> None:
     digests = {
         subprocess.run(
-            [sys.executable, "-c", PRINT_DIGEST.format(seed=3, steps=STEPS, nodes=NODES)],
+            [sys.executable, "-c", PRINT_DIGEST.format(seed=3, steps=FEW_STEPS, nodes=NODES)],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -76,12 +80,12 @@ def test_the_same_seed_is_the_same_game_in_every_process() -> None:
         ).stdout
         for hash_seed in ("1", "2")
     }
-    assert digests == {f"{log_game.play(3, STEPS, nodes=NODES).digest}\n"}
+    assert digests == {f"{log_game.play(3, FEW_STEPS, nodes=NODES).digest}\n"}
 
 
 def test_the_same_seed_of_groups_has_the_same_transcript() -> None:
     games = [group_game.GroupGame(2, NODES) for _ in range(2)]
-    outcomes = [game.play(2000) for game in games]
+    outcomes = [game.play(FEW_STEPS) for game in games]
     assert outcomes[0] == outcomes[1]
     assert games[0].last_steps() == games[1].last_steps()
     for game in games:

@@ -143,7 +143,14 @@ class Life:
             new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
             lease_ms=setup.lease_ms,
         )
+        self.metadata_writer.follower.stopped.add_done_callback(self._metadata_lost)
         await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+
+    def _metadata_lost(self, stopped: "asyncio.Future[None]") -> None:
+        """Ends a broker that no longer follows the metadata store, as the server does."""
+        failure = stopped.exception()
+        if isinstance(failure, Exception):
+            self._failed(failure)
 
     def _compact(self, job: CompactionJob) -> CompactionResult:
         return compact(self._disk, job)
