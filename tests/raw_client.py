@@ -1,13 +1,18 @@
 """Requests by their fields over a socket, responses as entities: for versions and mistakes that no library makes."""
 
+from __future__ import annotations
+
 import socket
 import struct
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.schema import load
+
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf, Response
 
 SESSION_MS = 10_000
 
@@ -29,7 +34,7 @@ class RawClient:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
 
-    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    def send(self, key: KeyOf[Response], version: int, **fields: Any) -> Response:
         version = max(APIS[key].min_version, min(version, APIS[key].max_version))
         self.request(key, version, **fields)
         return self.answer(key, version)
@@ -42,12 +47,12 @@ class RawClient:
         request = b"".join(parts)
         self._socket.sendall(struct.pack(">i", len(request)) + request)
 
-    def answer(self, key: ApiKey, version: int) -> Any:
+    def answer(self, key: KeyOf[Response], version: int) -> Response:
         """The answer to the oldest request that has none yet."""
         response = self._exactly(struct.unpack(">i", self._exactly(4))[0])
         entity, end = _reader(key, version)(response, 5 if flexible(key, version) else 4)
         assert end == len(response)
-        return entity
+        return entity  # type: ignore[no-any-return]
 
     def _exactly(self, size: int) -> bytes:
         data = b""

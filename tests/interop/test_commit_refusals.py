@@ -107,7 +107,8 @@ class Situation:
 
     def topic_id(self) -> uuid.UUID:
         answer = self.client.send(ApiKey.METADATA, 12, topics=[{"name": self.topic, "topic_id": uuid.UUID(int=0)}])
-        found: uuid.UUID = answer.topics[0].topic_id
+        found = answer.topics[0].topic_id
+        assert found is not None
         return found
 
     # Making it

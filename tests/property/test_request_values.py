@@ -79,12 +79,13 @@ def test_whatever_a_request_asks_for_the_broker_goes_on(seed: int) -> None:
     for life in range(REQUESTS // PER_LIFE):
         world = World(seed=life).start()
         topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
-        created = world.ask(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
+        topic_id = world.ask(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000).topics[0].topic_id
+        assert topic_id is not None
         for _ in range(PER_LIFE):
             key = chance.choice(sorted(SERVED))
             api, message = SERVED[key], messages[key]
             version = chance.randint(api.min_version, api.max_version)
-            asking = Asking(chance, version, version >= message.flexible_from, created.topics[0].topic_id)
+            asking = Asking(chance, version, version >= message.flexible_from, topic_id)
             world.begin(ApiKey(key), version, **asking.body(message.body))
             if chance.random() < 0.2:
                 world.advance(chance.choice((10, 1000, 20_000)))

@@ -452,8 +452,8 @@ def test_no_producer_takes_or_ends_a_slot_by_itself(world: World, transactional_
     for commit in (True, False):
         values = {**task.slot, "transactional_id": transactional_id, "committed": commit}
         for version in (3, 5):
-            answer = world.ask(ApiKey.END_TXN, version, **values)
-            assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            ended = world.ask(ApiKey.END_TXN, version, **values)
+            assert ended.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert visible(world) == []
     assert decide(world, 0, task).error_code == 0
 

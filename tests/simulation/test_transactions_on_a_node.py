@@ -202,8 +202,8 @@ def delete_position(world: World) -> list[ErrorCode]:
     """The errors of the group and, if it has none, of the partition."""
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
     answer = world.ask(ApiKey.OFFSET_DELETE, 0, group_id="group", topics=topics)
-    parts = [part for topic in answer.topics for part in topic.partitions]
-    return [ErrorCode(each.error_code) for each in (answer, *parts)]
+    codes = [part.error_code for topic in answer.topics for part in topic.partitions]
+    return [ErrorCode(code) for code in (answer.error_code, *codes)]
 
 
 @pytest.mark.parametrize("had_one", [True, False], ids=["one before", "none before"])

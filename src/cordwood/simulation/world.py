@@ -5,11 +5,13 @@ use `settle`, which takes the first step until none is left; in a game the seed 
 is told otherwise; such a world stands for its machine, whose clock is the clients' clock, too.
 """
 
+from __future__ import annotations
+
 import heapq
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
@@ -24,6 +26,9 @@ from cordwood.simulation.machine import Machine
 from cordwood.simulation.slow_store import SlowStore
 from cordwood.simulation.threads import Patience, Step
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.api_types import KeyOf, Response
 
 STEPS_TO_SETTLE = 100_000
 LEASE_MS = 600_000
@@ -112,7 +117,7 @@ class World:
 
     # Life and death of all brokers
 
-    def start(self) -> "World":
+    def start(self) -> World:
         """Starts the brokers that do not run. Raises ProcessDied if one dies in its start."""
         for machine in self.machines:
             if machine.life is None:
@@ -227,11 +232,11 @@ class World:
         machine = self.machine if broker_id is None else self.machine_of(broker_id)
         return machine.network.connect()
 
-    def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
+    def ask(self, key: KeyOf[Response], version: int, /, **values: Any) -> Response:
         """The answer to one request on a connection of its own. AssertionError if the answer needs time to pass."""
         return self.ask_at(self.machine.broker_id, key, version, **values)
 
-    def ask_at(self, broker_id: int, key: ApiKey, version: int, /, **values: Any) -> Any:
+    def ask_at(self, broker_id: int, key: KeyOf[Response], version: int, /, **values: Any) -> Response:
         """As `ask`, of one of several brokers."""
         connection = self.connect(broker_id)
         exchange = connection.request(key, version, values)
@@ -239,7 +244,7 @@ class World:
         assert exchange.answered, f"{exchange}: {exchange.state.value} {exchange.hang_up_reason}"
         connection.close()
         self.settle()
-        return exchange.answer
+        return exchange.answer  # type: ignore[no-any-return]
 
     def begin(self, key: ApiKey, version: int, /, **values: Any) -> Exchange:
         """Sends a request and takes all steps that follow. The request may still wait for its answer."""

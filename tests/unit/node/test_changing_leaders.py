@@ -368,8 +368,8 @@ def test_a_commit_without_enough_replicas_is_refused_before_the_append(world: Wo
     answer = world.ask(ApiKey.OFFSET_COMMIT, 8, **values, topics=[{"name": "orders", "partitions": [each]}])
     assert error(answer.topics[0].partitions[0].error_code) == "COORDINATOR_NOT_AVAILABLE"
     alter_topic(world, CONSUMER_OFFSETS_TOPIC, min_insync_replicas="1")
-    answer = world.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}], require_stable=False)
-    assert list(answer.groups[0].topics) == []
+    fetched = world.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}], require_stable=False)
+    assert list(fetched.groups[0].topics) == []
 
 
 def test_markers_wait_for_enough_replicas(world: World) -> None:

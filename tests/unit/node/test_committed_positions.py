@@ -45,11 +45,12 @@ def commit(world: World, topic: TopicImage | str, *offsets: int, version: int = 
 
 def fetch_positions(
     world: World, topics: list[tuple[TopicImage | str, list[int]]] | None, version: int = 9, group: str = "group"
-) -> tuple[str, list[tuple[Any, int, int, str, str]]]:
+) -> tuple[str, list[tuple[Any, int, int, str | None, str]]]:
     """(error of the group, [(topic, partition, offset, metadata, error)])."""
     asked = None
     if topics is not None:
         asked = [topic_fields(topic, version >= 10) | {"partition_indexes": indexes} for topic, indexes in topics]
+    answer: Any
     if version >= 8:
         answer = world.ask(ApiKey.OFFSET_FETCH, version, groups=[{"group_id": group, "topics": asked}]).groups[0]
     else:
@@ -331,7 +332,7 @@ def test_a_new_topic_starts_afresh_even_if_power_was_lost_before_the_old_ones_po
     assert offsets_in(fetch_positions(world, asked)) == [2]
 
 
-def offsets_in(found: tuple[str, list[tuple[Any, int, int, str, str]]]) -> list[int]:
+def offsets_in(found: tuple[str, list[tuple[Any, int, int, str | None, str]]]) -> list[int]:
     return [offset for _, _, offset, _, _ in found[1]]
 
 

@@ -24,7 +24,7 @@ def alter(
     return error(answer.responses[0].error_code)
 
 
-def describe(world: World, kind: int, name: str, keys: list[str] | None = None) -> dict[str, tuple[str, int]]:
+def describe(world: World, kind: int, name: str, keys: list[str] | None = None) -> dict[str, tuple[str | None, int]]:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     (answer,) = world.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource]).results
     assert error(answer.error_code) == "NONE", answer

@@ -179,7 +179,7 @@ def test_a_member_of_the_past_changes_nothing_however_often_it_speaks(crowded: W
     now = me | {"generation_id": again.generation_id}
     assert code_in(crowded.ask(ApiKey.SYNC_GROUP, 3, **now, assignments=share)) == "NONE"
     records, before = written(crowded), kept(crowded)
-    author = {"generation_id_or_member_epoch": first.generation_id, "member_id": first.member_id}
+    author: dict[str, Any] = {"generation_id_or_member_epoch": first.generation_id, "member_id": first.member_id}
     for _ in range(FLOOD):
         assert code_in(crowded.ask(ApiKey.HEARTBEAT, 3, **me)) == "ILLEGAL_GENERATION"
         assert code_in(crowded.ask(ApiKey.SYNC_GROUP, 3, **me, assignments=share)) == "ILLEGAL_GENERATION"

@@ -276,10 +276,10 @@ def test_requests_of_transactions_go_to_the_coordinator(
 def test_a_coordinator_knows_partitions_that_are_led_elsewhere(world: World) -> None:
     elect(world, "orders", OTHER, replicas=(OTHER,))
     values = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": POSITIONS}
-    answer = world.ask(ApiKey.OFFSET_COMMIT, 8, **values)
-    assert error(answer.topics[0].partitions[0].error_code) == "NONE"
-    answer = world.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}], require_stable=False)
-    assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
+    committed = world.ask(ApiKey.OFFSET_COMMIT, 8, **values)
+    assert error(committed.topics[0].partitions[0].error_code) == "NONE"
+    fetched = world.ask(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}], require_stable=False)
+    assert fetched.groups[0].topics[0].partitions[0].committed_offset == 1
     begun = world.ask(
         ApiKey.INIT_PRODUCER_ID,
         4,
@@ -289,10 +289,10 @@ def test_a_coordinator_knows_partitions_that_are_led_elsewhere(world: World) -> 
         producer_epoch=-1,
     )
     who = {**V3, "v3_and_below_producer_id": begun.producer_id, "v3_and_below_producer_epoch": begun.producer_epoch}
-    answer = world.ask(
+    added = world.ask(
         ApiKey.ADD_PARTITIONS_TO_TXN, 3, **who, v3_and_below_topics=[{"name": "orders", "partitions": [0]}]
     )
-    assert error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code) == "NONE"
+    assert error(added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code) == "NONE"
 
 
 def test_groups_and_transactions_of_other_coordinators_are_not_listed(world: World) -> None:

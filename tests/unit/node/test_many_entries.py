@@ -1,6 +1,7 @@
 """Very many groups, positions and transactional ids: listing them and looking at them by the clock takes turns."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.unit.node.lines import busiest_turn
@@ -127,7 +128,7 @@ def test_a_transaction_that_is_full_is_refused_more_partitions_and_can_be_aborte
     create_topic(world, "orders", PARTITIONS)
     world.ask(ApiKey.FIND_COORDINATOR, 2, key="t", key_type=1)
     begun = world.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t", transaction_timeout_ms=60_000)
-    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    who: dict[str, Any] = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
 
     def add(*indexes: int) -> list[int]:
         answer = world.ask(

@@ -1,5 +1,6 @@
 """Produce: what is refused and why, for each partition by itself; and when an acknowledgement is given."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ ALL_VERSIONS = range(3, 14)
 HOUR_MS = 3_600_000
 
 
-def errors(answers: list[Any]) -> list[str]:
+def errors(answers: Sequence[Any]) -> list[str]:
     return [error(answer.error_code) for answer in answers]
 
 

@@ -209,7 +209,7 @@ def test_a_wide_produce_in_a_transaction_is_prepared_and_appended_in_turns(
     create_topic(orders, "many", count, compression_type=codec)
     orders.ask(ApiKey.FIND_COORDINATOR, 2, key="t", key_type=1)
     begun = orders.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t", transaction_timeout_ms=60_000)
-    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    who: dict[str, Any] = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
     if version < 12:
         orders.ask(
             ApiKey.ADD_PARTITIONS_TO_TXN,
