@@ -25,6 +25,7 @@ from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
+from cordwood.broker.peers import PeerConnections, registered_at
 from cordwood.broker.scrub_thread import ScrubThread
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
@@ -77,6 +78,7 @@ class Server:
         self.node: Node
         self._metadata_writer: MetadataWriter | None = None
         self._connections: Connections | None = None
+        self._peers: PeerConnections | None = None
         self._flusher: CountingFlusher | None = None
         self._bound: list[tuple[Listener, socket.socket]] = []
         self._listening: list[asyncio.Server] = []
@@ -134,6 +136,9 @@ class Server:
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
+        self._peers = PeerConnections(
+            loop, settings.node_id, registered_at(image, self._between_brokers), self.driver.run, self.driver.now
+        )
         self.node = Node(
             image,
             storage.logs,
@@ -143,6 +148,7 @@ class Server:
             compact=storage.compact,
             apart=self._apart,
             log_levels=PythonLogLevels(),
+            other_brokers=self._peers,
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
@@ -172,6 +178,11 @@ class Server:
         for listener, bound in self._bound:
             make = partial(Connection, connections, listener.entrance)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
+
+    @property
+    def _between_brokers(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        return next(listener.name for listener in self.settings.listener_list if listener.between_brokers)
 
     def _max_connections(self) -> int:
         wanted = self.settings.max_connections
@@ -290,6 +301,8 @@ class Server:
     async def _release(self) -> None:
         """Releases all resources, also after a start or stop that failed halfway."""
         self.driver.stop()
+        if self._peers is not None:
+            self._peers.close()
         self._loop_watch.close()
         if self._metrics is not None:
             self._metrics.close()

@@ -156,6 +156,14 @@ LONGEST_MESSAGE = 2000
 bytes."""
 
 
+def known_error(code: int) -> ErrorCode:
+    """The error that a broker told; UNKNOWN_SERVER_ERROR for a code that this release does not know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ProtocolError(Exception):
     """A request that cannot be honoured: the code goes to the peer, the message says what to do about it."""
 

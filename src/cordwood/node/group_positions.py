@@ -60,8 +60,8 @@ class GroupPositions:
     ) -> None:
         """As `commit`, but the positions hold only once the writer's transaction is committed.
 
-        `admit` asks the transaction's coordinator whether the transaction includes the partition of __consumer_offsets,
-        and calls back at a moment when the answer holds.
+        `admit` asks the transaction's coordinator whether the transaction includes the partition of __consumer_offsets.
+        Its answer holds within the event that brings it.
         """
 
         def loaded(shard: LedGroups) -> None:

@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple
 
 from cordwood.log.lookup import LogSlice
 from cordwood.model.listeners import ONLY_ENTRANCE
 from cordwood.model.moment import Moment
+from cordwood.node.loop import Loop
 from cordwood.node.peers import (
     Done,
     PeerAnswer,
@@ -19,6 +21,7 @@ from cordwood.node.peers import (
     unsupported,
 )
 from cordwood.node.ports import Frame, Reply
+from cordwood.node.timers import Timer
 from cordwood.wire.asking import decode_response, encode_request, request_start
 from cordwood.wire.requests import RequestHeader, parse_header
 
@@ -28,17 +31,7 @@ _CLIENT_ID = b"cordwood-loopback"
 _SIZE_BYTES = 4
 
 
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Later(Protocol):
-    def __call__(self, delay_ms: int, event: Callable[[], None], /) -> Timer:
-        """Runs an event of the node after a delay; 0: as soon as the present event is over."""
-
-
-class Handling(Protocol):
-    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None: ...
+Handle = Callable[[RequestHeader, memoryview, Reply, Moment], None]
 
 
 class _Sent(NamedTuple):
@@ -64,30 +57,40 @@ class Loopback:
 
     def __init__(
         self,
-        node: Handling,
+        handle: Handle,
         served: Callable[[int], tuple[int, int] | None],
-        later: Later,
-        now: Callable[[], Moment],
+        loop: Loop,
     ) -> None:
         """`served` gives the versions of an API that the node serves."""
-        self._node = node
+        self._handle = handle
         self._served = served
-        self._later = later
-        self._now = now
+        self._loop = loop
         self._waiting: deque[_Sent] = deque()
+        self._calls: list[Callable[[], None]] = []
         self._held = False
 
     def send(self, request: PeerRequest, done: Done) -> None:
         served = self._served(request.api_key)
         version = common_version(request.versions, served)
         if version is None:
-            failed = unsupported(request, served)
-            self._later(0, lambda: done(failed, self._now()))
+            self.end(done, unsupported(request, served))
             return
         self._waiting.append(_Sent(request, version, _LoopbackReply(self, request, version, done)))
-        self._later(0, self.serve)
+        if len(self._waiting) == 1:
+            self._loop.after(0, self._serve)
 
-    def serve(self) -> None:
+    def call(self, work: Callable[[], None]) -> None:
+        """Does the work in a later event of the node, without codecs and without a timeout."""
+        self._calls.append(work)
+        if len(self._calls) == 1:
+            self._loop.after(0, self._do_calls)
+
+    def _do_calls(self, now: Moment) -> None:
+        calls, self._calls = self._calls, []
+        for work in calls:
+            work()
+
+    def _serve(self, now: Moment) -> None:
         while self._waiting and not self._held:
             request, version, reply = self._waiting.popleft()
             if reply.ended:
@@ -96,18 +99,18 @@ class Loopback:
             start = request_start(request.api_key, version, 0, _CLIENT_ID, len(body))
             frame = memoryview(start + body)[_SIZE_BYTES:]
             reply.handled = True
-            self._node.handle(parse_header(frame), frame, reply, self._now())
+            self._handle(parse_header(frame), frame, reply, now)
 
     def hold(self, held: bool) -> None:
         self._held = held
-        if not held:
-            self._later(0, self.serve)
+        if not held and self._waiting:
+            self._loop.after(0, self._serve)
 
     def end(self, done: Done, outcome: PeerOutcome) -> None:
-        self._later(0, lambda: done(outcome, self._now()))
+        self._loop.after(0, partial(done, outcome))
 
-    def timer(self, delay_ms: int, event: Callable[[], None]) -> Timer:
-        return self._later(delay_ms, event)
+    def timer(self, delay_ms: int, event: Callable[[Moment], None]) -> Timer:
+        return self._loop.after(delay_ms, event)
 
 
 class _LoopbackReply:
@@ -144,7 +147,7 @@ class _LoopbackReply:
         if not self.ended:
             self._end(PeerFailed(PeerFailure.DISCONNECTED, f"this broker hung up: {reason}", perhaps_handled=True))
 
-    def _timed_out(self) -> None:
+    def _timed_out(self, now: Moment) -> None:
         if not self.ended:
             text = f"this broker did not answer itself within {self._request.timeout_ms} ms"
             self._end(PeerFailed(PeerFailure.TIMED_OUT, text, perhaps_handled=self.handled))

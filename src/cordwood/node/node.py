@@ -22,7 +22,7 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.acks import Acks, Ended
-from cordwood.node.apis import SERVED_APIS, served_by
+from cordwood.node.apis import SERVED_APIS, served_by, served_versions
 from cordwood.node.appends import Appends
 from cordwood.node.checkpoints import Checkpoints
 from cordwood.node.compaction import Compaction
@@ -39,9 +39,12 @@ from cordwood.node.lag_watch import LagWatch
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
+from cordwood.node.loopback import Loopback, PeersAndSelf
 from cordwood.node.maintenance import Maintenance
+from cordwood.node.marker_sender import MarkerSender
 from cordwood.node.parked import ParkedRequests
 from cordwood.node.partition import Partition
+from cordwood.node.peers import Peers
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.producer_ids import ProducerIds
@@ -53,6 +56,8 @@ from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transaction_markers import MarkerWriter
 from cordwood.node.transactional_appends import TransactionalAppends
 from cordwood.node.turns import Turns
+from cordwood.node.verification import Verification
+from cordwood.node.verification_guards import Guards
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
 
@@ -70,6 +75,7 @@ class Node:
         broker_epoch: int,
         compact: Callable[[CompactionJob], CompactionResult],
         log_levels: LogLevels,
+        other_brokers: Peers,
         seed: int,
         apart: RecordWork = HERE,
     ) -> None:
@@ -81,6 +87,8 @@ class Node:
         self.served_apis = SERVED_APIS
         self.loop = loop = Loop(effects, now)
         self.reports = reports = Reports(loop)
+        home = Loopback(self.handle, served_versions, loop)
+        self.peers = peers = PeersAndSelf(image.node_id, home, other_brokers)
         # Logs
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
@@ -105,9 +113,12 @@ class Node:
         ground = Ground(loop, image, hosted, logs, self.appends, self.acks, reports)
         self.producer_ids = ProducerIds(loop)
         self.groups = GroupCoordinator(ground, self.held_heartbeats, seed)
-        self.markers = MarkerWriter(ground, self.groups.shards.log)
-        self.transactions = TransactionCoordinator(ground, self.producer_ids, self.markers)
-        self.transactional_appends = TransactionalAppends(self.transactions)
+        guards = Guards()
+        self.markers = MarkerWriter(ground, self.groups.shards.log, guards)
+        sender = MarkerSender(image, peers, home, self.markers)
+        self.transactions = TransactionCoordinator(ground, self.producer_ids, sender)
+        self.verification = Verification(image, hosted, guards, peers, home, self.transactions)
+        self.transactional_appends = TransactionalAppends(self.verification)
         # Lag
         self.hot_keys = HotKeys(loop, image, hosted)
         self.lag_watch = LagWatch(loop, image, logs, hosted, self.groups, self.hot_keys, reports)

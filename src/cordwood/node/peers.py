@@ -64,6 +64,13 @@ class Peers(Protocol):
         """Calls `done` exactly once, as a later event of the node, no later than the request's timeout."""
 
 
+class Home(Protocol):
+    """The broker itself, for those who need no codec between their rooms."""
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Does the work in a later event of the node: a call to oneself takes effect no sooner than a request."""
+
+
 def common_version(wanted: tuple[int, int], served: tuple[int, int] | None) -> int | None:
     """The highest version in both ranges; None if there is none."""
     if served is None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Writer
 from cordwood.node.loop import Loop
-from cordwood.node.transaction_markers import Ending, MarkerWriter
+from cordwood.node.marker_sender import MarkerSender
+from cordwood.node.transaction_markers import Ending
 from cordwood.node.transaction_shards import LedTransactions, TransactionShards
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import ending
 from cordwood.transactions.log_records import record_of
-from cordwood.transactions.transaction import PREPARED
+from cordwood.transactions.transaction import PREPARED, Transaction
 
 RETRY_AFTER_MS = 500
 LONGEST_RETRY_MS = 10_000
@@ -32,20 +34,23 @@ before they ask again, mostly for longer than the markers take."""
 MARKERS_AT_ONCE = 200
 """The most markers written in one turn for a decision over many ids: the loop serves requests in between."""
 
-_GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""Outcomes of a marker after which the partition has no open part of the transaction."""
+_ENDED_THERE = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""Outcomes of a marker after which the partition has no open part of the transaction. A leader that does not know the
+partition may lag behind: only the coordinator's own image says that a topic is gone."""
 
 
 class Completions:
     def __init__(
         self,
         loop: Loop,
+        image: ClusterImage,
         shards: TransactionShards,
-        markers: MarkerWriter,
+        markers: MarkerSender,
         marked: Callable[[LedTransactions, str], None],
     ) -> None:
         """`marked` is told each transactional id whose markers are committed."""
         self._loop = loop
+        self._image = image
         self._shards = shards
         self._markers = markers
         self._tell_marked = marked
@@ -99,7 +104,8 @@ class Completions:
         def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
             if shard.unloaded:
                 return
-            there = already.union(name for name, error in outcomes.items() if error in _GONE_FOR_GOOD)
+            ended = already.union(name for name, error in outcomes.items() if error in _ENDED_THERE)
+            there = ended | self._gone(decided)
             if len(there) < len(decided.partitions):
                 shard.marked[transactional_id] = there
                 again_later()
@@ -128,12 +134,21 @@ class Completions:
                 return
             writer = Writer(decided.producer_id, decided.producer_epoch)
             marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
-            how = Ending(writer, marker, decided.client_version, durable=shard.partition.settings.acks_mean_disk)
-            self._markers.write(how, sorted(decided.partitions - already), marked)
+            durable = shard.partition.settings.acks_mean_disk
+            how = Ending(writer, marker, decided.client_version, durable, dict(decided.topic_ids))
+            self._markers.send(how, sorted(decided.partitions - already - self._gone(decided)), marked)
 
         # The shard may hold a newer record than the caller's: another request may have ended the transaction a moment
         # ago.
         self._shards.when_safe(shard, decided.partitions, committed)
+
+    def _gone(self, decided: Transaction) -> frozenset[TopicPartition]:
+        """The partitions of a transaction whose topics were deleted, as this broker's image says."""
+        image = self._image
+        deleted = {topic for topic, topic_id in decided.topic_ids if topic_id not in image.topics_by_id}
+        return frozenset(
+            name for name in decided.partitions if name.topic in deleted or image.partition_of(*name) is None
+        )
 
     def when_complete(self, shard: LedTransactions, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or after PATIENCE_MS."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
+from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Ground, Writer
 from cordwood.node.family_coordinator import FamilyCoordinator
+from cordwood.node.marker_sender import MarkerSender
 from cordwood.node.producer_ids import ProducerIds
 from cordwood.node.transaction_completion import Completions
-from cordwood.node.transaction_markers import MarkerWriter
 from cordwood.node.transaction_shards import LedTransactions, TransactionShards
 from cordwood.transactions import adding, beginning, ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (
+    EPOCH_BUMPED,
     PREPARED,
     NeedsProducerId,
     NewProducerId,
@@ -41,15 +43,25 @@ Stepped = Callable[[Step], None]
 Decide = Callable[[Transaction | None, NewProducerId, int], Step]
 
 
+class Vouched(NamedTuple):
+    """A coordinator's answer to the leader of some partitions."""
+
+    errors: dict[TopicPartition, ErrorCode]
+    coordinator_epoch: int = -1
+    """The leader epoch in which the coordinator answers; -1: it does not say."""
+    otherwise: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    """The error of partitions that are not in `errors`."""
+
+
 class TransactionCoordinator:
-    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: MarkerWriter) -> None:
+    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: MarkerSender) -> None:
         self._loop = ground.loop
         self._image = ground.image
         self._reports = ground.reports
         self._producer_ids = producer_ids
         self._shards = TransactionShards(ground, self._loaded, self._unloaded)
         self.log = self._shards.log
-        self.completions = Completions(ground.loop, self._shards, markers, FamilyCoordinator.marked)
+        self.completions = Completions(ground.loop, ground.image, self._shards, markers, FamilyCoordinator.marked)
         self.families = FamilyCoordinator(ground.loop, self._shards, self.completions, producer_ids)
 
     def _loaded(self, shard: LedTransactions) -> None:
@@ -103,62 +115,85 @@ class TransactionCoordinator:
         done: Done,
     ) -> None:
         """Calls back when the record that adds the partitions to the transaction is committed."""
+        self._step(transactional_id, self._adding(writer, partitions, client_version), lambda step: done(step.error))
 
+    def _adding(self, writer: Writer, partitions: Collection[TopicPartition], client_version: int) -> Decide:
         def decide(found: Transaction | None, _: NewProducerId, wall_ms: int) -> Step:
-            most = self._image.settings.transaction_partitions_max
             return adding.add_partitions(
-                found, *writer, partitions, client_version=client_version, wall_ms=wall_ms, max_partitions=most
+                found,
+                *writer,
+                partitions,
+                client_version=client_version,
+                wall_ms=wall_ms,
+                max_partitions=self._image.settings.transaction_partitions_max,
+                topic_ids=self._topic_ids(partitions),
             )
 
-        self._step(transactional_id, decide, lambda step: done(step.error))
+        return decide
 
-    def verify_partitions(
+    def vouch(
         self,
         transactional_id: str,
         writer: Writer,
         partitions: Collection[TopicPartition],
-        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+        topic_ids: adding.TopicIds,
+        add: bool,
+        done: Callable[[Vouched], None],
     ) -> None:
-        """Calls back at a moment when the answer holds: a batch appended before the callback returns is part of the
-        transaction, since the transaction's end is decided in the same loop."""
+        """Answers the leader of some partitions whether the transaction includes them; with `add`, adds them first.
+
+        `topic_ids` are the ids of the topics that the leader means, if it tells them. Calls back when the state behind
+        the answer is committed. The transaction may end at any time after that.
+        """
+        if not transactional_id:
+            done(Vouched({}, otherwise=ErrorCode.INVALID_REQUEST))
+            return
+        if add:
+            problems = {name: self._problem(name, topic_ids) for name in partitions}
+            if any(problem is not ErrorCode.NONE for problem in problems.values()):
+                # Either all partitions are added or none.
+                refused = {name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()}
+                done(Vouched(refused))
+                return
 
         def failed(error: ErrorCode) -> None:
-            done(dict.fromkeys(partitions, error))
+            done(Vouched({}, otherwise=error))
 
         def loaded(shard: LedTransactions) -> None:
+            epoch = shard.partition.leader_epoch
+
+            def stepped(step: Step) -> None:
+                done(Vouched(dict.fromkeys(partitions, step.error), epoch))
+
             def committed(error: ErrorCode) -> None:
                 if error is not ErrorCode.NONE:
                     failed(error)
                     return
                 found = shard.machine.get(transactional_id)
-                done(adding.verify_partitions(found, *writer, partitions))
+                known = topic_ids or self._topic_ids(partitions)
+                done(Vouched(adding.verify_partitions(found, *writer, partitions, known), epoch))
 
-            self._shards.when_safe(shard, partitions, committed)
+            if add:
+                # Leaders add the partitions that a client of version 2 writes to.
+                decide = self._adding(writer, partitions, EPOCH_BUMPED)
+                self._decide(shard, transactional_id, decide, no_producer_id, stepped)
+            else:
+                self._shards.when_safe(shard, partitions, committed)
 
         self._shards.with_shard(transactional_id, loaded, failed)
 
-    def admit(
-        self,
-        transactional_id: str,
-        writer: Writer,
-        partitions: Collection[TopicPartition],
-        client_version: int,
-        done: Callable[[dict[TopicPartition, ErrorCode]], None],
-        *,
-        add: bool,
-    ) -> None:
-        """Verifies the partitions; with `add`, adds missing partitions to the transaction first."""
+    def _problem(self, name: TopicPartition, topic_ids: adding.TopicIds) -> ErrorCode:
+        if name.topic == TRANSACTION_STATE_TOPIC:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic_id = topic_ids.get(name.topic)
+        if topic_id is not None and topic_id not in self._image.topics_by_id:
+            # One of the two brokers lags behind the other.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._image.partition_of(*name) is None else ErrorCode.NONE
 
-        def verify(error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE:
-                done(dict.fromkeys(partitions, error))
-                return
-            self.verify_partitions(transactional_id, writer, partitions, done)
-
-        if add:
-            self.add_partitions(transactional_id, writer, partitions, client_version, verify)
-        else:
-            verify(ErrorCode.NONE)
+    def _topic_ids(self, partitions: Collection[TopicPartition]) -> dict[str, TopicId]:
+        topics = self._image.topics
+        return {topic: topics[topic].topic_id for topic in {name.topic for name in partitions} if topic in topics}
 
     def end(self, transactional_id: str, writer: Writer, commit: bool, client_version: int, done: Stepped) -> None:
         """Commits or aborts. Calls back when the decision is committed; the markers follow."""

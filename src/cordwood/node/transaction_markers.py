@@ -1,15 +1,17 @@
 """Writes transaction markers to the partitions of a transaction: a marker ends the transaction there."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Writer
 from cordwood.node.group_shards import LedGroups
 from cordwood.node.partition import Partition
+from cordwood.node.verification_guards import Guards
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
 
@@ -26,11 +28,14 @@ class Ending(NamedTuple):
     durable: bool = False
     """Whether the markers have to be on disk, whatever the acks of their topics mean. The completion is on disk, and
     after it the markers are never written again."""
+    topic_ids: Mapping[str, TopicId] = MappingProxyType({})
+    """The ids of the transaction's topics, as far as the coordinator knows them."""
 
 
 class MarkerWriter:
-    def __init__(self, ground: Ground, positions: CoordinatorLog[LedGroups]) -> None:
+    def __init__(self, ground: Ground, positions: CoordinatorLog[LedGroups], guards: Guards) -> None:
         """`positions`: the log of __consumer_offsets, whose state changes with its markers."""
+        self._guards = guards
         self._loop = ground.loop
         self._image = ground.image
         self._hosted = ground.hosted
@@ -79,8 +84,11 @@ class MarkerWriter:
     def _write(self, ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
         try:
             partition = self._hosted.leader(*name)
+            if ending.topic_ids.get(name.topic, partition.topic_id) != partition.topic_id:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"{name} is of another topic of that name.")
             _check_epoch(ending, partition)
             self._check_coordinator(ending, partition)
+            self._guards.marker(partition.replica, ending.writer, ending.transaction_version)
             if name.topic == CONSUMER_OFFSETS_TOPIC:
                 self._positions.end_transaction(
                     name.partition,

@@ -6,13 +6,12 @@ Later batches of a producer wait while the coordinator is asked about earlier on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinator_log import Writer
-from cordwood.node.transaction_coordinator import TransactionCoordinator
-from cordwood.transactions.transaction import EPOCH_BUMPED
+from cordwood.node.verification import Verification, Verified
 
 ADDS_FROM_VERSION = 12
 """From this version of Produce on, writing to a partition adds it to the transaction (KIP-890)."""
@@ -24,8 +23,6 @@ _NOT_NOW = (
     ErrorCode.NOT_COORDINATOR,
 )
 
-Verified = Callable[[dict[TopicPartition, ErrorCode]], None]
-
 
 class TransactionalAppends:
     """Requests of one transactional id have their turns one after the other, in the order of arrival.
@@ -34,8 +31,8 @@ class TransactionalAppends:
     puts the next of its id at the end of `_ready`, and the start that came first goes on with it.
     """
 
-    def __init__(self, transactions: TransactionCoordinator) -> None:
-        self._transactions = transactions
+    def __init__(self, verification: Verification) -> None:
+        self._verification = verification
         self._queues: dict[str, deque[Callable[[], None]]] = {}
         """Requests by transactional id, the one that has its turn first; ids without requests have no queue."""
         self._ready: deque[Callable[[], None]] = deque()
@@ -78,7 +75,7 @@ class TransactionalAppends:
         version: int,
         done: Verified,
     ) -> None:
-        """Calls back with each partition's error code for this version of Produce, at a moment when the codes hold."""
+        """Calls back with each partition's error code for this version of Produce. The codes hold within the event."""
         by_writer: dict[Writer, list[TopicPartition]] = {}
         for partition, writer in writers.items():
             by_writer.setdefault(writer, []).append(partition)
@@ -87,21 +84,11 @@ class TransactionalAppends:
             done(dict.fromkeys(writers, ErrorCode.INVALID_PRODUCER_ID_MAPPING if by_writer else ErrorCode.NONE))
             return
         ((writer, partitions),) = by_writer.items()
-        self._admit(transactional_id, writer, partitions, version, done)
 
-    def _admit(
-        self,
-        transactional_id: str,
-        writer: Writer,
-        partitions: Collection[TopicPartition],
-        version: int,
-        done: Verified,
-    ) -> None:
         def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
             done({partition: _told(error, version) for partition, error in errors.items()})
 
-        adds = version >= ADDS_FROM_VERSION
-        self._transactions.admit(transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, answered, add=adds)
+        self._verification.ask(transactional_id, writer, partitions, answered, add=version >= ADDS_FROM_VERSION)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

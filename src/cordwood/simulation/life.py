@@ -21,9 +21,7 @@ from cordwood.log.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
-from cordwood.node.loopback import Loopback, PeersAndSelf
 from cordwood.node.node import Node
-from cordwood.node.peers import Peers
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import SimulatedDisk
@@ -90,8 +88,6 @@ class Life:
         self.flusher = SimulatedFlusher(disk, setup.patience, self.driver.flushed, self._failed)
         self.metadata_writer: MetadataWriter
         self.node: Node
-        self.peers: Peers
-        """The node's port to all brokers, itself included."""
         self._setup = setup
         self._disk = disk
         self._clock = clock
@@ -115,10 +111,9 @@ class Life:
             broker_epoch=self.metadata_writer.broker_epoch,
             compact=self._compact,
             log_levels=PythonLogLevels(),
+            other_brokers=self._other_brokers,
             seed=self._chance.getrandbits(64),
         )
-        loopback = Loopback(self.node, served_versions, self._later, self.driver.now)
-        self.peers = PeersAndSelf(self._setup.broker_id, loopback, self._other_brokers)
         for _ in self.node.recover_all():
             pass
         self.driver.drive(self.node, self.flusher, self.metadata_writer)

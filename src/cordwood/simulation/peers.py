@@ -5,9 +5,9 @@ brokers can be cut.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from cordwood.model.moment import Moment
-from cordwood.node.loopback import Later
 from cordwood.node.peers import (
     Done,
     PeerAnswer,
@@ -22,6 +22,15 @@ from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.wire.apis import ApiKey
 
 NetworkOf = Callable[[int], Network | None]
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Later(Protocol):
+    def __call__(self, delay_ms: int, event: Callable[[], None], /) -> Timer:
+        """Runs an event of the node after a delay; 0: as soon as the present event is over."""
 
 
 class SimulatedPeers:

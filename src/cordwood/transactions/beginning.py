@@ -58,6 +58,7 @@ def _raised(found: Transaction, asked: Beginning, new_producer_id: NewProducerId
         state=found.moved_to(State.EMPTY),
         timeout_ms=asked.timeout_ms,
         partitions=frozenset(),
+        topic_ids=(),
         started_ms=-1,
         updated_ms=wall_ms,
         next_producer_id=NO_PRODUCER_ID,

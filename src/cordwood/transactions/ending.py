@@ -85,6 +85,7 @@ def _prepare_raised(
         previous_producer_id=NO_PRODUCER_ID,
         client_version=client_version,
         partitions=found.partitions if ongoing else frozenset(),
+        topic_ids=found.topic_ids if ongoing else (),
         started_ms=found.started_ms if ongoing else wall_ms,
         updated_ms=wall_ms,
     )
@@ -129,6 +130,7 @@ def complete(found: Transaction, wall_ms: int) -> Transaction:
         found,
         state=found.moved_to(_COMPLETES[found.state]),
         partitions=frozenset(),
+        topic_ids=(),
         updated_ms=wall_ms,
         next_producer_id=NO_PRODUCER_ID,
     )

@@ -2,16 +2,16 @@
 
 Key: record type 0 and the transactional id. Value: version 1 (0 is read too). A null value forgets the id.
 
-Two tagged fields are ours, because Kafka passes over tags that it does not know: the epoch that the client was raised
-from, which Kafka keeps in memory only, and the batch that a family's slot was joined for. Records of families have a
-type of their own, which Kafka passes over too: see `families_records`.
+Three tagged fields are ours, because Kafka passes over tags that it does not know: the epoch that the client was raised
+from, which Kafka keeps in memory only, the batch that a family's slot was joined for, and the ids of topics. Records of
+families have a type of their own, which Kafka passes over too: see `families_records`.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.records.written import Written
 from cordwood.transactions.transaction import (
     IN_LOG,
@@ -28,7 +28,7 @@ Record = tuple[bytes, bytes | None]
 KEY_TYPE = 0
 _VALUE_VERSION = 1
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION = 0, 1, 2
-_LAST_PRODUCER_EPOCH, _BATCH_ID = 10_000, 10_001
+_LAST_PRODUCER_EPOCH, _BATCH_ID, _TOPIC_IDS = 10_000, 10_001, 10_002
 _TAGS = {
     _PREVIOUS_PRODUCER_ID: struct.Struct(">q"),
     _NEXT_PRODUCER_ID: struct.Struct(">q"),
@@ -60,6 +60,7 @@ def encode_value(transaction: Transaction) -> bytes:
             transaction.state,
         )
     )
+    topics: list[tuple[str, list[int]]] = []
     if transaction.state is State.EMPTY:
         out.append(0)
     else:
@@ -80,7 +81,8 @@ def encode_value(transaction: Transaction) -> bytes:
             (_CLIENT_VERSION, transaction.client_version, 0),
             (_LAST_PRODUCER_EPOCH, transaction.last_producer_epoch, NO_PRODUCER_EPOCH),
             (_BATCH_ID, transaction.batch_id, NO_BATCH_ID),
-        ]
+        ],
+        _encode_ids(transaction, topics),
     )
     if transaction.state is State.EMPTY and transaction.partitions:
         return bytes(out)  # the encoded value lacks some fields
@@ -120,7 +122,7 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
     if version not in (0, 1):
         raise UnreadableRecord(f"version {version} of a transaction's value is not known")
     flexible = version >= 1
-    partitions = frozenset(reader.partitions(flexible))
+    partitions = list(reader.partitions(flexible))
     updated_ms, started_ms = reader.take(_TIMES)
     tags = reader.tags() if flexible else {}
     if state not in IN_LOG:
@@ -132,14 +134,31 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
         timeout_ms,
         State(state),
         updated_ms,
-        partitions,
+        frozenset(partitions),
         started_ms,
         tags.get(_PREVIOUS_PRODUCER_ID, NO_PRODUCER_ID),
         tags.get(_NEXT_PRODUCER_ID, NO_PRODUCER_ID),
         tags.get(_CLIENT_VERSION, 0),
         tags.get(_LAST_PRODUCER_EPOCH, NO_PRODUCER_EPOCH),
         tags.get(_BATCH_ID, NO_BATCH_ID),
+        _decode_ids(partitions, reader.topic_ids),
     )
+
+
+def _encode_ids(transaction: Transaction, topics: list[tuple[str, list[int]]]) -> bytes:
+    """The ids of the topics, in the order of the partitions in the record; zero for an id that is not known."""
+    known = dict(transaction.topic_ids)
+    return b"".join(known.get(topic, ZERO_TOPIC_ID).bytes for topic, _ in topics) if known else b""
+
+
+def _decode_ids(partitions: list[TopicPartition], ids: bytes) -> tuple[tuple[str, TopicId], ...]:
+    if not ids:
+        return ()
+    topics = list(dict.fromkeys(topic for topic, _ in partitions))
+    if len(ids) != 16 * len(topics):
+        raise UnreadableRecord(f"{len(ids)} bytes are not the ids of {len(topics)} topics")
+    found = [(topic, TopicId(bytes=ids[16 * place : 16 * place + 16])) for place, topic in enumerate(topics)]
+    return tuple(sorted(each for each in found if each[1] != ZERO_TOPIC_ID))
 
 
 def _uvarint(value: int) -> bytes:
@@ -151,9 +170,11 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def _tagged(fields: Iterable[tuple[int, int, int]]) -> bytes:
+def _tagged(fields: Iterable[tuple[int, int, int]], topic_ids: bytes) -> bytes:
     """Tagged fields (tag, value, default); those at their default are left out."""
     present = [(tag, _TAGS[tag].pack(value)) for tag, value, default in fields if value != default]
+    if topic_ids:
+        present.append((_TOPIC_IDS, topic_ids))
     return _uvarint(len(present)) + b"".join(_uvarint(tag) + _uvarint(len(raw)) + raw for tag, raw in present)
 
 
@@ -163,6 +184,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self.topic_ids = b""
 
     def bytes(self, length: int) -> bytes:
         end = self._at + length
@@ -214,6 +236,8 @@ class _Reader:
         for _ in range(self.uvarint()):
             tag = self.uvarint()
             raw = self.bytes(self.uvarint())
+            if tag == _TOPIC_IDS:
+                self.topic_ids = raw
             layout = _TAGS.get(tag)
             if layout is not None:
                 if len(raw) != layout.size:

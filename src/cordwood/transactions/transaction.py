@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import slot_of
-from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
+from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicId, TopicPartition
 from cordwood.model.moves import Moves
 
 NO_PRODUCER_ID = -1
@@ -110,6 +110,9 @@ class Transaction:
     """The client's epoch before it was raised, which a repeated request carries; none after a fencing."""
     batch_id: int = NO_BATCH_ID
     """The last batch that a family's slot was joined for."""
+    topic_ids: tuple[tuple[str, TopicId], ...] = ()
+    """The ids of the topics in `partitions`, as far as they are known, by name: a topic that is deleted and created
+    anew meanwhile is another one."""
 
     @property
     def epoch_exhausted(self) -> bool:

@@ -34,8 +34,7 @@ class Pair:
             assert now == self.mine.clock.now()
             outcomes.append(outcome)
 
-        assert self.mine.life is not None
-        self.mine.life.peers.send(request, done)
+        self.mine.node.peers.send(request, done)
         assert not outcomes, "done was called inside of send"
         return outcomes
 

@@ -1,10 +1,12 @@
 """The records of __transaction_state are Kafka's, byte for byte, and read back as they were written."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.transactions.log_records import UnreadableRecord, decode_key, decode_value, encode_key, encode_value
 from cordwood.transactions.transaction import IN_LOG, State, Transaction
 
@@ -39,6 +41,24 @@ def test_a_value_reads_back(transaction: Transaction) -> None:
     value = encode_value(transaction)
     for data in (value, bytes(value)):
         assert decode_value(transaction.transactional_id, data) == transaction
+
+
+@given(transactions, st.lists(st.uuids().filter(lambda each: each.int != 0), min_size=6, max_size=6))
+def test_the_ids_of_topics_read_back_also_if_some_are_not_known(transaction: Transaction, ids: list[TopicId]) -> None:
+    topics = sorted({topic for topic, _ in transaction.partitions})
+    known = tuple((topic, ids[place]) for place, topic in enumerate(topics) if ids[place].int % 3)
+    with_ids = replace(transaction, topic_ids=known)
+    assert decode_value(transaction.transactional_id, bytes(encode_value(with_ids))) == with_ids
+
+
+def test_ids_that_do_not_fit_the_topics_are_damage() -> None:
+    one = (("t", TopicId(int=7)),)
+    partitions = frozenset({TopicPartition("t", 2)})
+    value = bytes(encode_value(Transaction("id", 5, 1, 60_000, State.ONGOING, 9, partitions, topic_ids=one)))
+    assert value.endswith(b"\x10" + one[0][1].bytes)
+    cut = value[:-17] + b"\x0f" + value[-15:]
+    with pytest.raises(UnreadableRecord, match="15 bytes are not the ids of 1 topics"):
+        decode_value("id", cut)
 
 
 @given(st.binary(max_size=80))

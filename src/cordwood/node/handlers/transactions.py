@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.node.group_coordinator import GroupCoordinator
     from cordwood.node.loop import Loop
-    from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.transaction_coordinator import TransactionCoordinator, Vouched
     from cordwood.node.transaction_markers import MarkerWriter
+    from cordwood.node.verification import Verification
     from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
     from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
     from cordwood.wire.message_types.describe_transactions import DescribeTransactions
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.list_transactions import ListTransactions
     from cordwood.wire.message_types.txn_offset_commit import TxnOffsetCommit
     from cordwood.wire.message_types.write_txn_markers import WriteTxnMarkers
-
-    TopicErrors = Made[AddPartitionsToTxn.AnswerTopicResult]
 
 
 FENCED_FROM_VERSION = 2
@@ -66,6 +65,7 @@ class TransactionRooms(Protocol):
     loop: Loop
     markers: MarkerWriter
     transactions: TransactionCoordinator
+    verification: Verification
 
 
 def _fenced(error: ErrorCode, version: int) -> ErrorCode:
@@ -81,14 +81,13 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
     body = yield from request.read()
     if request.version < BATCHED_FROM_VERSION:
         writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        wanted = _partitions(body.v3_and_below_topics)
         _add_partitions(
             rooms,
-            request,
             body.v3_and_below_transactional_id,
             writer,
-            body.v3_and_below_topics,
-            False,
-            lambda topics: request.answer(results_by_topic_v3_and_below=topics),
+            wanted,
+            lambda errors: request.answer(results_by_topic_v3_and_below=_topic_errors(wanted, errors, request.version)),
         )
         return
     if not request.reply.entrance.between_brokers:
@@ -100,54 +99,70 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
 
     answered = in_order(len(body.transactions), all_answered)
 
-    def one_done(place: int, transactional_id: str) -> Callable[[TopicErrors], None]:
-        return lambda topics: answered(place, {"transactional_id": transactional_id, "topic_results": topics})
+    def one_done(place: int, transactional_id: str, wanted: list[TopicPartition]) -> Callable[[Vouched], None]:
+        def done(vouched: Vouched) -> None:
+            errors = {name: vouched.errors.get(name, vouched.otherwise) for name in wanted}
+            result: AddPartitionsToTxn.AnswerResultsByTransaction = {
+                "transactional_id": transactional_id,
+                "topic_results": _topic_errors(wanted, errors, request.version),
+                "coordinator_epoch": vouched.coordinator_epoch,
+            }
+            answered(place, result)
+
+        return done
 
     for place, each in enumerate(body.transactions):
         if place and not place % IDS_PER_STEP:
             yield
         writer = Writer(each.producer_id, each.producer_epoch)
-        done = one_done(place, each.transactional_id)
-        _add_partitions(rooms, request, each.transactional_id, writer, each.topics, each.verify_only, done)
+        wanted = _partitions(each.topics)
+        done = one_done(place, each.transactional_id, wanted)
+        ids = {topic.name: topic.topic_id for topic in each.topics if topic.topic_id is not None}
+        rooms.transactions.vouch(each.transactional_id, writer, wanted, ids, not each.verify_only, done)
+
+
+def _partitions(
+    topics: Sequence[AddPartitionsToTxn.RequestTopic | AddPartitionsToTxn.RequestV3AndBelowTopic],
+) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _topic_errors(
+    wanted: list[TopicPartition], errors: dict[TopicPartition, ErrorCode], version: int
+) -> Made[AddPartitionsToTxn.AnswerTopicResult]:
+    indexes: dict[str, list[int]] = {}
+    for name, index in wanted:
+        indexes.setdefault(name, []).append(index)
+
+    def topic(name: str) -> AddPartitionsToTxn.AnswerTopicResult:
+        def partition(index: int) -> AddPartitionsToTxn.AnswerResultsByPartition:
+            error = _fenced(errors[TopicPartition(name, index)], version)
+            return {"partition_index": index, "partition_error_code": error}
+
+        return {"name": name, "results_by_partition": Made(indexes[name], partition)}
+
+    return Made(indexes, topic)
 
 
 def _add_partitions(
     rooms: TransactionRooms,
-    request: Request,
     transactional_id: str,
     writer: Writer,
-    topics: Sequence[AddPartitionsToTxn.RequestTopic | AddPartitionsToTxn.RequestV3AndBelowTopic],
-    verify_only: bool,
-    done: Callable[[TopicErrors], None],
+    wanted: list[TopicPartition],
+    done: Callable[[dict[TopicPartition, ErrorCode]], None],
 ) -> None:
-    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-
-    def answer(errors: dict[TopicPartition, ErrorCode]) -> None:
-        def topic(name: str) -> AddPartitionsToTxn.AnswerTopicResult:
-            def partition(index: int) -> AddPartitionsToTxn.AnswerResultsByPartition:
-                error = _fenced(errors[TopicPartition(name, index)], request.version)
-                return {"partition_index": index, "partition_error_code": error}
-
-            return {"name": name, "results_by_partition": Made(indexes[name], partition)}
-
-        indexes: dict[str, list[int]] = {}
-        for name, index in wanted:
-            indexes.setdefault(name, []).append(index)
-        done(Made(indexes, topic))
+    """Adds partitions for a client of version 1, which does so before it writes to them."""
 
     def same_for_all(error: ErrorCode) -> None:
-        answer(dict.fromkeys(wanted, error))
+        done(dict.fromkeys(wanted, error))
 
     if not transactional_id:
         same_for_all(ErrorCode.INVALID_REQUEST)
         return
-    if verify_only:
-        rooms.transactions.verify_partitions(transactional_id, writer, wanted, answer)
-        return
     problems = {name: _partition_problem(rooms, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
         # Either all partitions are added or none.
-        answer({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
+        done({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
     rooms.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
 
@@ -209,13 +224,8 @@ def txn_offset_commit(rooms: TransactionRooms, request: Request[TxnOffsetCommit]
     add = version >= OFFSETS_ADD_FROM_VERSION
 
     def admit(partition: TopicPartition, done: Done) -> None:
-        rooms.transactions.admit(
-            body.transactional_id,
-            writer,
-            [partition],
-            EPOCH_BUMPED if add else SAME_EPOCH,
-            lambda admitted: done(admitted[partition]),
-            add=add,
+        rooms.verification.ask(
+            body.transactional_id, writer, [partition], lambda admitted: done(admitted[partition]), add=add
         )
 
     def commit(commits: list[Commit], done: Settled) -> None:
@@ -293,6 +303,8 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
             Writer(marker.producer_id, marker.producer_epoch),
             TransactionMarker(marker.transaction_result, marker.coordinator_epoch),
             marker.transaction_version,
+            marker.durable,
+            {topic.name: topic.topic_id for topic in marker.topics if topic.topic_id is not None},
         )
         partitions = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
+from cordwood.model.identifiers import TopicId
 from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
@@ -19,6 +20,7 @@ class AddPartitionsToTxn(
     class RequestTopic(Entity):
         name: str
         partitions: Sequence[int]
+        topic_id: TopicId | None
 
     class RequestTransaction(Entity):
         transactional_id: str
@@ -49,6 +51,7 @@ class AddPartitionsToTxn(
     class ResponseResultsByTransaction(Entity):
         transactional_id: str
         topic_results: Sequence[AddPartitionsToTxn.ResponseTopicResult]
+        coordinator_epoch: int
 
     class ResponseResultsByTopicV3AndBelow(Entity):
         name: str
@@ -71,6 +74,7 @@ class AddPartitionsToTxn(
     class AnswerResultsByTransaction(TypedDict, total=False):
         transactional_id: str
         topic_results: Array[AddPartitionsToTxn.AnswerTopicResult]
+        coordinator_epoch: int
 
     class AnswerResultsByTopicV3AndBelow(TypedDict, total=False):
         name: str

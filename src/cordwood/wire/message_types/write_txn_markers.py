@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
+from cordwood.model.identifiers import TopicId
 from cordwood.wire.api_types import ApiTypes, Array
 from cordwood.wire.schema import Entity
 
@@ -19,6 +20,7 @@ class WriteTxnMarkers(
     class RequestTopic(Entity):
         name: str
         partition_indexes: Sequence[int]
+        topic_id: TopicId | None
 
     class RequestMarker(Entity):
         producer_id: int
@@ -27,6 +29,7 @@ class WriteTxnMarkers(
         topics: Sequence[WriteTxnMarkers.RequestTopic]
         coordinator_epoch: int
         transaction_version: int
+        durable: bool
 
     class Request(Entity):
         markers: Sequence[WriteTxnMarkers.RequestMarker]
