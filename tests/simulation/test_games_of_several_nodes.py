@@ -19,9 +19,11 @@ from tests.seeds import seeds
 from cordwood.cluster.image import TopicImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import LeaseEnded
+from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
+from cordwood.node import transaction_completion
 from cordwood.node.hosted import Deposed, HostedReplicas
-from cordwood.simulation import group_game, log_game, mixed_group_game
+from cordwood.simulation import group_game, log_game, mixed_group_game, transaction_game
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.slow_store import SlowStore
@@ -50,6 +52,11 @@ def test_mixed_groups_work_on_two_brokers(seed: int) -> None:
     mixed_group_game.play(seed, nodes=2)
 
 
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_transactions_are_whole_over_brokers_that_fail_and_lose_each_other(seed: int) -> None:
+    transaction_game.play(seed, nodes=NODES)
+
+
 def test_a_topic_is_deleted_while_a_broker_with_its_directories_is_away() -> None:
     log_game.play(56, 1500, nodes=NODES)
 
@@ -67,6 +74,9 @@ def test_the_games_are_about_something() -> None:
     assert total["lives"] > 12
     groups = Counter(asdict(group_game.play(1, nodes=NODES)))
     assert groups["commits"] > 50
+    transactions = sum((Counter(asdict(transaction_game.play(seed, nodes=NODES))) for seed in range(4)), Counter[str]())
+    assert transactions["committed"] > 5
+    assert transactions["refused_when_fenced"] > 3
 
 
 def test_the_same_seed_is_the_same_game_in_every_process() -> None:
@@ -143,8 +153,15 @@ def does_not_come_back_when_its_lease_ended(patch: Patch) -> None:
     patch.setattr(SlowStore, "grant", grant)
 
 
+def takes_an_unanswered_marker_for_written(patch: Patch) -> None:
+    patch.setattr(
+        transaction_completion, "_ENDED_THERE", (*transaction_completion._ENDED_THERE, ErrorCode.NETWORK_EXCEPTION)
+    )
+
+
 LOG: Callable[[int], Any] = partial(log_game.play, steps=STEPS, nodes=NODES)
 GROUPS: Callable[[int], Any] = partial(group_game.play, nodes=NODES)
+TRANSACTIONS: Callable[[int], Any] = partial(transaction_game.play, nodes=NODES)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +172,7 @@ GROUPS: Callable[[int], Any] = partial(group_game.play, nodes=NODES)
         (gives_out_producer_ids_of_its_own, LOG),
         (is_sent_requests_twice, LOG),
         (does_not_come_back_when_its_lease_ended, GROUPS),
+        (takes_an_unanswered_marker_for_written, TRANSACTIONS),
     ],
 )
 def test_the_checkers_notice_a_broker_that(

@@ -21,9 +21,9 @@ def strike(world: World, chance: random.Random, machine: Machine) -> str:
         case 0 | 1:
             return _pause(world, chance, machine)
         case 2:
-            return _cut(world, chance, machine, CLIENTS)
+            return cut(world, chance, machine, CLIENTS)
         case 3:
-            return _cut(world, chance, machine, STORE)
+            return cut(world, chance, machine, STORE)
         case _:
             return _break_connection(chance, machine)
 
@@ -46,7 +46,8 @@ def _pause(world: World, chance: random.Random, machine: Machine) -> str:
     return f"{machine} is paused for {lasts_ms} ms" + (", and so is its clock" if frozen else "")
 
 
-def _cut(world: World, chance: random.Random, machine: Machine, other: int) -> str:
+def cut(world: World, chance: random.Random, machine: Machine, other: int) -> str:
+    """Cuts the links between a machine and clients, the store or another broker, one way or both ways, for a while."""
     there, back = (machine.broker_id, other), (other, machine.broker_id)
     ways = chance.choice(((there,), (back,), (there, back)))
     lasts_ms, breaks = chance.choice(CUTS_MS), chance.random() < 0.5

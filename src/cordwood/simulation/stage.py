@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from cordwood.cluster.image import ClusterImage, TopicImage
@@ -13,6 +14,9 @@ from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 ASTRAY = 0.03
+
+GROUP, TRANSACTION = 0, 1
+"""Key types of FindCoordinator."""
 
 
 class Stage:
@@ -82,9 +86,26 @@ class Routes:
         self._stage = stage
         self._connection_to = connection_to
         self._leaders: dict[tuple[str, int], int] = {}
-        self.coordinator: int | None = None
+        self.coordinators: dict[int, int] = {}
+        """The coordinator of the client's group (0) and of its transactional id (1)."""
         self._home: int | None = None
-        self._learning = self._looking = False
+        self._learning = False
+        self._looking: set[int] = set()
+
+    @property
+    def coordinator(self) -> int | None:
+        """The coordinator of the client's group."""
+        return self.coordinators.get(GROUP)
+
+    def coordinator_of(self, key_type: int, key: str) -> int:
+        """The coordinator, or any broker while the client does not know it, or goes astray."""
+        if not self._stage.several:
+            return self.anywhere()
+        if key_type not in self.coordinators:
+            self.find_coordinator(key, key_type)
+        elif self._stage.chance.random() >= self._stage.astray:
+            return self.coordinators[key_type]
+        return self.anywhere()
 
     def anywhere(self) -> int:
         """Any broker: the same until it fails."""
@@ -106,7 +127,8 @@ class Routes:
         """Notes that a request was not answered: another broker may know more. True if it was not."""
         if exchange.answered:
             return False
-        self._home = self.coordinator = None
+        self._home = None
+        self.coordinators.clear()
         self.learn()
         return True
 
@@ -133,21 +155,26 @@ class Routes:
             if each.leader_id > 0
         }
 
-    def find_coordinator(self, group_id: str) -> str | None:
-        """Asks who coordinates the group, unless such a request is under way."""
-        if self._looking:
+    def not_at(self, broker_id: int) -> None:
+        """Forgets coordinators at this broker, which has told that it is none."""
+        self.coordinators = {kind: each for kind, each in self.coordinators.items() if each != broker_id}
+
+    def find_coordinator(self, key: str, key_type: int = GROUP) -> str | None:
+        """Asks who coordinates the group or the transactional id, unless such a request is under way."""
+        if key_type in self._looking:
             return None
-        self._looking = True
-        values = {"key": group_id, "key_type": 0}
-        self._connection_to(self.anywhere()).request(ApiKey.FIND_COORDINATOR, 3, values, self._found)
+        self._looking.add(key_type)
+        values = {"key": key, "key_type": key_type}
+        found = partial(self._found, key_type)
+        self._connection_to(self.anywhere()).request(ApiKey.FIND_COORDINATOR, 3, values, found)
         return "looks for its coordinator"
 
-    def _found(self, exchange: Exchange) -> None:
-        self._looking = False
+    def _found(self, key_type: int, exchange: Exchange) -> None:
+        self._looking.discard(key_type)
         if not exchange.answered:
             self._home = None
         elif not exchange.answer.error_code:
-            self.coordinator = exchange.answer.node_id
+            self.coordinators[key_type] = exchange.answer.node_id
 
 
 class Client:

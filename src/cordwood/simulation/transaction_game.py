@@ -3,16 +3,19 @@
 Promises: no transaction is torn, no aborted record is read, a late EndTxn changes nothing, a fenced writer writes
 nothing, positions move exactly with their transactions, and once all writers are gone no transaction stays open.
 
-The game is played on one node: a coordinator writes markers only to partitions that its own broker leads.
+With several nodes the coordinators, the partitions and the positions are on different ones, whose links may be cut.
 """
 
 import random
 from dataclasses import dataclass
 
+from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.transactions import check_transactions
 from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.machine import Machine
 from cordwood.simulation.workloads.transactional_writers import (
     PARTITIONS,
     TOPIC,
@@ -31,6 +34,8 @@ SETTINGS = {
 TRANSACTIONAL_IDS = ("left", "right")
 ROUNDS_TO_FINISH = 200
 LONGEST_TRANSACTION_MS = 120_000
+CATCH_UP_MS = 10_000
+"""Time for brokers to register again and to hear of the changes that they missed."""
 PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
 
 
@@ -45,20 +50,22 @@ class TransactionOutcome:
     refused_when_fenced: int = 0
 
 
-def play(seed: int, steps: int = 1500) -> TransactionOutcome:
+def play(seed: int, steps: int = 1500, nodes: int = 1) -> TransactionOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
-    return play_out(TransactionGame(seed), steps)
+    return play_out(TransactionGame(seed, nodes), steps)
 
 
 class TransactionGame(Game[TransactionOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, random.Random(seed), World(seed, SETTINGS), PACE)
+    def __init__(self, seed: int, nodes: int = 1) -> None:
+        super().__init__(seed, random.Random(seed), World(seed, SETTINGS, machines=nodes), PACE)
         self.history = History()
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
 
     def _check(self) -> None:
+        if self.several and (self.world.links.cuts or any(machine.paused for machine in self.world.machines)):
+            return  # a reader would have to wait
         self.world.settle()
         check_transactions(self.world, self.history, at_the_end=False)
 
@@ -91,12 +98,27 @@ class TransactionGame(Game[TransactionOutcome]):
             return TransactionalWriter(self.stage, name, self.history, chance.choice(free), chance.choice((1, 2, 2)))
         return chance.choice(working)
 
+    def _strike(self) -> None:
+        if self.several and self.chance.random() < 0.25:
+            one, other = self.chance.sample(self.world.machines, 2)
+            self._note(cluster_faults.cut(self.world, self.chance, one, other.broker_id))
+        else:
+            super()._strike()
+
+    def _start(self, machine: Machine) -> None:
+        try:
+            super()._start(machine)
+        except StoreFailure as failure:
+            self._cannot_register(machine, failure)
+
     def _finish(self) -> None:
         self._faults_stop()
         world = self.world
-        world.disk.die_at = None
-        if world.life is None:
-            world.start()
+        for machine in world.machines:
+            machine.disk.die_at = None
+        world.start()
+        if self.several:
+            world.advance(CATCH_UP_MS)
         for _ in range(ROUNDS_TO_FINISH):
             world.settle()
             if not [writer.name for writer in self.history.writers if writer.finish()]:

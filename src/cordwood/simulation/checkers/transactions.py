@@ -21,7 +21,8 @@ def read_committed(world: World, partition: int) -> tuple[list[bytes], int, int]
     offset = 0
     while True:
         asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-        answer = world.ask(
+        answer = world.ask_at(
+            _leader(world, partition),
             ApiKey.FETCH,
             FETCH_VERSION,
             max_bytes=1 << 20,
@@ -36,6 +37,13 @@ def read_committed(world: World, partition: int) -> tuple[list[bytes], int, int]
         if next_offset is None:
             return values, part.last_stable_offset, part.high_watermark
         offset = next_offset
+
+
+def _leader(world: World, partition: int) -> int:
+    if len(world.machines) == 1:
+        return world.machine.broker_id
+    image = max((machine.node.image for machine in world.running), key=lambda image: image.revision)
+    return image.leadership(image.topics[TOPIC].partitions[partition]).leader
 
 
 def _deliver(part: Any, values: list[bytes]) -> int | None:
@@ -98,7 +106,11 @@ def _check_positions(world: World, history: History, seen: dict[int, list[bytes]
             ),
             default=-1,
         )
-        answer = world.ask(
+        broker_id = world.machines[0].broker_id
+        if len(world.machines) > 1:
+            broker_id = world.ask_at(broker_id, ApiKey.FIND_COORDINATOR, 3, key=transactional_id, key_type=0).node_id
+        answer = world.ask_at(
+            broker_id,
             ApiKey.OFFSET_FETCH,
             OFFSET_FETCH_VERSION,
             group_id=transactional_id,

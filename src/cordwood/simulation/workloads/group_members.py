@@ -10,7 +10,7 @@ from typing import Any
 
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.exchange import Connection, Exchange
-from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.stage import GROUP, Client, Stage
 from cordwood.wire.apis import ApiKey
 
 TOPIC = "grove"
@@ -98,7 +98,7 @@ class GroupMember(Client):
     def _heard(self, exchange: Exchange, errors: Iterable[int]) -> None:
         """Takes the errors of an answer: another broker may be the coordinator."""
         if not self.routes.failed(exchange) and ErrorCode.NOT_COORDINATOR in errors:
-            self.routes.coordinator = None
+            self.routes.coordinators.pop(GROUP, None)
 
     def _next(self, *, leaves: bool) -> str | None:
         """Takes the next action; with `leaves` the member may leave."""

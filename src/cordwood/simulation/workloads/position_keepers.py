@@ -3,7 +3,7 @@
 from typing import Any
 
 from cordwood.simulation.exchange import Connection, Exchange
-from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.stage import GROUP, Client, Stage
 from cordwood.wire.apis import ApiKey
 
 TOPIC_IDS_FROM = 10
@@ -40,7 +40,7 @@ class PositionKeeper(Client):
         if not self.routes.failed(exchange):
             answer = exchange.answer.coordinators[0] if exchange.version >= 4 else exchange.answer
             if not answer.error_code:
-                self.routes.coordinator = answer.node_id
+                self.routes.coordinators[GROUP] = answer.node_id
 
     @property
     def _coordinator(self) -> Connection:

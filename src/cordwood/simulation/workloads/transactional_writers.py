@@ -14,7 +14,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.stage import GROUP, TRANSACTION, Client, Stage
 from cordwood.wire.apis import ApiKey
 
 TOPIC = "events"
@@ -25,6 +25,8 @@ AGAIN = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -145,16 +147,17 @@ class TransactionalWriter(Client):
         done: Callable[[ErrorCode, Any], None],
         again: Callable[[], str],
         *,
+        to: int | None = None,
         repeated: bool = False,
     ) -> None:
-        """Sends a request; `done` gets the first error, or NONE. After no answer or a retriable error, `again` is
-        next."""
+        """Sends a request, to the transaction's coordinator unless it is told otherwise; `done` gets the first error,
+        or NONE. After no answer or a retriable error, `again` is next."""
         self._busy = True
         fenced_before = self.fenced
 
         def ended(exchange: Exchange) -> None:
             self._busy = False
-            if not exchange.answered:
+            if self.routes.failed(exchange):
                 self._again = again
                 return
             error = next((ErrorCode(code) for code in errors_in(exchange.answer) if code), ErrorCode.NONE)
@@ -164,10 +167,18 @@ class TransactionalWriter(Client):
                 self._history.refused_when_fenced += 1
             if error in AGAIN:
                 self._again = again
+                self._look_again(error, broker_id)
             else:
                 done(error, exchange.answer)
 
-        self.connection.request(key, version, values, ended)
+        broker_id = self.routes.coordinator_of(TRANSACTION, self.transactional_id) if to is None else to
+        self.connection_to(broker_id).request(key, version, values, ended)
+
+    def _look_again(self, error: ErrorCode, broker_id: int) -> None:
+        if error is ErrorCode.NOT_COORDINATOR:
+            self.routes.not_at(broker_id)
+        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            self.routes.learn()
 
     def _init(self) -> str:
         values: dict[str, Any] = {
@@ -232,6 +243,7 @@ class TransactionalWriter(Client):
             lambda answer: [part.error_code for topic in answer.responses for part in topic.partition_responses],
             done,
             lambda: self._send(partition, batch, texts, repeated=True),
+            to=self.routes.leader(TOPIC, partition),
             # A repeated batch may be in the log since before the fencing: its acknowledgement is no new write.
             repeated=repeated,
         )
@@ -292,6 +304,7 @@ class TransactionalWriter(Client):
             lambda answer: [part.error_code for topic in answer.topics for part in topic.partitions],
             done,
             self._move_position,
+            to=self.routes.coordinator_of(GROUP, self.transactional_id),
         )
         return f"moves its position to {attempt.number}"
 
@@ -355,7 +368,7 @@ class TransactionalWriter(Client):
     def _end_late(self) -> str:
         """Delivers an old EndTxn once more, on a connection whose answer is ignored."""
         version, values = self.chance.choice(self._late_ends)
-        connection = self.stage.world.connect()
+        connection = self.stage.world.connect(self.routes.coordinator_of(TRANSACTION, self.transactional_id))
         connection.request(ApiKey.END_TXN, version, values)
         connection.close()
         return f"repeats an EndTxn of epoch {values['producer_epoch']}"
