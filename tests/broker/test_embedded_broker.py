@@ -298,7 +298,7 @@ def test_a_start_that_is_interrupted_leaves_no_broker_behind(tmp_path: Path, mon
 
 
 def test_a_failed_sync_reaches_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cordwood.log.os_file import OsFile
+    from cordwood.log.files.os_file import OsFile
 
     true_sync = OsFile.sync
 

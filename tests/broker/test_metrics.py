@@ -28,8 +28,8 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.listeners import ListenerAddress
-from cordwood.node.group_positions import CommitRequest
-from cordwood.node.group_shards import Author
+from cordwood.node.coordinators.group_positions import CommitRequest
+from cordwood.node.coordinators.group_shards import Author
 from cordwood.records.build import build_batch
 
 EVERYTHING = {"listeners": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lag.check.interval.ms": "100"}

@@ -21,7 +21,7 @@ sys.exit(serve(load_settings(flags=sys.argv[1:])))
 """
 
 FAIL_SYNC = """
-from cordwood.log.os_file import OsFile
+from cordwood.log.files.os_file import OsFile
 from cordwood.model.errors import SyncFailure
 syncs = 0
 true_sync = OsFile.sync

@@ -19,7 +19,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.embedded import Broker
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition as Name
-from cordwood.node import scrub
+from cordwood.node.duties import scrub
 
 TOPIC = "payments"
 COUNT = 40

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.log.cold_pages import would_not_wait
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files.cold_pages import would_not_wait
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.segments.filesystem import File
 
 CONTENT = random.Random(5).randbytes(300_000)
@@ -106,7 +106,7 @@ def test_a_filesystem_that_cannot_do_it_is_read_instead(
 
 
 def test_without_cachestat_the_pages_are_looked_at_one_by_one(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cordwood.log.cold_pages._SYS_CACHESTAT", 100_000)
+    monkeypatch.setattr("cordwood.log.files.cold_pages._SYS_CACHESTAT", 100_000)
     descriptor = os.open(file.path, os.O_RDONLY)
     try:
         assert would_not_wait(descriptor, 0, len(CONTENT))

@@ -11,9 +11,9 @@ import pytest
 
 from cordwood.broker.sending import SMALL_SLICE_BYTES
 from cordwood.broker.slice_buffers import SLICE_BYTES
-from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.segments.filesystem import File
 
 CONTENT = random.Random(1).randbytes(3 * SLICE_BYTES + 12_345)

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.storage import Storage
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 
 

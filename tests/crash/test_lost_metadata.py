@@ -27,8 +27,8 @@ from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_
 from cordwood.cluster.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 
 

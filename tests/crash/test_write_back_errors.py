@@ -10,8 +10,8 @@ import pytest
 from tests.crash.mounts import LosingDisk, MountUnavailable
 from tests.moments import at
 
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
-from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings

@@ -8,7 +8,7 @@ from benchmarks.maven import PeerUnavailable
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.records import records_in
 from cordwood.segments.filesystem import File

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.moments import at
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
 from tests.moments import at
 
 from cordwood.log.checkpoint import CheckpointTicket, write_checkpoints
-from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import ColdRead, Log

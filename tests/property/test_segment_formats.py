@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker

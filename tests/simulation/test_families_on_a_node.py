@@ -21,8 +21,8 @@ from tests.simulation.one_producer import position
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.model.moment import Moment
-from cordwood.node import family_coordinator, transaction_completion
-from cordwood.node.transaction_markers import MarkerWriter
+from cordwood.node.coordinators import family_coordinator, transaction_completion
+from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.transaction_game import SETTINGS

@@ -21,7 +21,7 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import LeaseEnded
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.node import transaction_completion
+from cordwood.node.coordinators import transaction_completion
 from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.simulation import group_game, log_game, mixed_group_game, transaction_game
 from cordwood.simulation.exchange import Connection, Exchange, Network

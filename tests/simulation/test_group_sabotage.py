@@ -15,8 +15,8 @@ from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.node import coordinator_log, coordinator_records
-from cordwood.node.coordinator_log import CoordinatorLog
+from cordwood.node.coordinators import coordinator_log, coordinator_records
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.group_game import PARTITIONS, play
 from cordwood.simulation.workloads.group_members import TOPIC

@@ -10,9 +10,9 @@ from tests.seeds import SOAKING, seeds
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.family_coordinator import FamilyCoordinator
-from cordwood.node.transaction_coordinator import TransactionCoordinator
-from cordwood.node.transaction_markers import MarkerWriter
+from cordwood.node.coordinators.family_coordinator import FamilyCoordinator
+from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.micro_batch_game import play
 from cordwood.transactions import adding, families_deciding

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cordwood.log import compaction, recovery
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.flushing import FlushTicket
-from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.log import Appended
 from cordwood.log.producers import ProducerStates
 from cordwood.model.moment import Moment

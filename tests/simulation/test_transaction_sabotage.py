@@ -8,8 +8,8 @@ import pytest
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.transaction_coordinator import TransactionCoordinator
-from cordwood.node.transaction_markers import MarkerWriter
+from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.transaction_game import play
 from cordwood.transactions import adding, ending

@@ -14,8 +14,8 @@ from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.appends import Appends
+from cordwood.node.coordinators.transaction_completion import LONGEST_RETRY_MS
 from cordwood.node.partition import Partition
-from cordwood.node.transaction_completion import LONGEST_RETRY_MS
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
 from cordwood.simulation.checkers.transactions import read_committed

@@ -3,7 +3,7 @@
 from cordwood.broker.clocks import boot_ms
 from cordwood.cluster.stores.leases import Leases
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 
 
 class Memory:

@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cordwood.log.memory_filesystem import UNBOUNDED_BYTES
+from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES
 from cordwood.metrics import names
 from cordwood.metrics.exposition import Labelled, exposition
 from cordwood.metrics.names import Metric
 from cordwood.model.errors import StorageFailure
-from cordwood.node.lag_watch import PartitionTraffic, Watched
+from cordwood.node.duties.lag_watch import PartitionTraffic, Watched
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
     from cordwood.broker.flusher import CountingFlusher
     from cordwood.broker.loop_watch import LoopWatch
-    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cordwood.broker import descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.identity import PROPERTIES_FILE, Identity
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 
@@ -57,7 +57,7 @@ class Storage:
             return storage
         from cordwood.cluster.stores.opening_checks import check_present
         from cordwood.cluster.stores.sqlite import SqliteStore
-        from cordwood.log.os_filesystem import OsFilesystem
+        from cordwood.log.files.os_filesystem import OsFilesystem
 
         path = _absolute(path)
         filesystem = OsFilesystem(
@@ -80,14 +80,14 @@ class Storage:
     @property
     def in_memory(self) -> bool:
         """Whether the data is in memory, where syncing costs nothing."""
-        from cordwood.log.memory_filesystem import MemoryFilesystem
+        from cordwood.log.files.memory_filesystem import MemoryFilesystem
 
         return isinstance(self.filesystem, MemoryFilesystem)
 
     @property
     def max_open_files(self) -> int:
         """The number of log files that may be open at a time."""
-        from cordwood.log.os_filesystem import OsFilesystem
+        from cordwood.log.files.os_filesystem import OsFilesystem
 
         return self.filesystem.max_open_files if isinstance(self.filesystem, OsFilesystem) else 0
 
@@ -101,7 +101,7 @@ class Storage:
 
     def _learn_how_to_read(self) -> None:
         """Finds out whether reads can be told not to wait: a broker that serves only reads would never find out."""
-        from cordwood.log.os_filesystem import OsFilesystem
+        from cordwood.log.files.os_filesystem import OsFilesystem
 
         if not isinstance(self.filesystem, OsFilesystem):
             return
@@ -134,7 +134,7 @@ class Storage:
         await self.metadata.close()
         # The lock is released last: the next process reads the store as soon as it has the lock.
         self.logs.release()
-        from cordwood.log.os_filesystem import OsFilesystem
+        from cordwood.log.files.os_filesystem import OsFilesystem
 
         if isinstance(self.filesystem, OsFilesystem):
             self.filesystem.close()

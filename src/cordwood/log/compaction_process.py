@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cordwood.log.compaction import CompactionJob, CompactionResult, Replacement, compact
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import DamagedLog, DiskFull, StorageFailure, SyncFailure
 from cordwood.segments.transaction_index import AbortedTransaction
 

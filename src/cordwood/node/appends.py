@@ -4,7 +4,7 @@ from cordwood.log.log import Appended
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
-from cordwood.node.checkpoints import Checkpoints
+from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.flushes import FlushBook
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker

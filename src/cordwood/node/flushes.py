@@ -6,7 +6,7 @@ syncs them in a thread, and brings them back (`flushed`).
 """
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
 from cordwood.log.log_offsets import LogOffsets

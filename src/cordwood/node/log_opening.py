@@ -3,10 +3,10 @@
 import logging
 from functools import partial
 
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.set_aside import read_note
 from cordwood.log.log import Log
-from cordwood.log.set_aside import read_note
-from cordwood.node.damage_book import DamageBook
+from cordwood.node.duties.damage_book import DamageBook
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
@@ -24,39 +24,39 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.acks import Acks, Ended
 from cordwood.node.apis import SERVED_APIS, served_by, served_versions
 from cordwood.node.appends import Appends
-from cordwood.node.checkpoints import Checkpoints
-from cordwood.node.compaction import Compaction
-from cordwood.node.coordinator_log import Ground
-from cordwood.node.damage_book import DamageBook
+from cordwood.node.coordinators.coordinator_log import Ground
+from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
+from cordwood.node.coordinators.marker_sender import MarkerSender
+from cordwood.node.coordinators.producer_ids import ProducerIds
+from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+from cordwood.node.coordinators.transaction_markers import MarkerWriter
+from cordwood.node.coordinators.transactional_appends import TransactionalAppends
+from cordwood.node.coordinators.verification import Verification
+from cordwood.node.duties.checkpoints import Checkpoints
+from cordwood.node.duties.compaction import Compaction
+from cordwood.node.duties.damage_book import DamageBook
+from cordwood.node.duties.hot_keys import HotKeys
+from cordwood.node.duties.lag_watch import LagWatch
+from cordwood.node.duties.maintenance import Maintenance
+from cordwood.node.duties.removals import Removals
+from cordwood.node.duties.scrub import Scrub
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.flushes import FlushBook
-from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
-from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.hosted import Deposed, HostedReplicas
-from cordwood.node.hot_keys import HotKeys
-from cordwood.node.lag_watch import LagWatch
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
 from cordwood.node.loopback import Loopback, PeersAndSelf
-from cordwood.node.maintenance import Maintenance
-from cordwood.node.marker_sender import MarkerSender
 from cordwood.node.parked import ParkedRequests
 from cordwood.node.partition import Partition
 from cordwood.node.peers import Peers
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
-from cordwood.node.producer_ids import ProducerIds
-from cordwood.node.removals import Removals
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
-from cordwood.node.scrub import Scrub
-from cordwood.node.transaction_coordinator import TransactionCoordinator
-from cordwood.node.transaction_markers import MarkerWriter
-from cordwood.node.transactional_appends import TransactionalAppends
 from cordwood.node.turns import Turns
-from cordwood.node.verification import Verification
 from cordwood.node.verification_guards import Guards
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader

@@ -4,7 +4,7 @@ A marker for the producer voids the question, since the transaction may have end
 answer. A guard belongs to one leadership (`LeaderReplica`) and holds no longer than that.
 """
 
-from cordwood.node.coordinator_log import Writer
+from cordwood.node.coordinators.coordinator_log import Writer
 from cordwood.replication.leader import LeaderReplica
 from cordwood.transactions.transaction import EPOCH_BUMPED
 

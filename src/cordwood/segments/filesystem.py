@@ -1,8 +1,8 @@
 """The seam to the disk: all that the log asks of a filesystem.
 
-Only its implementations touch real files: log/os_filesystem.py (the machine's disk), log/memory_filesystem.py
-(embedded brokers) and log/crashing_filesystem.py (a disk that forgets, tears and fails, for tests). Paths are plain
-strings with "/" between the parts. Nothing written is durable before `sync` (content) and `sync_directory` (names).
+Only its implementations in log/files touch real files: os_filesystem.py (the machine's disk), memory_filesystem.py
+(embedded brokers) and crashing_filesystem.py (a disk that forgets, tears and fails, for tests). Paths are plain strings
+with "/" between the parts. Nothing written is durable before `sync` (content) and `sync_directory` (names).
 """
 
 from contextlib import suppress

@@ -10,7 +10,7 @@ again by its path.
 import random
 from typing import Protocol
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer
 from cordwood.segments.filesystem import File

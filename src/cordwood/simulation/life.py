@@ -16,8 +16,8 @@ from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.rows import Endpoint
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.identity import Identity
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions

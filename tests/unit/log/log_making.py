@@ -2,7 +2,7 @@
 
 from tests.moments import at
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import Appended, Log
 from cordwood.model.identifiers import TopicPartition

@@ -15,7 +15,7 @@ from tests.unit.log.log_making import (
     reopen,
 )
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.names import Suffix

@@ -9,14 +9,14 @@ import pytest
 from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory
-from cordwood.log.identity import Identity
+from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory
+from cordwood.log.directory.identity import Identity
+from cordwood.log.directory.strays import Fate, Known
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.os_file import OsFile
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
-from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.os_file import OsFile
-from cordwood.log.os_filesystem import OsFilesystem
-from cordwood.log.strays import Fate, Known
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings

@@ -21,9 +21,9 @@ from tests.unit.log.log_making import (
     values,
 )
 
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
-from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right, read_header

@@ -24,7 +24,7 @@ from tests.unit.log.log_making import (
     values,
 )
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.topic_settings import TopicSettings

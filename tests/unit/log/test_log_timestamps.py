@@ -4,7 +4,7 @@ import pytest
 from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, append, bases, beside, disk, log_path, open_log, reopen
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.topic_settings import TopicSettings

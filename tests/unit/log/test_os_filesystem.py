@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.log import os_file
-from cordwood.log.cold_pages import PAGE_SIZE, pages_not_cached
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files import os_file
+from cordwood.log.files.cold_pages import PAGE_SIZE, pages_not_cached
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 
 NO_NOWAIT = Path("/dev/shm")

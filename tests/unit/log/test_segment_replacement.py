@@ -14,7 +14,7 @@ from tests.unit.log.log_making import (
     values,
 )
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.log.replacement import MANIFEST
 from cordwood.model.topic_settings import TopicSettings

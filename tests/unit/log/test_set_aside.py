@@ -7,12 +7,12 @@ import pytest
 from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, append, fill, values
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.set_aside import read_note
+from cordwood.log.directory.strays import Fate, Known
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.log import Log
-from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.set_aside import read_note
-from cordwood.log.strays import Fate, Known
 from cordwood.model.errors import DiskFull, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings

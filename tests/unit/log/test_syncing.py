@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.log import syncing
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.files import syncing
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import SyncFailure
 
 

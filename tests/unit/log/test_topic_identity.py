@@ -6,8 +6,8 @@ import pytest
 from tests.moments import at
 from tests.unit.log.log_making import DATA, DIRECTORY, NOW_MS, PARTITION, SMALL, disk, fill, flush, values
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.partition_metadata import TopicDescription, decode_partition_metadata

@@ -5,7 +5,7 @@ from tests.unit.node.speaking import batch_of, create_topic, produce
 
 from cordwood.groups.shard import GroupShard
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node import lag_watch
+from cordwood.node.duties import lag_watch
 from cordwood.records.build import build_batch
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

@@ -9,7 +9,7 @@ from tests.unit.node.speaking import batch_of, create_topic
 
 from cordwood.groups.offset_records import Position, encode_key, encode_value
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.node.coordinator_log import CoordinatorLog, S
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog, S
 from cordwood.simulation.world import World
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import State, Transaction

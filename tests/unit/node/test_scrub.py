@@ -5,12 +5,12 @@ import logging
 import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill
 
-from cordwood.log.findings import MAX_FINDINGS, Finding, Findings, Place
+from cordwood.log.directory.findings import MAX_FINDINGS, Finding, Findings, Place
 from cordwood.log.report import Damage
 from cordwood.log.rolling import MAX_CLOSING
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.scrub import FIRST_AFTER_MS
+from cordwood.node.duties.scrub import FIRST_AFTER_MS
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.world import World

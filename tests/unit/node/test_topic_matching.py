@@ -9,8 +9,8 @@ from tests.unit.node.speaking import create_topic, delete_topic, error
 from cordwood.cluster.image import TopicImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.node import topic_matching
-from cordwood.node.regular_expressions import MAX_EXPRESSION_BYTES, names_matching
+from cordwood.node.coordinators import topic_matching
+from cordwood.node.coordinators.regular_expressions import MAX_EXPRESSION_BYTES, names_matching
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 

@@ -2,7 +2,7 @@
 
 from tests.moments import at
 
-from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
 from cordwood.model.errors import ProtocolError

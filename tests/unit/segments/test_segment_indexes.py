@@ -1,6 +1,6 @@
 """When an index entry is due, and how the indexes of a segment are found again."""
 
-from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.segments.filesystem import File

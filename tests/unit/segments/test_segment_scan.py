@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.records.batch import Codec
 from cordwood.records.build import build_batch
 from cordwood.segments.filesystem import File

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.inspect.files import read_whole
-from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE
+from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.checkpoint_witness import believe, witness_path

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cordwood.cli.failure import Failure
-from cordwood.log.data_directory import LOCK_FILE
+from cordwood.log.directory.data_directory import LOCK_FILE
 
 
 @contextmanager

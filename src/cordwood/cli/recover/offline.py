@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.identity import PROPERTIES_FILE
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.identity import PROPERTIES_FILE
+from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import EnvironmentFailure
 
 

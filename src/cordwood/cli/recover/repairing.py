@@ -34,8 +34,8 @@ from cordwood.cluster.stores.opening_checks import check_present, check_store
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.identity import Identity
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.identity import Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
-from cordwood.node.coordinator_log import Writer
+from cordwood.node.coordinators.coordinator_log import Writer
+from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
 from cordwood.node.handlers.appending import ATTRIBUTES_LOW_BYTE, ZSTD_FROM_VERSION, Refusals, no_zstd
 from cordwood.node.partition import Partition
 from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request
-from cordwood.node.transactional_appends import ADDS_FROM_VERSION
 from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
 from cordwood.wire.produce import ProduceRequest
 
 if TYPE_CHECKING:
+    from cordwood.node.coordinators.transactional_appends import TransactionalAppends
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.preparation import Preparation
-    from cordwood.node.transactional_appends import TransactionalAppends
 
 
 Found = tuple[tuple[int, int, int], Partition, memoryview]

@@ -23,7 +23,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.wire.message_types.consumer_group_describe import ConsumerGroupDescribe
     from cordwood.wire.message_types.consumer_group_heartbeat import ConsumerGroupHeartbeat
 

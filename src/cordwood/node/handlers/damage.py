@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.log.findings import Finding
+from cordwood.log.directory.findings import Finding
 from cordwood.model.errors import ErrorCode
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.damage_book import DamageBook
+    from cordwood.node.duties.damage_book import DamageBook
     from cordwood.wire.message_types.damage_list import DamageList
 
 

@@ -15,7 +15,7 @@ from cordwood.model.families import (
     MAX_PLAN_DIGEST_BYTES,
     is_family_name,
 )
-from cordwood.node.family_coordinator import Standing
+from cordwood.node.coordinators.family_coordinator import Standing
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.turns import Steps
 from cordwood.transactions.families import JOINED, Family
@@ -28,7 +28,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
     from cordwood.wire.message_types.family_decide import FamilyDecide
     from cordwood.wire.message_types.family_join import FamilyJoin
     from cordwood.wire.message_types.family_list import FamilyList

@@ -24,7 +24,7 @@ from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encod
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.node.damage_book import DamageBook
+    from cordwood.node.duties.damage_book import DamageBook
     from cordwood.node.fetch_sessions import FetchSessions
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop

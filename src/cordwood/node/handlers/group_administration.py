@@ -17,7 +17,7 @@ from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.wire.message_types.delete_groups import DeleteGroups
     from cordwood.wire.message_types.describe_groups import DescribeGroups
     from cordwood.wire.message_types.list_groups import ListGroups

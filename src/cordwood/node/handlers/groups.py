@@ -8,13 +8,13 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.model.errors import ErrorCode
-from cordwood.node.group_shards import Author
+from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.wire.message_types.heartbeat import Heartbeat
     from cordwood.wire.message_types.join_group import JoinGroup
     from cordwood.wire.message_types.leave_group import LeaveGroup

@@ -11,7 +11,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports

@@ -35,7 +35,7 @@ from cordwood.wire.metadata import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.node.held_heartbeats import HeldHeartbeats
+    from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.wire.apis import Api

@@ -15,11 +15,11 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.log.record_work import RecordWork
+    from cordwood.node.duties.maintenance import Maintenance
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
-    from cordwood.node.maintenance import Maintenance
     from cordwood.node.reports import Reports
     from cordwood.wire.message_types.delete_records import DeleteRecords
     from cordwood.wire.message_types.list_offsets import ListOffsets

@@ -24,16 +24,16 @@ from cordwood.model.identifiers import (
     TopicId,
     TopicPartition,
 )
-from cordwood.node.group_positions import UNSTABLE, CommitRequest, Settled
-from cordwood.node.group_shards import Author
+from cordwood.node.coordinators.group_positions import UNSTABLE, CommitRequest, Settled
+from cordwood.node.coordinators.group_shards import Author
 from cordwood.node.request import NARROW_BYTES, Made, Request, in_order, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 
 if TYPE_CHECKING:
-    from cordwood.node.group_coordinator import GroupCoordinator
-    from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
     from cordwood.wire.message_types.find_coordinator import FindCoordinator
     from cordwood.wire.message_types.offset_commit import OffsetCommit
     from cordwood.wire.message_types.offset_fetch import OffsetFetch

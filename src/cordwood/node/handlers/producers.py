@@ -15,10 +15,10 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
+    from cordwood.node.coordinators.producer_ids import ProducerIds
+    from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
     from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.producer_ids import ProducerIds
     from cordwood.node.reports import Reports
-    from cordwood.node.transaction_coordinator import TransactionCoordinator
     from cordwood.wire.message_types.describe_producers import DescribeProducers
     from cordwood.wire.message_types.init_producer_id import InitProducerId
 

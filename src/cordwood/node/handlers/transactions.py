@@ -11,13 +11,13 @@ from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
-from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.group_positions import CommitRequest, Settled
-from cordwood.node.group_shards import Author
+from cordwood.node.coordinators.coordinator_log import Done, Writer
+from cordwood.node.coordinators.group_positions import CommitRequest, Settled
+from cordwood.node.coordinators.group_shards import Author
+from cordwood.node.coordinators.regular_expressions import names_matching
+from cordwood.node.coordinators.transaction_markers import Ending
 from cordwood.node.handlers.positions import AskedPositions
-from cordwood.node.regular_expressions import names_matching
 from cordwood.node.request import Made, Request, in_order, serves
-from cordwood.node.transaction_markers import Ending
 from cordwood.node.turns import Steps
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
@@ -26,11 +26,11 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+    from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator, Vouched
+    from cordwood.node.coordinators.transaction_markers import MarkerWriter
+    from cordwood.node.coordinators.verification import Verification
     from cordwood.node.loop import Loop
-    from cordwood.node.transaction_coordinator import TransactionCoordinator, Vouched
-    from cordwood.node.transaction_markers import MarkerWriter
-    from cordwood.node.verification import Verification
     from cordwood.wire.message_types.add_offsets_to_txn import AddOffsetsToTxn
     from cordwood.wire.message_types.add_partitions_to_txn import AddPartitionsToTxn
     from cordwood.wire.message_types.describe_transactions import DescribeTransactions

@@ -12,7 +12,7 @@ from typing import Any
 
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.model.errors import ErrorCode
-from cordwood.node.held_heartbeats import PATIENT_SOFTWARE
+from cordwood.node.coordinators.held_heartbeats import PATIENT_SOFTWARE
 from cordwood.simulation.exchange import Connection
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMember

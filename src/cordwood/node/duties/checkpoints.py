@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.checkpoint import Checkpoint
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.model.moment import Moment
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop

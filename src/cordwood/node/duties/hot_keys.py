@@ -21,7 +21,7 @@ from cordwood.records.batch import CONTROL_BIT, batches_in
 from cordwood.records.records import packed_records_in
 
 if TYPE_CHECKING:
-    from cordwood.node.lag_watch import PartitionTraffic
+    from cordwood.node.duties.lag_watch import PartitionTraffic
 
 HOT_FACTOR = 2.0
 """A partition is hot if it gets at least so many times its even share of its topic's traffic."""

@@ -15,15 +15,15 @@ from cordwood.lag.arrival import Mark
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
 from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.node.group_coordinator import GroupCoordinator
+from cordwood.node.coordinators.group_coordinator import GroupCoordinator
+from cordwood.node.duties.hot_keys import HotKeys
 from cordwood.node.hosted import HostedReplicas
-from cordwood.node.hot_keys import HotKeys
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.reports import Reports

@@ -9,7 +9,7 @@ One whose name another directory has, as after a copy, stays set aside. After a 
 
 from collections.abc import Iterable
 
-from cordwood.log.set_aside import read_note, remove_note, set_aside
+from cordwood.log.directory.set_aside import read_note, remove_note, set_aside
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem

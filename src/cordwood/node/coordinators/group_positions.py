@@ -16,8 +16,8 @@ from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.group_shards import Author, GroupShards, LedGroups, nothing, pending_positions
+from cordwood.node.coordinators.coordinator_log import Done, Writer
+from cordwood.node.coordinators.group_shards import Author, GroupShards, LedGroups, nothing, pending_positions
 from cordwood.node.loop import Loop
 
 MINUTE_MS = 60_000

@@ -12,10 +12,10 @@ import shutil
 import threading
 from collections import OrderedDict
 
-from cordwood.log.file_lock import FileLock
-from cordwood.log.os_file import OsFile, storage_failure, write_rest
+from cordwood.log.files.file_lock import FileLock
+from cordwood.log.files.os_file import OsFile, storage_failure, write_rest
+from cordwood.log.files.syncing import Syncing
 from cordwood.log.recent_bytes import RecentBytes
-from cordwood.log.syncing import Syncing
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import File
 

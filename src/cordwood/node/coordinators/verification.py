@@ -18,10 +18,10 @@ from cordwood.cluster.image import ClusterImage
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, known_error
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
-from cordwood.node.coordinator_log import Writer
+from cordwood.node.coordinators.coordinator_log import Writer
+from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator, Vouched
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.peers import Home, PeerAnswer, PeerOutcome, PeerRequest, Peers
-from cordwood.node.transaction_coordinator import TransactionCoordinator, Vouched
 from cordwood.node.verification_guards import Guard, Guards
 from cordwood.wire.apis import ApiKey
 

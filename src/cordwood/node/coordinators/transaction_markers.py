@@ -8,8 +8,8 @@ from typing import NamedTuple
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Writer
-from cordwood.node.group_shards import LedGroups
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Writer
+from cordwood.node.coordinators.group_shards import LedGroups
 from cordwood.node.partition import Partition
 from cordwood.node.verification_guards import Guards
 from cordwood.records.control import TransactionMarker, build_transaction_marker

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Iterator
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
-from cordwood.node.checkpoints import Checkpoints
+from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.acks import Acks
 from cordwood.node.appends import Appends
-from cordwood.node.coordinator_records import Found, read_records
+from cordwood.node.coordinators.coordinator_records import Found, read_records
+from cordwood.node.coordinators.pending_records import PendingRecords
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
-from cordwood.node.pending_records import PendingRecords
 from cordwood.node.reports import Reports
 from cordwood.records.build import build_batch_of_now
 from cordwood.records.control import TransactionMarker, build_transaction_marker

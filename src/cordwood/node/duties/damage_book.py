@@ -1,4 +1,4 @@
-"""The book of damage: what is known to be damaged in this broker's logs, across restarts (`log/findings.py`).
+"""The book of damage: what is known to be damaged in this broker's logs, across restarts (`log/directory/findings.py`).
 
 A finding is logged once and kept; its offsets are refused to readers. Recovery, readers and the scrub find damage.
 """
@@ -6,8 +6,8 @@ A finding is logged once and kept; its offsets are refused to readers. Recovery,
 import logging
 from collections.abc import Iterable
 
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.findings import FILE_NAME, Finding, Findings
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.findings import FILE_NAME, Finding, Findings
 from cordwood.log.log import Log
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.node.loop import Loop

@@ -12,18 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.log.findings import Place
+from cordwood.log.directory.findings import Place
 from cordwood.log.scrubbing import SegmentCheck, Step, confirm
 from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment
     from cordwood.model.identifiers import TopicPartition
     from cordwood.model.moment import Moment
-    from cordwood.node.damage_book import DamageBook
+    from cordwood.node.duties.damage_book import DamageBook
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.partition import Partition

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Done, Ground, Writer
-from cordwood.node.family_coordinator import FamilyCoordinator
-from cordwood.node.marker_sender import MarkerSender
-from cordwood.node.producer_ids import ProducerIds
-from cordwood.node.transaction_completion import Completions
-from cordwood.node.transaction_shards import LedTransactions, TransactionShards
+from cordwood.node.coordinators.coordinator_log import Done, Ground, Writer
+from cordwood.node.coordinators.family_coordinator import FamilyCoordinator
+from cordwood.node.coordinators.marker_sender import MarkerSender
+from cordwood.node.coordinators.producer_ids import ProducerIds
+from cordwood.node.coordinators.transaction_completion import Completions
+from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards
 from cordwood.transactions import adding, beginning, ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (

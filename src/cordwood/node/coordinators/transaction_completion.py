@@ -12,11 +12,11 @@ from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Writer
+from cordwood.node.coordinators.coordinator_log import Writer
+from cordwood.node.coordinators.marker_sender import MarkerSender
+from cordwood.node.coordinators.transaction_markers import Ending
+from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards
 from cordwood.node.loop import Loop
-from cordwood.node.marker_sender import MarkerSender
-from cordwood.node.transaction_markers import Ending
-from cordwood.node.transaction_shards import LedTransactions, TransactionShards
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import ending
 from cordwood.transactions.log_records import record_of

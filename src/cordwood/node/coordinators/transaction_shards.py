@@ -10,7 +10,7 @@ from functools import partial
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
-from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Shard
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.transactions.families_leases import Leases

@@ -20,11 +20,11 @@ from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Shard
-from cordwood.node.held_heartbeats import HeldHeartbeats, HeldOfGroups
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard
+from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats, HeldOfGroups
+from cordwood.node.coordinators.topic_matching import TopicMatching
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
-from cordwood.node.topic_matching import TopicMatching
 
 
 def nothing(error: ErrorCode) -> None:

@@ -13,9 +13,9 @@ from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncA
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.coordinator_log import Done
-from cordwood.node.group_shards import Author, GroupShards, LedGroups, nothing
-from cordwood.node.held_heartbeats import HeldHeartbeats
+from cordwood.node.coordinators.coordinator_log import Done
+from cordwood.node.coordinators.group_shards import Author, GroupShards, LedGroups, nothing
+from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
 from cordwood.node.loop import Loop
 
 MAX_PREFIX_LENGTH = 200

@@ -3,8 +3,8 @@
 import logging
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.data_directory import DataDirectory
-from cordwood.log.strays import Fate, Known, Verdict
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.strays import Fate, Known, Verdict
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.hosted import HostedReplicas

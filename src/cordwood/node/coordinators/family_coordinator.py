@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
-from cordwood.node.coordinator_log import Done
+from cordwood.node.coordinators.coordinator_log import Done
+from cordwood.node.coordinators.producer_ids import ProducerIds
+from cordwood.node.coordinators.transaction_completion import Completions
+from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards, WaitingDecision
 from cordwood.node.loop import Loop
-from cordwood.node.producer_ids import ProducerIds
-from cordwood.node.transaction_completion import Completions
-from cordwood.node.transaction_shards import LedTransactions, TransactionShards, WaitingDecision
 from cordwood.transactions import families_deciding, families_joining
 from cordwood.transactions.families import JOINED, Families, Family
 from cordwood.transactions.families_deciding import Asked, Decision, in_appends

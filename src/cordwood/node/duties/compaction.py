@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
-from cordwood.log.data_directory import DataDirectory
+from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.log.recovery import first_timestamp_ms
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT
-from cordwood.node.checkpoints import Checkpoints
+from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition

@@ -7,14 +7,14 @@ taken, and the removal of condemned directories is finished. Afterwards this obj
 from collections.abc import Iterable
 from contextlib import suppress
 
-from cordwood.log.condemned import empty_logs
-from cordwood.log.kept_offsets import KeptOffsets
-from cordwood.log.misnamed import straighten_names
+from cordwood.log.directory.condemned import empty_logs
+from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.misnamed import straighten_names
+from cordwood.log.directory.set_aside import read_note, remove_note, set_aside
+from cordwood.log.directory.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
+from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemned_part
-from cordwood.log.set_aside import read_note, remove_note, set_aside
-from cordwood.log.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
-from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.filesystem import Filesystem
@@ -151,7 +151,7 @@ class PartitionsOnDisk:
                 self._offsets.begin_save((RECOVERY_POINT_FILE,))()
 
     def _take_notes(self) -> None:
-        """Takes back the offsets of partitions that were set aside and put back; see log/set_aside.py."""
+        """Takes back the offsets of partitions that were set aside and put back; see log/directory/set_aside.py."""
         taken = []
         for partition in self._known:
             directory = self.directory(partition)

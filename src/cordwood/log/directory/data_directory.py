@@ -10,18 +10,18 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of
-from cordwood.log.condemned import Condemned, Removal
-from cordwood.log.durable_directories import make_directory_durably
-from cordwood.log.durable_ends import DurableEnds, do_nothing
+from cordwood.log.directory.condemned import Condemned, Removal
+from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
+from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
+from cordwood.log.directory.strays import Known, Verdict
+from cordwood.log.directory.topic_descriptions import TopicDescriptions
+from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.flushing import FlushTicket
-from cordwood.log.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.in_steps import Steps, in_one_step
-from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.partitions_on_disk import PartitionsOnDisk
-from cordwood.log.strays import Known, Verdict
-from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings

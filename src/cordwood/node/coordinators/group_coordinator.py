@@ -7,11 +7,11 @@ from collections.abc import Callable
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
-from cordwood.node.coordinator_log import Done, Ground
-from cordwood.node.group_membership import GroupMembership
-from cordwood.node.group_positions import GroupPositions
-from cordwood.node.group_shards import GroupShards, LedGroups, pending_positions
-from cordwood.node.held_heartbeats import HeldHeartbeats
+from cordwood.node.coordinators.coordinator_log import Done, Ground
+from cordwood.node.coordinators.group_membership import GroupMembership
+from cordwood.node.coordinators.group_positions import GroupPositions
+from cordwood.node.coordinators.group_shards import GroupShards, LedGroups, pending_positions
+from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
 
 
 class GroupCoordinator:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.coordinator_log import Writer
-from cordwood.node.verification import Verification, Verified
+from cordwood.node.coordinators.coordinator_log import Writer
+from cordwood.node.coordinators.verification import Verification, Verified
 
 ADDS_FROM_VERSION = 12
 """From this version of Produce on, writing to a partition adds it to the transaction (KIP-890)."""

@@ -1,0 +1,1 @@
+"""Coordinators of groups, transactions and families: state machines on the partitions of internal topics."""
