@@ -124,12 +124,14 @@ class Producer:
         answer = self.world.ask_at(HOME, ApiKey.ADD_PARTITIONS_TO_TXN, 3, **who, v3_and_below_topics=topics)
         return error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
-    def begin_write(self, value: bytes, index: int, broker_id: int, version: int = CLIENT) -> Exchange:
+    def begin_write(
+        self, value: bytes, index: int, broker_id: int, version: int = CLIENT, sequence: int = 0
+    ) -> Exchange:
         batch = build_batch(
             [(self.world.clock.wall_ms, None, value, ())],
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=0,
+            base_sequence=sequence,
             transactional=True,
         )
         entry = {"name": TOPIC, "partition_data": [{"index": index, "records": bytes(batch)}]}
@@ -323,6 +325,23 @@ def test_a_coordinator_that_does_not_know_of_its_end_vouches_for_nothing(world: 
     assert answer.markers[0].topics[0].partitions[0].error_code == 0
     assert producer.write(b"v0", 0, AWAY, LATE_CLIENT) == "NOT_ENOUGH_REPLICAS"
     assert open_producers(world, AWAY, 0) == []
+
+
+def test_a_batch_that_waited_behind_another_is_not_appended_to_a_transaction_that_ended_meanwhile(world: World) -> None:
+    elect(world, TOPIC, AWAY, index=1)
+    producer = Producer(world)
+    for index in range(2):
+        producer.add(index)
+    assert producer.write(b"v0", 0, AWAY, LATE_CLIENT) == "NONE"
+    first = producer.begin_write(b"v1", 1, AWAY, LATE_CLIENT)
+    held = hold_answer(world, world.machine_of(HOME), ApiKey.ADD_PARTITIONS_TO_TXN)
+    behind = producer.begin_write(b"v2", 0, AWAY, LATE_CLIENT, sequence=1)
+    world.settle()
+    assert producer.end(commit=False, version=4) == "NONE"
+    world.machine_of(HOME).network.answers.append(held)
+    world.settle()
+    assert (produced(first), produced(behind)) == ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS")
+    assert open_producers(world, AWAY, 0) == open_producers(world, AWAY, 1) == []
 
 
 # Brokers that are away

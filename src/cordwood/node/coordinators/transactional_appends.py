@@ -1,6 +1,7 @@
 """Appends of transactional batches: the coordinator vouches for the first batch in each partition.
 
-Later batches of a producer wait while the coordinator is asked about earlier ones, so that sequences stay in order.
+Each request asks as soon as it comes, and requests of one transactional id are appended in the order of arrival, so
+that sequences stay in order. A client that sends a request for each partition has all of them in one flush round.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinators.coordinator_log import Writer
-from cordwood.node.coordinators.verification import Verification, Verified
+from cordwood.node.coordinators.verification import Verdict, Verification
 
 ADDS_FROM_VERSION = 12
 """From this version of Produce on, writing to a partition adds it to the transaction (KIP-890)."""
@@ -24,46 +25,71 @@ _NOT_NOW = (
 )
 
 
+class _Waiting:
+    """A request between its question and its turn."""
+
+    __slots__ = ("start", "verdict")
+
+    def __init__(self, start: Callable[[Verdict], None]) -> None:
+        self.start = start
+        self.verdict: Verdict | None = None
+
+
 class TransactionalAppends:
     """Requests of one transactional id have their turns one after the other, in the order of arrival.
 
-    A request whose turn has come waits in `_ready` for its start. Starts never nest: a request that is through at once
-    puts the next of its id at the end of `_ready`, and the start that came first goes on with it.
+    A request has its turn when it has its verdict and all earlier ones are through. It waits in `_ready` for its start
+    then. Starts never nest: a request that is through at once puts the next of its id at the end of `_ready`, and the
+    start that came first goes on with it.
     """
 
     def __init__(self, verification: Verification) -> None:
         self._verification = verification
-        self._queues: dict[str, deque[Callable[[], None]]] = {}
-        """Requests by transactional id, the one that has its turn first; ids without requests have no queue."""
-        self._ready: deque[Callable[[], None]] = deque()
+        self._queues: dict[str, deque[_Waiting]] = {}
+        """Requests by transactional id, the first that came first; ids without requests have no queue."""
+        self._ready: deque[_Waiting] = deque()
         """Requests that have their turn and are not started yet, behind the one that is being started."""
 
     def busy(self, transactional_id: str) -> bool:
         return transactional_id in self._queues
 
-    def in_turn(self, transactional_id: str, start: Callable[[], None]) -> None:
-        """Calls `start` when earlier requests of the same id are through. `start` must lead to a call of `through`."""
+    def in_turn(
+        self,
+        transactional_id: str,
+        ask: Callable[[Callable[[Verdict], None]], None],
+        start: Callable[[Verdict], None],
+    ) -> None:
+        """Asks at once. Calls `start` with the verdict when earlier requests of the same id are through; `start` must
+        lead to a call of `through`."""
+        waiting = _Waiting(start)
         queue = self._queues.setdefault(transactional_id, deque())
-        queue.append(start)
-        if len(queue) == 1:
-            self._start(start)
+        queue.append(waiting)
+
+        def answered(verdict: Verdict) -> None:
+            waiting.verdict = verdict
+            if queue[0] is waiting:
+                self._start(waiting)
+
+        ask(answered)
 
     def through(self, transactional_id: str) -> None:
         queue = self._queues[transactional_id]
         queue.popleft()
-        if queue:
-            self._start(queue[0])
-        else:
+        if not queue:
             del self._queues[transactional_id]
+        elif queue[0].verdict is not None:
+            self._start(queue[0])
 
-    def _start(self, start: Callable[[], None]) -> None:
+    def _start(self, waiting: _Waiting) -> None:
         ready = self._ready
-        ready.append(start)
+        ready.append(waiting)
         if len(ready) > 1:
             return
         try:
             while ready:
-                ready[0]()
+                verdict = ready[0].verdict
+                assert verdict is not None
+                ready[0].start(verdict)
                 ready.popleft()
         finally:
             ready.clear()
@@ -73,20 +99,20 @@ class TransactionalAppends:
         transactional_id: str,
         writers: dict[TopicPartition, Writer],
         version: int,
-        done: Verified,
+        done: Callable[[Verdict], None],
     ) -> None:
-        """Calls back with each partition's error code for this version of Produce. The codes hold within the event."""
+        """Calls back with the verdict about each partition, in error codes of this version of Produce."""
         by_writer: dict[Writer, list[TopicPartition]] = {}
         for partition, writer in writers.items():
             by_writer.setdefault(writer, []).append(partition)
         if len(by_writer) != 1:
             # One transactional id has one producer.
-            done(dict.fromkeys(writers, ErrorCode.INVALID_PRODUCER_ID_MAPPING if by_writer else ErrorCode.NONE))
+            done(lambda: dict.fromkeys(writers, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
             return
         ((writer, partitions),) = by_writer.items()
 
-        def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
-            done({partition: _told(error, version) for partition, error in errors.items()})
+        def answered(verdict: Verdict) -> None:
+            done(lambda: {partition: _told(error, version) for partition, error in verdict().items()})
 
         self._verification.ask(transactional_id, writer, partitions, answered, add=version >= ADDS_FROM_VERSION)
 

@@ -3,8 +3,8 @@
 The answer is an event of its own, and the transaction may have ended meanwhile. So each question has a guard at each
 partition: a marker for the producer voids it, and so does the end of the leadership in which the question was asked. An
 answer that names a coordinator's epoch below that of the producer's last marker in the partition comes from a
-coordinator that was deposed, and is void too. The batch may be appended in the very event that brings the answer, and
-in no later one.
+coordinator that was deposed, and is void too. The guards stay until the verdict is taken: the batch may be appended in
+that very event, and in no later one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ BROKERS_VERSIONS = (4, 5)
 VOID = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The outcome of a question whose answer holds no longer. Asking again is safe."""
 
-Verified = Callable[[dict[TopicPartition, ErrorCode]], None]
+Verdict = Callable[[], dict[TopicPartition, ErrorCode]]
+"""Tells the error code of each partition, in the coordinator's words, as it holds in this event. Called once."""
 
 
 class Verification:
@@ -61,20 +62,20 @@ class Verification:
         transactional_id: str,
         writer: Writer,
         partitions: Collection[TopicPartition],
-        done: Verified,
+        done: Callable[[Verdict], None],
         *,
         add: bool,
     ) -> None:
-        """Calls back with an error code for each partition, in the coordinator's words; NONE holds within the event.
+        """Calls back with the verdict about these partitions.
 
         With `add`, partitions that the transaction lacks are added to it. This broker leads the partitions.
         """
         if is_too_long(transactional_id):
-            done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+            done(lambda: dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
             return
         coordinator = self._coordinator_of(transactional_id)
         if coordinator < 0:
-            done(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            done(lambda: dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         guards: dict[TopicPartition, Guard] = {}
         topic_ids: dict[str, TopicId] = {}
@@ -85,7 +86,10 @@ class Verification:
             except (ProtocolError, StorageFailure):
                 continue  # a partition without a guard is void
             topic_ids[name.topic] = partition.topic_id
-        answered = partial(self._answered, partitions, guards, done)
+
+        def answered(vouched: Vouched) -> None:
+            done(partial(self._verdict, partitions, guards, vouched))
+
         if coordinator == self._image.node_id:
             vouch = self._transactions.vouch
             self._home.call(partial(vouch, transactional_id, writer, list(guards), topic_ids, add, answered))
@@ -112,13 +116,9 @@ class Verification:
         index = transaction_partition(transactional_id, len(topic.partitions))
         return self._image.leadership(topic.partitions[index]).leader
 
-    def _answered(
-        self,
-        partitions: Collection[TopicPartition],
-        guards: dict[TopicPartition, Guard],
-        done: Verified,
-        vouched: Vouched,
-    ) -> None:
+    def _verdict(
+        self, partitions: Collection[TopicPartition], guards: dict[TopicPartition, Guard], vouched: Vouched
+    ) -> dict[TopicPartition, ErrorCode]:
         for guard in guards.values():
             self._guards.end(guard)
         errors = {}
@@ -127,7 +127,7 @@ class Verification:
             if error is ErrorCode.NONE and not self._holds(guards.get(name), name, vouched.coordinator_epoch):
                 error = VOID
             errors[name] = error
-        done(errors)
+        return errors
 
     def _holds(self, guard: Guard | None, name: TopicPartition, coordinator_epoch: int) -> bool:
         if guard is None or guard.void:

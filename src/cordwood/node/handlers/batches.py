@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -19,6 +20,7 @@ from cordwood.wire.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from cordwood.node.coordinators.transactional_appends import TransactionalAppends
+    from cordwood.node.coordinators.verification import Verdict
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.preparation import Preparation
 
@@ -99,21 +101,34 @@ def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | Top
 # Transactions
 
 
+Verified = Callable[[], Refusals]
+"""Tells the partitions that the coordinator refuses, as it holds in this event. Called exactly once."""
+
+
 def verify(
-    rooms: BatchRooms, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
+    rooms: BatchRooms, request: Request, body: ProduceRequest, transactional_id: str, start: Callable[[Verified], None]
 ) -> None:
-    """Calls `done` with the partitions that the coordinator refuses, at a moment when the refusals hold."""
+    """Asks the coordinator, and calls `start` when all earlier requests of the transactional id are through."""
     writers = unverified(rooms, body)
+    appends, version = rooms.transactional_appends, request.version
 
-    def verified(errors: Refusals) -> None:
+    def verified(verdict: Verdict) -> Refusals:
         refused: dict[TopicPartition, ErrorCode] = {
-            name: error for name, error in errors.items() if error is not ErrorCode.NONE
+            name: error for name, error in verdict().items() if error is not ErrorCode.NONE
         }
-        if request.version >= ADDS_FROM_VERSION:
+        if len(writers) < sum(len(batches) for _, batches in body.topics):
+            for name in unverified(rooms, body).keys() - writers.keys():
+                # The transaction was open there when the request came, and has ended.
+                refused[name] = ErrorCode.NOT_ENOUGH_REPLICAS
+        if version >= ADDS_FROM_VERSION:
             refused.update(_starting_late(rooms, body, writers))
-        done(refused)
+        return refused
 
-    rooms.transactional_appends.verify(transactional_id, writers, request.version, verified)
+    appends.in_turn(
+        transactional_id,
+        partial(appends.verify, transactional_id, writers, version),
+        lambda verdict: start(partial(verified, verdict)),
+    )
 
 
 def unverified(rooms: BatchRooms, body: ProduceRequest) -> dict[TopicPartition, Writer]:

@@ -7,11 +7,11 @@ appended in steps (`wide_produce`): the order of batches within a partition is k
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from cordwood.node.handlers.appending import BatchRefusals, Refusals, append_all, refusal_of
+from cordwood.node.handlers.appending import BatchRefusals, append_all, refusal_of
 from cordwood.node.handlers.batches import (
+    Verified,
     brought_zstd,
     kept_batches,
     ready_at_once,
@@ -78,12 +78,12 @@ def _produce_in_transaction(
         return
     kept = kept_batches(body) if prepared is None else body
 
-    def verified(refused: Refusals) -> None:
+    def start(verified: Verified) -> None:
         request.now = rooms.loop.now
-        append_all(rooms, request, kept, refused, prepared)
+        append_all(rooms, request, kept, verified(), prepared)
         appends.through(transactional_id)
 
-    appends.in_turn(transactional_id, partial(verify, rooms, request, kept, transactional_id, verified))
+    verify(rooms, request, kept, transactional_id, start)
 
 
 HANDLERS = (serves(ApiKey.PRODUCE, 3, 13, produce),)

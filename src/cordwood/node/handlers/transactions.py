@@ -225,7 +225,7 @@ def txn_offset_commit(rooms: TransactionRooms, request: Request[TxnOffsetCommit]
 
     def admit(partition: TopicPartition, done: Done) -> None:
         rooms.verification.ask(
-            body.transactional_id, writer, [partition], lambda admitted: done(admitted[partition]), add=add
+            body.transactional_id, writer, [partition], lambda verdict: done(verdict()[partition]), add=add
         )
 
     def commit(commits: list[Commit], done: Settled) -> None:

@@ -22,6 +22,7 @@ from cordwood.node.handlers.appending import (
 from cordwood.node.handlers.batches import (
     BatchRooms,
     Found,
+    Verified,
     brought_zstd,
     ready_at_once,
     take_over,
@@ -100,15 +101,18 @@ class WideProduce:
             self._append(piece, None)
             return
 
-        def verified(refused: Refusals) -> None:
-            self._append(piece, refused)
+        def go(verified: Verified, now: Moment) -> None:
+            self._append(piece, verified())
             rooms.transactional_appends.through(transactional_id)
 
-        def begin(now: Moment) -> None:
-            verify(rooms, self._request, piece, transactional_id, verified)
-
         # One piece in a turn, even if the coordinator need not be asked.
-        rooms.transactional_appends.in_turn(transactional_id, lambda: rooms.loop.in_turns.add(begin))
+        verify(
+            rooms,
+            self._request,
+            piece,
+            transactional_id,
+            lambda verified: rooms.loop.in_turns.add(partial(go, verified)),
+        )
 
     def _append(self, piece: ProduceRequest, refused: Refusals | None) -> None:
         rooms, request = self._rooms, self._request
