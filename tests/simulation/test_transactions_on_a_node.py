@@ -118,6 +118,17 @@ def test_positions_are_pending_until_the_transaction_ends(world: World) -> None:
     assert position(world, require_stable=True) == (5, ErrorCode.NONE)
 
 
+def test_an_answer_to_the_end_leaves_behind_the_markers_of_partitions_led_here(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5) is ErrorCode.NONE
+    shards = world.node.groups.shards.log.loaded_shards()
+    assert [bool(shard.pending) for shard in shards] == [True]
+    exchange = world.connect().request(ApiKey.END_TXN, 5, {**producer.who, "committed": True})
+    while not exchange.replies:
+        world.do(world.steps()[0][1])
+    assert [bool(shard.pending) for shard in shards] == [False]
+
+
 def test_pending_positions_survive_a_restart_and_still_depend_on_the_end(world: World) -> None:
     producer = Producer(world)
     assert producer.move(5) is ErrorCode.NONE

@@ -116,7 +116,7 @@ class Node:
         guards = Guards()
         self.markers = MarkerWriter(ground, self.groups.shards.log, guards)
         sender = MarkerSender(image, peers, home, self.markers)
-        self.transactions = TransactionCoordinator(ground, self.producer_ids, sender)
+        self.transactions = TransactionCoordinator(ground, self.producer_ids, sender, home)
         self.verification = Verification(image, hosted, guards, peers, home, self.transactions)
         self.transactional_appends = TransactionalAppends(self.verification)
         # Lag

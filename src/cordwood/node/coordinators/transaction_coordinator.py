@@ -20,6 +20,7 @@ from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.producer_ids import ProducerIds
 from cordwood.node.coordinators.transaction_completion import Completions
 from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards
+from cordwood.node.peers import Home
 from cordwood.transactions import adding, beginning, ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (
@@ -54,8 +55,9 @@ class Vouched(NamedTuple):
 
 
 class TransactionCoordinator:
-    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: MarkerSender) -> None:
+    def __init__(self, ground: Ground, producer_ids: ProducerIds, markers: MarkerSender, home: Home) -> None:
         self._loop = ground.loop
+        self._home = home
         self._image = ground.image
         self._reports = ground.reports
         self._producer_ids = producer_ids
@@ -295,7 +297,11 @@ class TransactionCoordinator:
         def safe(error: ErrorCode) -> None:
             if changed.state in PREPARED:
                 self.completions.complete(shard, changed.transactional_id)
-            done(error)
+                # Behind the markers for partitions that this broker leads: whoever hears of the end of a transaction
+                # and asks this broker next, finds its positions and records.
+                self._home.call(lambda: done(error))
+            else:
+                done(error)
 
         self.log.write(shard, [record_of(changed)], written)
         found = shard.machine.get(changed.transactional_id)
