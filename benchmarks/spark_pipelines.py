@@ -271,10 +271,10 @@ def main(
     began = datetime.now().astimezone()
     PEERS.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="pipelines-", dir=PEERS))
+    known = {**facts(directory, None), "rounds": scale.rounds, "rows": scale.rows, "rows per batch": scale.batch_rows}
     broker = CordwoodSystem(directory / "broker")
     broker.start()
     bench = Bench(broker, scale, console, directory)
-    known = {**facts(directory, None), "rounds": scale.rounds, "rows": scale.rows, "rows per batch": scale.batch_rows}
     command = shlex.join(["python", "-m", "benchmarks.spark", *sys.argv[1:]])
     console.print(f"[bold]{escape(command)}[/]")
     for name, value in known.items():
