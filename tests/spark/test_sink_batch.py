@@ -156,12 +156,6 @@ def _frame(spark: "SparkSession", expression: str) -> "DataFrame":
         ("id", {"topic": "t"}, "Column 'id' means nothing to a record"),
         ("id as value", {"topic": "t"}, "value attribute unsupported type bigint"),
         ("'x' value", {}, "topic option required when no 'topic' attribute is present"),
-        (
-            "'x' value",
-            {"topic": "t", "kafka.partitioner.class": "x"},
-            "Kafka option 'partitioner.class' is not supported",
-        ),
-        ("'x' value", {"topic": "t", "kafka.acks": "1"}, "'kafka.acks=1' and 'exactlyOnce=true' contradict"),
     ],
 )
 def test_what_cannot_be_is_refused_on_the_driver(
@@ -170,6 +164,15 @@ def test_what_cannot_be_is_refused_on_the_driver(
     with pytest.raises(AnalysisException) as caught:
         write(_frame(spark, expression), broker.bootstrap, **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("option", "value"), [("kafka.partitioner.class", "x"), ("kafka.acks", "1")])
+def test_an_option_without_effect_keeps_no_row_from_being_written(
+    spark: "SparkSession", broker: RunningBroker, make_topic: MakeTopic, option: str, value: str
+) -> None:
+    topic = make_topic()
+    write(_frame(spark, "'x' value"), broker.bootstrap, topic, **{option: value})
+    assert len(committed(broker.bootstrap, topic)) == 1
 
 
 def test_a_topic_is_not_overwritten(spark: "SparkSession", broker: RunningBroker, topic: str) -> None:
