@@ -51,7 +51,7 @@ class Authority:
         only one of the two passes. Raises OutcomeUnknown if the keys cannot be read.
         """
         try:
-            return await self._transact(plan.commit)
+            return await self.transact(plan.commit)
         except OutcomeUnknown as unknown:
             try:
                 return await self._look_up(plan.happened)
@@ -71,10 +71,11 @@ class Authority:
     async def attempt(self, transaction: StoreTxn) -> TxnResult:
         """Runs a transaction that is invisible, or that can be given up: an unknown outcome counts as a failure."""
         try:
-            return await self._transact(transaction)
+            return await self.transact(transaction)
         except OutcomeUnknown:
             return TxnResult(False, 0)
 
-    async def _transact(self, transaction: StoreTxn) -> TxnResult:
+    async def transact(self, transaction: StoreTxn) -> TxnResult:
+        """Runs a transaction once. Raises StoreFailure."""
         async with self._transactions:
             return await self._store.txn((*transaction.compares, *self._compares), transaction.operations)

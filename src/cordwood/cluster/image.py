@@ -12,25 +12,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.metadata_version import FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.cluster.broker_image import BrokerImage, ControllerImage, broker_image, controller_image
+from cordwood.cluster.metadata_version import FIRST_VERSION
 from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_image, partition_images
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
+    CONTROLLER,
     DELETED_TOPICS,
     METADATA_VERSION,
     PARTITIONS,
+    STORAGE_IDS,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
     TOPICS,
-    BrokerRow,
     DamagedMetadata,
-    Endpoint,
     PartitionRow,
     TopicRow,
     Unknown,
-    decode_broker,
     decode_overrides,
     decode_partition,
     decode_topic,
@@ -65,21 +65,6 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
-    broker_id: int
-    epoch: int
-    incarnation: str
-    endpoints: tuple[Endpoint, ...]
-    rack: str | None
-    metadata_versions: VersionRange = ONLY_FIRST
-    """The versions of the metadata that the broker supports."""
-
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """The broker's endpoint for clients of a listener; None: the broker has no such listener."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
-
-
-@dataclass(frozen=True, slots=True)
 class TopicChange:
     before: TopicImage
     after: TopicImage
@@ -94,6 +79,7 @@ class ImageDelta:
     deleted: tuple[TopicImage, ...] = ()
     changed: tuple[TopicChange, ...] = ()
     brokers_changed: bool = False
+    """Brokers registered, changed or went, or another broker is the controller."""
     broker_settings_changed: bool = False
     registered: frozenset[int] = frozenset()
     """Brokers whose broker epoch changed. Leaderships that depend on these epochs are not in `changed`."""
@@ -148,6 +134,9 @@ class ClusterImage:
         """Tombstones of deleted topics whose directories may still exist: names by id."""
         self.brokers: dict[int, BrokerImage] = {}
         self.broker_epochs: dict[int, int] = {}
+        self.storage_ids: dict[int, str] = {}
+        """The storage ids with which the fences of brokers were lifted last."""
+        self.controller: ControllerImage | None = None
         self.epochs_revision = 0
         """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.default_broker_config: Mapping[str, str] = _NOTHING
@@ -167,8 +156,10 @@ class ClusterImage:
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id; -1: no broker is registered yet."""
-        return min(self.brokers, default=-1)
+        """The controller's broker id. A cluster without one names its lowest unfenced broker; -1: there is none."""
+        if self.controller is not None:
+            return self.controller.broker_id
+        return min((broker_id for broker_id, broker in self.brokers.items() if not broker.fenced), default=-1)
 
     def leadership(self, partition: PartitionImage) -> Leadership:
         """Who leads the partition, and in which epoch.
@@ -257,6 +248,9 @@ class ClusterImage:
         yield METADATA_VERSION
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
         yield from (f"{BROKERS}{broker_id}" for broker_id in self.brokers)
+        yield from (f"{STORAGE_IDS}{broker_id}" for broker_id in self.storage_ids)
+        if self.controller is not None:
+            yield CONTROLLER
         yield from self.config_mod_revisions
         yield from (f"{DELETED_TOPICS}{topic_id}" for topic_id in self.deleted_topics)
         for topic_text, stored in self._stored.items():
@@ -309,8 +303,19 @@ class ClusterImage:
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":
-                self._take_broker(int(rest), event)
+                if event.value is None:
+                    self.brokers.pop(int(rest), None)
+                else:
+                    self.brokers[int(rest)] = broker_image(int(rest), event.key, event.value, event.mod_revision)
                 touched.brokers = True
+            case "controller":
+                self.controller = None if event.value is None else controller_image(event.value, event.create_revision)
+                touched.brokers = True
+            case "storage":
+                if event.value is None:
+                    self.storage_ids.pop(int(rest), None)
+                else:
+                    self.storage_ids[int(rest)] = event.value.decode()
             case "broker_epoch":
                 if event.value is None:
                     self.broker_epochs.pop(int(rest), None)
@@ -382,15 +387,6 @@ class ClusterImage:
         else:
             self.broker_configs[int(name)] = overrides
         touched.broker_settings = True
-
-    def _take_broker(self, broker_id: int, event: Event | KeyValue) -> None:
-        if event.value is None:
-            self.brokers.pop(broker_id, None)
-            return
-        row: BrokerRow = decode_broker(event.key, event.value)
-        self.brokers[broker_id] = BrokerImage(
-            broker_id, row.epoch, row.incarnation, row.endpoints, row.rack, row.metadata_versions
-        )
 
     def _delta(self, touched: "_Touched") -> ImageDelta:
         created, deleted, changed = [], [], []

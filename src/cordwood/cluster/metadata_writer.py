@@ -18,6 +18,7 @@ from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.isr_writer import IsrWriter
 from cordwood.cluster.metadata_version import SUPPORTED, VersionRange
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
@@ -27,6 +28,7 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
+from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -91,6 +93,7 @@ class MetadataWriter:
         self._new_id = new_id
         self._authority = Authority(store, follower.image.node_id)
         self.registration = BrokerRegistration(store, self._authority, lease_ms, metadata_versions)
+        self._isr_writer = IsrWriter(store, follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
 
@@ -237,6 +240,10 @@ class MetadataWriter:
             lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
         )
+
+    async def change_isr(self, changes: Sequence[IsrChange]) -> dict[tuple[TopicId, int], IsrOutcome]:
+        """Changes in-sync sets of partitions that this broker leads; outcomes by topic id and partition."""
+        return await self._isr_writer.change(changes)
 
     async def allocate_producer_ids(self, wall_ms: int) -> range:
         """Reserves a block of producer ids that no other caller gets, ever. Raises StoreFailure."""

@@ -54,6 +54,23 @@ def partition_image(row: PartitionRow, mod_revision: int) -> PartitionImage:
     )
 
 
+def partition_row(image: PartitionImage) -> PartitionRow:
+    """The row that the image was made of."""
+    return PartitionRow(
+        image.leader,
+        image.leader_broker_epoch,
+        image.leader_epoch,
+        image.replicas,
+        image.isr,
+        image.elr,
+        image.adding,
+        image.removing,
+        image.partition_epoch,
+        image.recovering,
+        image.unknown,
+    )
+
+
 def partition_images(rows: Mapping[int, tuple[PartitionRow, int]], count: int) -> tuple[PartitionImage, ...]:
     """The images of the first `count` partitions, from rows with their mod_revision. Raises KeyError.
 

@@ -5,8 +5,11 @@ Keys, relative to the cluster:
     cluster_id                      text, written once
     metadata_version                the finalised version of the rows (metadata_version.py)
     broker_epoch/<broker>           a counter that every registration of the broker raises
-    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions; under a
-                                    lease
+    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions, storage;
+                                    under a lease
+    storage/<broker>                the storage id with which the broker's fence was lifted last
+    controller                      ControllerRow, under the lease of the broker that is the controller. The key's
+                                    create_revision is the controller's epoch
     topic_names/<name>              the topic's id. A topic exists if and only if this key does
     topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet);
                                     the count is 0 while a creation is under way
@@ -33,8 +36,10 @@ from cordwood.model.identifiers import TopicId
 CLUSTER_ID = "cluster_id"
 METADATA_VERSION = "metadata_version"
 PRODUCER_ID_BLOCK = "producer_id_block"
+CONTROLLER = "controller"
 BROKER_EPOCHS = "broker_epoch/"
 BROKERS = "brokers/"
+STORAGE_IDS = "storage/"
 TOPIC_NAMES = "topic_names/"
 TOPICS = "topics/"
 DELETED_TOPICS = "deleted_topics/"
@@ -67,6 +72,20 @@ class BrokerRow(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     metadata_versions: VersionRange = ONLY_FIRST
+    storage_id: str = ""
+    """The id of the broker's data directory: another id means that the logs of an earlier registration are gone."""
+    unclean: bool = False
+    """The machine was started again and the broker had not stopped cleanly: unsynced records are gone."""
+    fenced: bool = False
+    """The controller has not taken note of the registration yet: the broker leads nothing."""
+    draining: bool = False
+    """The broker stops: the controller moves its leaderships away."""
+    unknown: Unknown = ()
+
+
+class ControllerRow(NamedTuple):
+    broker: int
+    epoch: int
     unknown: Unknown = ()
 
 
@@ -101,6 +120,10 @@ def broker_key(broker_id: int) -> str:
     return f"{BROKERS}{broker_id}"
 
 
+def storage_key(broker_id: int) -> str:
+    return f"{STORAGE_IDS}{broker_id}"
+
+
 def broker_config_key(broker_id: int) -> str:
     return f"{BROKER_CONFIGS}{broker_id}"
 
@@ -133,12 +156,15 @@ def partition_key(topic_id: TopicId, partition: int) -> str:
     return f"{PARTITIONS}{topic_id}/{partition}"
 
 
-def _encode_row(row: BrokerRow | TopicRow | PartitionRow, **encoded: Any) -> bytes:
+_Row = BrokerRow | ControllerRow | TopicRow | PartitionRow
+
+
+def _encode_row(row: _Row, **encoded: Any) -> bytes:
     fields = row._asdict()
     return _encode({**dict(fields.pop("unknown")), **fields, **encoded})
 
 
-def _unknown(row: type[BrokerRow | TopicRow | PartitionRow], fields: dict[str, Any]) -> Unknown:
+def _unknown(row: type[_Row], fields: dict[str, Any]) -> Unknown:
     return tuple((name, value) for name, value in fields.items() if name not in row._fields)
 
 
@@ -171,10 +197,26 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             endpoints,
             fields.get("rack"),
             versions,
+            fields.get("storage_id", ""),
+            fields.get("unclean", False),
+            fields.get("fenced", False),
+            fields.get("draining", False),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:
         raise DamagedMetadata(f"{key} lacks {error}") from None
+
+
+def encode_controller(row: ControllerRow) -> bytes:
+    return _encode_row(row)
+
+
+def decode_controller(value: bytes) -> ControllerRow:
+    fields = _decode(CONTROLLER, value)
+    try:
+        return ControllerRow(int(fields["broker"]), int(fields["epoch"]), _unknown(ControllerRow, fields))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedMetadata(f"{CONTROLLER} lacks {error}") from None
 
 
 def encode_topic(row: TopicRow) -> bytes:

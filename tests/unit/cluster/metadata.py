@@ -71,6 +71,8 @@ def visible(image: ClusterImage) -> object:
         image.topics,
         image.topics_by_id,
         image.brokers,
+        image.controller,
+        image.storage_ids,
         image.broker_epochs,
         image.default_broker_config,
         image.broker_configs,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
 from tests.unit.node.lines import Lines
 
+from cordwood.cluster.broker_image import ControllerImage
 from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
@@ -22,7 +23,15 @@ from cordwood.cluster.planner.topics import (
     plan_create_partitions,
     plan_delete_topics,
 )
-from cordwood.cluster.rows import DamagedMetadata, PartitionRow, encode_partition
+from cordwood.cluster.rows import (
+    BrokerRow,
+    ControllerRow,
+    DamagedMetadata,
+    PartitionRow,
+    encode_broker,
+    encode_controller,
+    encode_partition,
+)
 from cordwood.cluster.stores.interface import Delete, Event, Put
 from cordwood.cluster.strays import Strays
 from cordwood.model.errors import ProtocolError
@@ -272,7 +281,18 @@ async def test_a_topic_that_lacks_a_partition_is_damage() -> None:
         await metadata.refresh()
 
 
-STEPS = st.lists(st.sampled_from(["create", "delete", "grow", "alter", "broker", "register", "half"]), max_size=12)
+_KINDS = [
+    "create",
+    "delete",
+    "grow",
+    "alter",
+    "broker",
+    "register",
+    "half",
+    "controller",
+    "no controller",
+]
+STEPS = st.lists(st.sampled_from(_KINDS), max_size=12)
 
 
 async def step(metadata: Metadata, name: str, chance: random.Random) -> None:
@@ -304,6 +324,12 @@ async def step(metadata: Metadata, name: str, chance: random.Random) -> None:
             await alter(metadata, resource, "log.retention.ms", str(chance.randrange(3)))
         case "register":
             await metadata.register(chance.choice([1, 2]))
+        case "controller":
+            broker = chance.choice([1, 2])
+            row = Put("controller", encode_controller(ControllerRow(broker, 1)))
+            await metadata.store.txn((), [row, Put(f"storage/{broker}", b"%d" % chance.randrange(9))])
+        case "no controller":
+            await metadata.store.txn((), [Delete("controller"), Delete("storage/1")])
 
 
 async def play(steps: list[str], seed: int) -> None:
@@ -332,3 +358,24 @@ def test_following_event_by_event_in_one_batch_or_by_listing_again_gives_the_sam
 def test_an_empty_image_knows_nothing() -> None:
     image = ClusterImage(1, Metadata().settings)
     assert (image.controller_id, image.sorted_topics(), image.revision) == (-1, [], 0)
+
+
+async def test_the_controller_is_the_broker_that_holds_its_key_else_the_lowest_unfenced() -> None:
+    metadata = await Metadata().register(1, 2, 3)
+    assert metadata.image.controller_id == 1
+    one = metadata.image.brokers[1]
+    fenced = BrokerRow(one.epoch, one.incarnation, one.endpoints, None, storage_id="s", unclean=True, fenced=True)
+    await metadata.store.txn((), [Put("brokers/1", encode_broker(fenced))])
+    assert (await metadata.refresh()).brokers_changed
+    one = metadata.image.brokers[1]
+    assert (one.storage_id, one.unclean, one.fenced, one.draining, one.electable) == ("s", True, True, False, False)
+    assert metadata.image.controller_id == 2
+    revision = (await metadata.store.txn((), [Put("controller", b'{"broker":3,"epoch":1}')])).revision
+    await metadata.store.txn((), [Put("controller", b'{"broker":3,"epoch":1}'), Put("storage/1", b"s")])
+    assert (await metadata.refresh()).brokers_changed
+    assert metadata.image.controller == ControllerImage(3, 1, revision)
+    assert (metadata.image.controller_id, metadata.image.storage_ids) == (3, {1: "s"})
+    await metadata.store.txn((), [Delete("controller"), Delete("brokers/2")])
+    await metadata.refresh()
+    assert metadata.image.controller_id == 3
+    assert visible(metadata.image) == visible(await metadata.copy())

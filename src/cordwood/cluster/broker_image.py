@@ -1,0 +1,66 @@
+"""One broker in the image of the cluster's metadata, and the controller."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
+from cordwood.cluster.rows import Endpoint, decode_broker, decode_controller
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    broker_id: int
+    epoch: int
+    incarnation: str
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    metadata_versions: VersionRange = ONLY_FIRST
+    """The versions of the metadata that the broker supports."""
+    storage_id: str = ""
+    """The id of the broker's data directory."""
+    unclean: bool = False
+    """The broker's machine was started again and the broker had not stopped cleanly."""
+    fenced: bool = False
+    """The controller has not taken note of the registration yet."""
+    draining: bool = False
+    """The broker stops: the controller moves its leaderships away."""
+    mod_revision: int = 0
+    """The revision of the broker's key, for a compare-and-set."""
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The broker's endpoint for clients of a listener; None: the broker has no such listener."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+    @property
+    def electable(self) -> bool:
+        """Whether the broker may become the leader of a partition."""
+        return not (self.fenced or self.draining)
+
+
+class ControllerImage(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    create_revision: int
+    """The controller's epoch: the revision at which the broker became the controller."""
+
+
+def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> BrokerImage:
+    row = decode_broker(key, value)
+    return BrokerImage(
+        broker_id,
+        row.epoch,
+        row.incarnation,
+        row.endpoints,
+        row.rack,
+        row.metadata_versions,
+        row.storage_id,
+        row.unclean,
+        row.fenced,
+        row.draining,
+        mod_revision,
+    )
+
+
+def controller_image(value: bytes, create_revision: int) -> ControllerImage:
+    row = decode_controller(value)
+    return ControllerImage(row.broker, row.epoch, create_revision)
