@@ -38,9 +38,12 @@ class Book:
     def __init__(self, limits: PeerLimits | None = None, **addresses: Address) -> None:
         self.addresses: dict[int, Address] = {int(name[1:]): address for name, address in addresses.items()}
         self.events = 0
+        self.image_revision = 0
         loop = asyncio.get_running_loop()
         patient = replace(limits or PeerLimits(), connect_timeout_ms=LONG_MS)
-        self.peers = PeerConnections(loop, 1, self.addresses.get, self._run, clocks.now, patient)
+        self.peers = PeerConnections(
+            loop, 1, self.addresses.get, self._run, clocks.now, patient, image_revision=lambda: self.image_revision
+        )
 
     def _run(self, event: Callable[[], None]) -> None:
         self.events += 1
@@ -277,3 +280,21 @@ async def test_closing_fails_what_is_under_way() -> None:
         outcome = await waiting
         assert isinstance(outcome, PeerFailed)
         assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.NO_CONNECTION, False)
+
+
+async def test_a_broker_that_lags_behind_catches_up_before_it_answers() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    book = Book(_7=server.address)
+    book.image_revision = server.node.image.revision + 1
+    answer = book.ask(metadata())
+    while not server.node.catching_up:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    topic = {"name": "news", "num_partitions": 1, "replication_factor": 1}
+    other = Book(_7=server.address)
+    create = PeerRequest(PEER, ApiKey.CREATE_TOPICS, (5, 5), {"topics": [topic], "timeout_ms": LONG_MS}, LONG_MS)
+    await other.ask(create)
+    assert isinstance(await answer, PeerAnswer)
+    assert not server.node.catching_up
+    book.peers.close()
+    other.peers.close()
+    await server.stop()

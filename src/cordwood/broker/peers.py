@@ -73,12 +73,16 @@ class PeerConnections:
         run: Callable[[Callable[[], None]], object],
         now: Callable[[], Moment],
         limits: PeerLimits | None = None,
+        *,
+        image_revision: Callable[[], int],
     ) -> None:
-        """`run` runs an event on the node."""
+        """`run` runs an event on the node. `image_revision` gives the revision of the metadata that this broker knows:
+        a peer that lags behind catches up before it answers."""
         self.loop = loop
         self.client_id = f"cordwood-broker-{broker_id}".encode()
         self.address_of = address_of
         self.limits = limits or PeerLimits()
+        self.image_revision = image_revision
         self._run = run
         self._now = now
         self._peers: dict[int, _Peer] = {}
@@ -200,7 +204,8 @@ class _Peer:
             ApiKey.API_VERSIONS, _ASK_WITH, {"client_software_name": "cordwood", "client_software_version": "1"}
         )
         correlation_id = self._next_correlation_id()
-        link.write(self._start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, body) + body)
+        client_id = self._connections.client_id
+        link.write(request_start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, client_id, len(body)) + body)
         frame = await link.first_answer
         if correlation_id_of(frame) != correlation_id:
             raise BadResponse("the answer to ApiVersions is that to another request")
@@ -229,11 +234,10 @@ class _Peer:
         outgoing.correlation_id = self._next_correlation_id()
         self._sent.append(outgoing)
         self._sent_bytes += len(body)
-        link.write(self._start(request.api_key, version, outgoing.correlation_id, body))
-        link.write(body)
-
-    def _start(self, api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-        return request_start(api_key, version, correlation_id, self._connections.client_id, len(body))
+        client_id, revision = self._connections.client_id, self._connections.image_revision()
+        link.write(
+            request_start(request.api_key, version, outgoing.correlation_id, client_id, len(body), revision) + body
+        )
 
     def _next_correlation_id(self) -> int:
         self._last_correlation_id = self._last_correlation_id % _MAX_CORRELATION_ID + 1

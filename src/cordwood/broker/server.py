@@ -137,7 +137,12 @@ class Server:
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
         self._peers = PeerConnections(
-            loop, settings.node_id, registered_at(image, self._between_brokers), self.driver.run, self.driver.now
+            loop,
+            settings.node_id,
+            registered_at(image, self._between_brokers),
+            self.driver.run,
+            self.driver.now,
+            image_revision=lambda: image.revision,
         )
         self.node = Node(
             image,

@@ -25,7 +25,8 @@ LONGEST_PAUSE_MS = 5_000
 
 
 class ImageFollower:
-    """An image and the watch that feeds it. Calls `on_change` in the loop after every change of the image."""
+    """An image and the watch that feeds it. Calls `on_change` in the loop after every change of the image, also if only
+    its revision moved."""
 
     def __init__(
         self,
@@ -67,13 +68,14 @@ class ImageFollower:
         while True:
             try:
                 if compacted:
-                    self._image_changed(self.image.load(await self._store.list("")))
+                    listing = await self._store.list("")
+                    self._image_changed(self.image.revision, self.image.load(listing))
                 elif broken:
                     await self._check_revision()
                 compacted = broken = False
                 async for events in self._store.watch("", self.image.revision + 1):
                     for group in _slices(events):
-                        self._image_changed(self.image.apply(group))
+                        self._image_changed(self.image.revision, self.image.apply(group))
                         await asyncio.sleep(0)
             except Compacted:
                 compacted = True
@@ -95,8 +97,8 @@ class ImageFollower:
         self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
         await asyncio.sleep(self._pause_ms / 1000)
 
-    def _image_changed(self, delta: ImageDelta) -> None:
-        if delta:
+    def _image_changed(self, revision_before: int, delta: ImageDelta) -> None:
+        if delta or delta.revision > revision_before:
             self.on_change(delta)
         for revision, waiter in self._reaching:
             if revision <= self.image.revision and not waiter.done():

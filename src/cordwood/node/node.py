@@ -24,6 +24,7 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.acks import Acks, Ended
 from cordwood.node.apis import SERVED_APIS, served_by, served_versions
 from cordwood.node.appends import Appends
+from cordwood.node.catching_up import CatchingUp
 from cordwood.node.coordinators.coordinator_log import Ground
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
@@ -123,7 +124,8 @@ class Node:
         self.hot_keys = HotKeys(loop, image, hosted)
         self.lag_watch = LagWatch(loop, image, logs, hosted, self.groups, self.hot_keys, reports)
 
-        self._router = Router(loop, self.parked, served_by(self))
+        self.catching_up = CatchingUp(loop, image)
+        self._router = Router(loop, image, self.parked, self.catching_up, served_by(self))
         for topic in image.sorted_topics():
             self._topic_created(topic)
         self.acks.schedule(now)
@@ -162,6 +164,7 @@ class Node:
     def connection_closed(self, connection_id: int) -> None:
         """Drops the waiting requests of a closed connection: nobody reads their answers."""
         self.held_heartbeats.connection_closed(connection_id)
+        self.catching_up.connection_closed(connection_id)
         self.loop.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
         self.parked.connection_closed(connection_id)
@@ -194,6 +197,7 @@ class Node:
     def stop_waiting(self, now: Moment) -> None:
         """The broker stops: answers waiting fetches with the records at hand, and waiting members with a refusal."""
         self.loop.now = now
+        self.catching_up.stop_waiting()
         self.held_heartbeats.stop()
         self.parked.hurry_all(now)
         self.groups.shards.stop_waiting()
@@ -204,7 +208,8 @@ class Node:
         """Applies a change of the cluster's metadata. The image is up to date already.
 
         In this order: deleted topics, new topics, regular expressions of groups, changed topics, leaderships that
-        depend on this broker's epoch, coordinators of new leaderships, settings of the broker.
+        depend on this broker's epoch, coordinators of new leaderships, settings of the broker, requests that waited for
+        this image.
         """
         self.loop.now = now
         if delta.deleted:
@@ -225,6 +230,7 @@ class Node:
                 self.preparation.topic_settled(self.image.topics[name])
                 for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
+        self.catching_up.image_moved()
 
     def _load_coordinators(self) -> None:
         """Loads coordinators when their partitions become led here: deadlines run without a request, and decided

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.model.moment import Moment
+from cordwood.node.catching_up import CatchingUp
 from cordwood.node.loop import Loop
 from cordwood.node.parked import ParkedRequests
 from cordwood.node.ports import Reply
 from cordwood.node.request import Request, Served
+from cordwood.node.turns import Steps
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.errors import BadRequest
@@ -14,8 +17,17 @@ from cordwood.wire.requests import RequestHeader
 
 
 class Router:
-    def __init__(self, loop: Loop, parked: ParkedRequests, served: Mapping[int, Served]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        parked: ParkedRequests,
+        catching_up: CatchingUp,
+        served: Mapping[int, Served],
+    ) -> None:
         self._loop = loop
+        self._image = image
+        self._catching_up = catching_up
         self._parked = parked
         self._served = served
 
@@ -33,6 +45,9 @@ class Router:
             else:
                 reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
             return
+        if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply):
+            self._catching_up.wait(header, reply, self._late(served, header, memoryview(bytes(frame)), reply))
+            return
         try:
             steps = served.handle(Request(header, frame, reply, now, loop.turns))
         except BadRequest as problem:
@@ -40,3 +55,9 @@ class Router:
             return
         if steps is not None:
             loop.turns.begin(reply, steps)
+
+    def _late(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
+        """Handles a request that waited for the metadata."""
+        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns))
+        if steps is not None:
+            yield from steps

@@ -23,6 +23,7 @@ from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.disk import SimulatedFile
 from cordwood.simulation.links import CLIENTS
 from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.asking import header_tags
 from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.requests import parse_header
 from cordwood.wire.schema import Message, load
@@ -50,12 +51,14 @@ def _response_reader(key: int, version: int) -> Read:
     return reader(_messages(key)["response"], version)
 
 
-def encode_request(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytearray:
+def encode_request(
+    key: int, version: int, correlation_id: int, values: Mapping[str, Any], image_revision: int = 0
+) -> bytearray:
     """A frame without its size, as the broker's reader hands it to the node."""
     client = CLIENT_ID.encode()
     parts = [_HEADER.pack(key, version, correlation_id, len(client)), client]
     if flexible(key, version):
-        parts.append(b"\x00")
+        parts.append(header_tags(image_revision))
     _request_writer(key, version)(values, parts.append)
     return bytearray(b"".join(parts))
 
@@ -108,6 +111,8 @@ class Exchange:
         self.version = version
         self.values = values
         self.correlation_id = correlation_id
+        self.image_revision = 0
+        """The revision of the metadata that the sender knew, if the sender is a broker."""
         self.state = State.TRAVELLING
         self.replies = 0
         self.answer: Any = None
@@ -252,11 +257,13 @@ class Connection:
         version: int,
         values: Mapping[str, Any],
         on_end: Callable[[Exchange], None] | None = None,
+        image_revision: int = 0,
     ) -> Exchange:
         """Sends a request; the simulator picks the moment of its arrival."""
         assert self.open
         exchange = Exchange(self, key, version, values, self.network.next_correlation_id())
         exchange.on_end = on_end
+        exchange.image_revision = image_revision
         self.under_way[exchange.correlation_id] = exchange
         self.travelling.append(exchange)
         return exchange
@@ -335,7 +342,9 @@ class Network:
         exchange = connection.travelling.popleft()
         assert self._node is not None
         assert not connection.held
-        frame = encode_request(exchange.key, exchange.version, exchange.correlation_id, exchange.values)
+        frame = encode_request(
+            exchange.key, exchange.version, exchange.correlation_id, exchange.values, exchange.image_revision
+        )
         if exchange.state is State.TRAVELLING:
             exchange.state = State.WAITING
         exchange.handled_ms = self.boot_ms()

@@ -92,7 +92,14 @@ class Life:
         self._disk = disk
         self._clock = clock
         self._chance = chance
-        self._other_brokers = SimulatedPeers(setup.broker_id, network_of, served_versions, self._later, clock.now)
+        self._other_brokers = SimulatedPeers(
+            setup.broker_id,
+            network_of,
+            served_versions,
+            self._later,
+            clock.now,
+            lambda: self.metadata_writer.image.revision,
+        )
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""

@@ -43,13 +43,16 @@ class SimulatedPeers:
         served: Callable[[int], tuple[int, int] | None],
         later: Later,
         now: Callable[[], Moment],
+        image_revision: Callable[[], int],
     ) -> None:
-        """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve."""
+        """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve;
+        `image_revision` the revision of the metadata that this broker knows."""
         self._broker_id = broker_id
         self._network_of = network_of
         self._served = served
         self._later = later
         self._now = now
+        self._image_revision = image_revision
         self._connections: dict[int, Connection] = {}
 
     def send(self, request: PeerRequest, done: Done) -> None:
@@ -81,7 +84,9 @@ class SimulatedPeers:
             exchange.lose()
             connection.close()
 
-        exchange = connection.request(ApiKey(request.api_key), version, request.values, ended)
+        exchange = connection.request(
+            ApiKey(request.api_key), version, request.values, ended, image_revision=self._image_revision()
+        )
         timer = self._later(request.timeout_ms, give_up)
 
     def close(self) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.errors import BadRequest
-from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields
+from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields, tagged_fields, uvarint
+from cordwood.wire.requests import IMAGE_REVISION_TAG
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf
@@ -30,11 +31,19 @@ class BadResponse(Exception):
     """Bytes that are not the response they should be."""
 
 
-def request_start(api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_size: int) -> bytes:
-    """Size prefix and header of a request with a body of this size."""
-    tags = NO_TAGS if flexible(api_key, api_version) else b""
+def request_start(
+    api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_size: int, image_revision: int = 0
+) -> bytes:
+    """Size prefix and header of a request with a body of this size. A broker says `image_revision`, the revision of
+    the metadata that it knows."""
+    tags = header_tags(image_revision) if flexible(api_key, api_version) else b""
     size = _SIZE_AND_HEADER.size - 4 + len(client_id) + len(tags) + body_size
     return _SIZE_AND_HEADER.pack(size, api_key, api_version, correlation_id, len(client_id)) + client_id + tags
+
+
+def header_tags(image_revision: int) -> bytes:
+    """The tags of a request's header."""
+    return tagged_fields([(IMAGE_REVISION_TAG, uvarint(image_revision))]) if image_revision else NO_TAGS
 
 
 def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:

@@ -90,6 +90,18 @@ def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
     raise BadRequest("A varint has more than 32 bits.")
 
 
+def read_uvarint64(frame: Frame, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 63 bits."""
+    value = 0
+    for shift in range(0, 63, 7):
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise BadRequest("A varint has more than 63 bits.")
+
+
 def read_string(frame: Frame, position: int) -> tuple[str | None, int]:
     (length,) = INT16.unpack_from(frame, position)
     position += 2

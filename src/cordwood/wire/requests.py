@@ -18,7 +18,8 @@ from cordwood.wire.primitives import (
     Frame,
     cut_short,
     not_understood,
-    skip_tagged_fields,
+    read_tagged_fields,
+    read_uvarint64,
     trailing_bytes,
 )
 from cordwood.wire.widths import max_elements
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
+
+IMAGE_REVISION_TAG: Final = 10000
+"""The tag of the sender's image revision in the header of a request between brokers. Kafka skips it."""
 
 MAX_ANSWER_BYTES: Final = 100 * 1024 * 1024
 """The largest response: librdkafka takes no larger one (receive.message.max.bytes)."""
@@ -41,6 +45,8 @@ class RequestHeader(NamedTuple):
     client_id: str | None
     body_start: int
     """The position of the body in the frame."""
+    image_revision: int = 0
+    """The revision of the metadata that the sender knew, if the sender is a broker and says so."""
 
 
 def parse_header(frame: Frame) -> RequestHeader:
@@ -56,14 +62,25 @@ def parse_header(frame: Frame) -> RequestHeader:
             client_id, position = None, 10
         else:
             raise BadRequest("The client id has a negative length.")
+        image_revision = 0
         if api_version >= FLEXIBLE_FROM[api_key]:
-            position = skip_tagged_fields(frame, position)
+            if frame[position]:
+                image_revision, position = _read_tags(frame, position)
+            else:
+                position += 1
     except MALFORMED as reason:
         raise BadRequest(f"The request header cannot be read: {reason}") from None
     except KeyError:
         raise BadRequest(f"There is no API with key {api_key}.") from None
     # RequestHeader() with one call less: this runs for every request.
-    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position, image_revision))
+
+
+def _read_tags(frame: Frame, position: int) -> tuple[int, int]:
+    """The image revision of the sender, 0 if it tells none, and the position after the tags."""
+    places, position = read_tagged_fields(frame, position)
+    place = places.get(IMAGE_REVISION_TAG)
+    return (0 if place is None else read_uvarint64(frame[: place[1]], place[0])[0]), position
 
 
 def decode_request(header: RequestHeader, frame: Frame) -> Any:

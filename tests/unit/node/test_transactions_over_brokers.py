@@ -10,6 +10,7 @@ from tests.unit.node.two_brokers import run
 from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from cordwood.node.catching_up import PATIENCE_MS
 from cordwood.node.node import Node
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
@@ -323,7 +324,9 @@ def test_a_coordinator_that_does_not_know_of_its_end_vouches_for_nothing(world: 
     }
     answer = world.ask_at(AWAY, ApiKey.WRITE_TXN_MARKERS, 1, markers=[marker])
     assert answer.markers[0].topics[0].partitions[0].error_code == 0
-    assert producer.write(b"v0", 0, AWAY, LATE_CLIENT) == "NOT_ENOUGH_REPLICAS"
+    asking = producer.begin_write(b"v0", 0, AWAY, LATE_CLIENT)
+    world.advance(PATIENCE_MS)
+    assert produced(asking) == "NOT_ENOUGH_REPLICAS"
     assert open_producers(world, AWAY, 0) == []
 
 

@@ -7,8 +7,16 @@ import pytest
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.asking import request_start
 from cordwood.wire.errors import BadRequest, FrameTooLarge
-from cordwood.wire.requests import RequestHeader, decode_request, encode_response, parse_header
+from cordwood.wire.primitives import tagged_fields
+from cordwood.wire.requests import (
+    IMAGE_REVISION_TAG,
+    RequestHeader,
+    decode_request,
+    encode_response,
+    parse_header,
+)
 
 
 def header_bytes(key: int, version: int, client_id: bytes | None = b"me") -> bytes:
@@ -26,6 +34,25 @@ def test_a_flexible_header_has_tags_which_are_skipped() -> None:
     header = parse_header(memoryview(frame))
     assert header == RequestHeader(3, 9, 42, None, 15)
     assert frame[header.body_start :] == b"body"
+
+
+@pytest.mark.parametrize("revision", [1, 127, 128, 2**32, 2**62])
+def test_a_broker_tells_in_the_header_which_metadata_it_knows(revision: int) -> None:
+    start = request_start(ApiKey.WRITE_TXN_MARKERS, 1, 42, b"me", 4, revision)
+    header = parse_header(memoryview(start + b"body")[4:])
+    assert header == RequestHeader(ApiKey.WRITE_TXN_MARKERS, 1, 42, "me", len(start) - 4, revision)
+
+
+def test_a_header_without_tags_tells_no_revision() -> None:
+    start = request_start(ApiKey.SASL_HANDSHAKE, 1, 42, b"me", 4, 77)
+    assert parse_header(start[4:] + b"body").image_revision == 0
+
+
+@pytest.mark.parametrize("value", [b"", b"\x80", b"\xff" * 10], ids=["empty", "cut short", "too long"])
+def test_a_revision_that_cannot_be_read_is_refused(value: bytes) -> None:
+    frame = header_bytes(3, 9) + tagged_fields([(IMAGE_REVISION_TAG, value)]) + b"body"
+    with pytest.raises(BadRequest):
+        parse_header(memoryview(frame))
 
 
 def test_a_version_that_nobody_knows_yet_still_has_a_header() -> None:

@@ -1,0 +1,89 @@
+"""A broker that lags behind another hears of the metadata first, and answers that broker then."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.node.speaking import error
+
+from cordwood.node.catching_up import PATIENCE_MS
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.links import STORE
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+AHEAD, BEHIND = 1, 2
+TOPIC = "news"
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Only one of two brokers hears of a new topic, which the other leads."""
+    world = World(seed=1, machines=2).start()
+    world.settle()
+    world.links.cut(STORE, BEHIND)
+    topic: dict[str, Any] = {"name": TOPIC, "assignments": [{"partition_index": 0, "broker_ids": [BEHIND]}]}
+    topic |= {"num_partitions": -1, "replication_factor": -1}
+    answer = world.ask_at(AHEAD, ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
+    assert answer.topics[0].error_code == 0
+    yield world
+    world.kill()
+
+
+def ask(world: World, revision: int, *, source: int = AHEAD) -> Exchange:
+    marker: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
+    marker |= {"coordinator_epoch": 0, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+    connection = world.machine_of(BEHIND).network.connect(source)
+    exchange = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, image_revision=revision)
+    world.settle()
+    return exchange
+
+
+def known_ahead(world: World) -> int:
+    return world.machine_of(AHEAD).node.image.revision
+
+
+def told(exchange: Exchange) -> str:
+    assert exchange.answered, exchange.state
+    return error(exchange.answer.markers[0].topics[0].partitions[0].error_code)
+
+
+def test_a_request_waits_until_the_receiver_knows_what_the_sender_knew(world: World) -> None:
+    exchange = ask(world, known_ahead(world))
+    assert not exchange.ended
+    world.links.heal(STORE, BEHIND)
+    world.settle()
+    assert told(exchange) == "NONE"
+
+
+def test_a_request_of_a_sender_that_knows_no_more_is_answered_at_once(world: World) -> None:
+    assert told(ask(world, world.machine_of(BEHIND).node.image.revision)) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_a_request_waits_no_longer_than_its_patience_and_the_next_does_not_wait_again(world: World) -> None:
+    exchange = ask(world, known_ahead(world))
+    world.advance(PATIENCE_MS - 1)
+    assert not exchange.ended
+    world.advance(1)
+    assert told(exchange) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert told(ask(world, known_ahead(world))) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_later_requests_of_the_connection_wait_behind(world: World) -> None:
+    first = ask(world, known_ahead(world))
+    second = first.connection.request(ApiKey.LIST_GROUPS, 4, {})
+    world.settle()
+    assert not second.ended
+    world.links.heal(STORE, BEHIND)
+    world.settle()
+    assert first.answered
+    assert second.answered
+
+
+def test_the_request_of_a_connection_that_is_closed_is_forgotten(world: World) -> None:
+    exchange = ask(world, known_ahead(world))
+    node = world.machine_of(BEHIND).node
+    assert len(node.catching_up) == 1
+    exchange.connection.close()
+    world.settle()
+    assert not len(node.catching_up)
