@@ -46,6 +46,7 @@ from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.flushes import FlushBook
 from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.hosted import Deposed, HostedReplicas
+from cordwood.node.leader_hints import LeaderHints
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
@@ -106,6 +107,7 @@ class Node:
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
+        self.leader_hints = LeaderHints(image)
         self.encoded_topics = EncodedTopics(image)
         self.preparation = Preparation(loop, image, reports, apart)
         self.refused_appends: Counter[str] = Counter()

@@ -129,7 +129,12 @@ def encode_fetch_response(
 
 
 def encode_fetch_in_steps(
-    version: int, correlation_id: int, topics: FetchedTopics, *, session_id: int = 0
+    version: int,
+    correlation_id: int,
+    topics: FetchedTopics,
+    *,
+    session_id: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> Generator[None, None, list[Part]]:
     """As `encode_fetch_response`, with a pause after each step of partitions."""
     body = _Body()
@@ -155,7 +160,7 @@ def encode_fetch_in_steps(
                 yield
         if flexible:
             chunks.append(NO_TAGS)
-    return _framed(body, version, correlation_id, 0, session_id, 0, ())
+    return _framed(body, version, correlation_id, 0, session_id, 0, node_endpoints)
 
 
 def _framed(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cordwood.node.acks import Acks
     from cordwood.node.appends import Appends
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.leader_hints import LeaderHints
     from cordwood.node.reports import Reports
 
 
@@ -43,6 +44,7 @@ class AppendingRooms(Protocol):
     acks: Acks
     appends: Appends
     hosted: HostedReplicas
+    leader_hints: LeaderHints
     refused_appends: Counter[str]
     reports: Reports
 
@@ -50,21 +52,24 @@ class AppendingRooms(Protocol):
 class WaitingProduce:
     """A request with batches that are appended but not yet as safe as its acks ask for."""
 
-    __slots__ = ("outstanding", "request", "results")
+    __slots__ = ("hints", "outstanding", "request", "results")
 
-    def __init__(self, request: Request, results: Results) -> None:
+    def __init__(self, hints: LeaderHints, request: Request, results: Results) -> None:
+        self.hints = hints
         self.request = request
         self.results = results
         self.outstanding = 1  # the handler itself, until it has seen every partition
 
-    def one_more(self, partitions: list[ProducedPartition]) -> Done:
+    def one_more(self, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
         """The callback for the partition that is added next to the list: its batch is safe, or failed."""
         self.outstanding += 1
         place = len(partitions)
 
         def done(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                partitions[place] = ProducedPartition(partitions[place][0], error)
+                index = partitions[place][0]
+                hint = self.hints.hint(topic, index, error)
+                partitions[place] = ProducedPartition(index, error, current_leader=hint)
             self.one_less()
 
         return done
@@ -72,7 +77,7 @@ class WaitingProduce:
     def one_less(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
-            _respond(self.request, self.results)
+            _respond(self.hints, self.request, self.results)
 
 
 def append_all(
@@ -84,7 +89,7 @@ def append_all(
 ) -> None:
     results: Results = []
     waiting = append(rooms, request, body, body.topics, results, None, refusal_of(body), refused, prepared)
-    end(request, body, results, waiting)
+    end(rooms, request, body, results, waiting)
 
 
 def append(
@@ -136,6 +141,7 @@ def append(
                         log_start_offset=partition.replica.log.offsets.start if begins else -1,
                         record_errors=errors,
                         error_message=error.message or None,
+                        current_leader=rooms.leader_hints.hint(topic, index, error.code),
                     )
                 )
                 continue
@@ -147,8 +153,8 @@ def append(
                 continue
             if not safe and acks != NO_ACK:
                 if waiting is None:
-                    waiting = WaitingProduce(request, results)
-                done = waiting.one_more(partitions)
+                    waiting = WaitingProduce(rooms.leader_hints, request, results)
+                done = waiting.one_more(topic, partitions)
                 rooms.acks.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
             log_start = partition.replica.log.offsets.start
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
@@ -160,7 +166,9 @@ def _storage_reason(failure: StorageFailure) -> str:
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
 
 
-def end(request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None) -> None:
+def end(
+    rooms: AppendingRooms, request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None
+) -> None:
     """Answers after the last batch was appended or refused."""
     if body.acks == NO_ACK:
         for _, partitions in results:
@@ -172,12 +180,16 @@ def end(request: Request, body: ProduceRequest, results: Results, waiting: Waiti
     elif waiting is not None:
         waiting.one_less()
     else:
-        _respond(request, results)
+        _respond(rooms.leader_hints, request, results)
 
 
-def _respond(request: Request, results: Results) -> None:
+def _respond(hints: LeaderHints, request: Request, results: Results) -> None:
     header = request.header
-    request.reply.send(encode_produce_response(header.api_version, header.correlation_id, results))
+    hinted = [each.current_leader for _, partitions in results for each in partitions if each.error_code]
+    endpoints = hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
+    request.reply.send(
+        encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
+    )
 
 
 def refusal_of(body: ProduceRequest) -> ProtocolError | None:

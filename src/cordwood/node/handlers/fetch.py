@@ -6,6 +6,7 @@ keeps what it has found; when a partition moves, only that partition is read aga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import ColdRead
@@ -27,14 +28,18 @@ if TYPE_CHECKING:
     from cordwood.node.duties.damage_book import DamageBook
     from cordwood.node.fetch_sessions import FetchSessions
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.leader_hints import LeaderHints
     from cordwood.node.loop import Loop
     from cordwood.node.parked import ParkedRequests
     from cordwood.node.reports import Reports
+    from cordwood.wire.endpoints import NodeEndpoint
 
 
 READ_COMMITTED = 1
 CONSUMER = -1
 EMPTY = b""
+LEADER_HINTS_FROM = 16
+"""From this version on an answer tells a client at the wrong broker who leads, as Kafka does."""
 
 
 PARTITIONS_PER_STEP = 100
@@ -51,6 +56,7 @@ class FetchRooms(Protocol):
     fetch_sessions: FetchSessions
     hosted: HostedReplicas
     image: ClusterImage
+    leader_hints: LeaderHints
     loop: Loop
     parked: ParkedRequests
     reports: Reports
@@ -264,7 +270,11 @@ class Fetching:
         except ColdRead as cold:
             return self._read_in_thread(place, target, cold)
         self._urgent = True
-        return FetchedPartition(target.partition, error, aborted_transactions=() if self._committed_only else None)
+        hint = None
+        if self._request.version >= LEADER_HINTS_FROM:
+            hint = self._rooms.leader_hints.hint(target.topic, target.partition, error)
+        aborted = () if self._committed_only else None
+        return FetchedPartition(target.partition, error, aborted_transactions=aborted, current_leader=hint)
 
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
         """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
@@ -373,7 +383,11 @@ class Fetching:
         topics: dict[str | TopicId, list[FetchedPartition]] = {}
         self._tell(self._plan.targets, self._found, topics)
         frame = encode_fetch_response(
-            header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
+            header.api_version,
+            header.correlation_id,
+            list(topics.items()),
+            session_id=self._plan.session_id,
+            node_endpoints=self._leaders_told(),
         )
         self._request.reply.send(frame)  # type: ignore[arg-type]
 
@@ -385,9 +399,17 @@ class Fetching:
             self._tell(self._plan.targets[start:end], self._found[start:end], topics)
             yield
         frame = yield from encode_fetch_in_steps(
-            header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
+            header.api_version,
+            header.correlation_id,
+            list(topics.items()),
+            session_id=self._plan.session_id,
+            node_endpoints=self._leaders_told(),
         )
         self._request.reply.send(frame)  # type: ignore[arg-type]
+
+    def _leaders_told(self) -> Sequence[NodeEndpoint]:
+        hinted = [found.current_leader for found in self._found if found.error_code]
+        return self._rooms.leader_hints.endpoints(hinted, self._request.reply.entrance.name) if hinted else ()
 
     def _tell(
         self,

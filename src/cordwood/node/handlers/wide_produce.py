@@ -133,7 +133,7 @@ class WideProduce:
     def _one_less(self) -> None:
         self._outstanding -= 1
         if not self._outstanding:
-            end(self._request, self._body, self._results, self._waiting)
+            end(self._rooms, self._request, self._body, self._results, self._waiting)
 
 
 def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
