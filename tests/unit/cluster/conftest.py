@@ -11,6 +11,8 @@ import pytest
 
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.cluster.stores.socket.client import SocketStore
+from cordwood.cluster.stores.socket.server import StoreServer
 from cordwood.cluster.stores.sqlite import SqliteStore
 
 OpenStore = Callable[..., AbstractAsyncContextManager[MetadataStore]]
@@ -25,7 +27,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@asynccontextmanager
+async def served(store: MetadataStore, path: Path) -> AsyncIterator[MetadataStore]:
+    """A client of the store over a socket."""
+    server = await StoreServer.start(store, str(path), "woods")
+    try:
+        client = await SocketStore.connect(str(path), "woods")
+        yield client
+        await client.close()
+    finally:
+        await server.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "socket"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """`async with open_store() as store`: an empty store, closed at the end."""
 
@@ -37,7 +51,11 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
         else:
             store = await SqliteStore.open(str(tmp_path / "metadata.sqlite"), **options)
         try:
-            yield store
+            if request.param == "socket":
+                async with served(store, tmp_path / "metadata.sock") as client:
+                    yield client
+            else:
+                yield store
         finally:
             await store.close()
 
