@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.groups.classic.group import MOVES as CLASSIC_MOVES
+from cordwood.groups.classic.group import CLASSIC_GROUP_MOVES
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
-from cordwood.groups.consumer.records import MEMBER_MOVES
+from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.moves import Moves
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 
@@ -29,7 +29,7 @@ def table_of(moves: Moves[Any]) -> str:
 
 @pytest.mark.parametrize(
     "moves",
-    [CLASSIC_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES],
+    [CLASSIC_GROUP_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES],
     ids=lambda moves: moves.kind,
 )
 def test_the_page_shows_the_table(moves: Moves[Any]) -> None:

@@ -10,14 +10,11 @@ import pytest
 from benchmarks.kafka_peer import KafkaJars, install_kafka
 from benchmarks.maven import PeerUnavailable
 
+from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
     MEMBER_TYPE,
-    ClassicPart,
-    Current,
-    MemberState,
-    Profile,
     Resolution,
     encode_consumer_key,
     encode_current,

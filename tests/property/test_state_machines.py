@@ -10,12 +10,12 @@ from tests.moments import at
 from tests.unit.groups import consumer_stage, stage
 from tests.unit.transactions.family_table import NAME, Table
 
-from cordwood.groups.classic.group import MOVES as CLASSIC_MOVES
+from cordwood.groups.classic.group import CLASSIC_GROUP_MOVES
 from cordwood.groups.classic.group import State as GroupState
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES, LEFT_FOR_A_WHILE
 from cordwood.groups.consumer.heartbeat import LEAVING
-from cordwood.groups.consumer.records import MEMBER_MOVES
+from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.positions import Record
@@ -50,7 +50,7 @@ class ClassicStage(stage.Stage):
             self.shard.replay(*record)
             # A group that is not there (DEAD) begins anew.
             if self.state is not before and before is not GroupState.DEAD:
-                CLASSIC_MOVES.moved(stage.GROUP, before, self.state)
+                CLASSIC_GROUP_MOVES.moved(stage.GROUP, before, self.state)
         out.settle(ErrorCode.NONE)
         return ErrorCode.NONE
 

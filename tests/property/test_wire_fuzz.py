@@ -10,7 +10,7 @@ from tests.property.kio_entities import ALL_VERSIONS, entity_type, random_entity
 
 from cordwood.wire.api_versions import decode_api_versions
 from cordwood.wire.apis import APIS, flexible
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.metadata import decode_metadata
 from cordwood.wire.produce import decode_produce

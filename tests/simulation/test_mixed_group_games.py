@@ -16,7 +16,7 @@ from cordwood.groups import migration
 from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.records import StoredGroup
 from cordwood.groups.consumer import classic_members
-from cordwood.groups.consumer.records import MemberState
+from cordwood.groups.consumer.member import MemberState
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.game import SimulationFailed

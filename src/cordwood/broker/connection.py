@@ -17,7 +17,7 @@ from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender
 from cordwood.model.listeners import ONLY_ENTRANCE, Entrance
 from cordwood.wire.apis import APIS
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.framing import FrameReader
 from cordwood.wire.requests import RequestHeader, parse_header
 

@@ -15,7 +15,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.handlers.metadata import broker_endpoints
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from cordwood.groups.classic.membership import find_member
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.consumer.group import ConsumerGroup
+from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.naming import named, share_named
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
@@ -20,11 +21,7 @@ from cordwood.groups.consumer.records import (
     MEMBER_TYPE,
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
-    ClassicPart,
-    Current,
     GroupEpoch,
-    MemberState,
-    Profile,
     encode_consumer_key,
     encode_current,
     encode_group_epoch,

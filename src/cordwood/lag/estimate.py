@@ -7,7 +7,7 @@ segment after every retention.
 
 from itertools import pairwise
 
-from cordwood.lag.retention import LogSpan, RetentionRules, SegmentSpan
+from cordwood.lag.data_loss import LogSpan, RetentionRules, SegmentSpan
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 
 MAX_SEGMENTS = 1000

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from cordwood.lag.arrival import Mark, arrival_ms
-from cordwood.lag.retention import Growth, LogSpan, time_to_data_loss_ms
+from cordwood.lag.data_loss import Growth, LogSpan, time_to_data_loss_ms
 
 
 class Standing(Enum):

@@ -3,6 +3,8 @@
 Segments are removed whole, the oldest first. A segment stays if it reaches beyond limit_offset, or beyond the recovery
 point that a crash goes back to: the state of its producers must be in a snapshot that is believed after a crash. Files
 are renamed, and removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
+
+A new reason to remove a segment belongs into the forecast of `lag/data_loss.py`, too.
 """
 
 from cordwood.log import rolling

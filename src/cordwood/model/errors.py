@@ -1,8 +1,9 @@
 """Kafka's error codes, and the two kinds of failure that are not our own fault.
 
 A peer's fault is a `ProtocolError`: it becomes an error code in a response and changes nothing. The environment's
-fault (disk, network, metadata store) is an `EnvironmentFailure`, handled at one boundary. Our own fault is an
-assertion and a crash.
+fault (disk, network, metadata store) is an `EnvironmentFailure`, handled at one boundary; the kinds of the metadata are
+beside their cause, in `cluster/rows.py`, `cluster/metadata_version.py` and `cluster/stores/interface.py`. Our own fault
+is an assertion and a crash.
 """
 
 from enum import IntEnum

@@ -12,7 +12,7 @@ from cordwood.node.request import Request, Served
 from cordwood.node.turns import Steps
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader
 
 

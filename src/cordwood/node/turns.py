@@ -16,7 +16,7 @@ from typing import Protocol
 from cordwood.model.errors import SyncFailure
 from cordwood.model.moment import Moment
 from cordwood.node.timers import Timers
-from cordwood.wire.errors import AnswerTooLarge, BadRequest
+from cordwood.wire.bad_messages import AnswerTooLarge, BadRequest
 
 logger = logging.getLogger("cordwood.node")
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import (
     INT16,
     INT32,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields, tagged_fields, uvarint
 from cordwood.wire.requests import IMAGE_REVISION_TAG
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import (
     INT64,
     MALFORMED,

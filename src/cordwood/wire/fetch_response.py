@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import response_body_start, unreadable
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.fetch import FLEXIBLE_FROM, MAX_VERSION, MIN_VERSION, SESSIONS_FROM, TOPIC_IDS_FROM
 from cordwood.wire.fetched import FetchedPartition
 from cordwood.wire.primitives import (

@@ -13,7 +13,7 @@ from mmap import mmap
 from struct import Struct
 from typing import Final
 
-from cordwood.wire.errors import BadRequest, FrameTooLarge
+from cordwood.wire.bad_messages import BadRequest, FrameTooLarge
 
 _SIZE: Final = Struct(">i")
 _PREFIX: Final = 4

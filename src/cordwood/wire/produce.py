@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
-from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
     INT32,
     INT32_PAIR,

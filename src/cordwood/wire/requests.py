@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.wire.apis import APIS, FLEXIBLE_FROM, ApiKey, flexible
-from cordwood.wire.errors import AnswerTooLarge, BadRequest
+from cordwood.wire.bad_messages import AnswerTooLarge, BadRequest
 from cordwood.wire.primitives import (
     INT32_PAIR,
     MALFORMED,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from struct import Struct as Layout
 from typing import Any
 
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import (
     MAX_TAGS,
     Elements,

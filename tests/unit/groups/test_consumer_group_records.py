@@ -8,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.groups.consumer_stage import ORDERS, REFUNDS
 
+from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
     MAX_PARTITIONS,
-    ClassicPart,
-    Current,
     GroupEpoch,
-    MemberState,
-    Profile,
     Resolution,
     decode_consumer_key,
     decode_current,

@@ -24,10 +24,10 @@ from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
+from cordwood.groups.consumer.member import MemberState
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     MEMBER_TYPE,
-    MemberState,
     encode_consumer_key,
     encode_current,
     encode_profile,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.unit.groups.consumer_stage import GROUP, ORDERS, REFUNDS, partitions_of
 
 from cordwood.groups.consumer.group import ConsumerGroup
-from cordwood.groups.consumer.records import CURRENT_TYPE, Current, MemberState, RecordKey, encode_current
+from cordwood.groups.consumer.member import Current, MemberState
+from cordwood.groups.consumer.records import CURRENT_TYPE, RecordKey, encode_current
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, mask_of, numbers_in, partitions_in, share_of
 from cordwood.groups.consumer.since import had_all_in, since_now, since_within
 from cordwood.model.identifiers import TopicId

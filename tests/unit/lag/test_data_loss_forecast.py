@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan, time_to_data_loss_ms
+from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan, time_to_data_loss_ms
 
 NOW_MS = 10_000
 LONGEST_MS = 1000

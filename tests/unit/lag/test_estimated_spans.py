@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan, time_to_data_loss_ms
 from cordwood.lag.estimate import estimated_span
-from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan, time_to_data_loss_ms
 
 NOW_MS = 1_000_000_000
 RECORD_BYTES = 100

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.lag.arrival import Mark, arrival_ms
+from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.lag.position import PositionLag, Standing, evaluate
-from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
 
 NOW_MS = 1_000_000
 LOG = LogSpan(

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from tests.moments import at
 
-from cordwood.groups.classic.group import MOVES as CLASSIC_MOVES
-from cordwood.groups.classic.group import Group
+from cordwood.groups.classic.group import CLASSIC_GROUP_MOVES, Group
 from cordwood.groups.classic.group import State as GroupState
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
-from cordwood.groups.consumer.records import MEMBER_MOVES
+from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.families import slot_id
 from cordwood.model.moves import Moves
 from cordwood.transactions.ending import complete
@@ -22,7 +21,7 @@ from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES, Sta
 Pairs = set[tuple[str, str]]
 """Names of states, before and after."""
 
-TABLES: list[Moves[Any]] = [CLASSIC_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES]
+TABLES: list[Moves[Any]] = [CLASSIC_GROUP_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES]
 
 KAFKAS_CLASSIC_GROUPS = {
     "EMPTY": "PREPARING_REBALANCE",
@@ -65,8 +64,8 @@ def test_of_every_pair_of_states_exactly_the_moves_of_the_table_pass(moves: Move
 
 
 def test_classic_groups_move_as_kafkas_do_but_a_dead_group_does_not_exist() -> None:
-    assert kafkas(KAFKAS_CLASSIC_GROUPS) - allowed(CLASSIC_MOVES) == {("DEAD", "DEAD")}
-    assert allowed(CLASSIC_MOVES) <= kafkas(KAFKAS_CLASSIC_GROUPS)
+    assert kafkas(KAFKAS_CLASSIC_GROUPS) - allowed(CLASSIC_GROUP_MOVES) == {("DEAD", "DEAD")}
+    assert allowed(CLASSIC_GROUP_MOVES) <= kafkas(KAFKAS_CLASSIC_GROUPS)
 
 
 def test_transactions_move_as_kafkas_do_but_a_fenced_producer_is_aborted_at_once() -> None:

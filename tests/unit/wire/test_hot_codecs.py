@@ -6,9 +6,9 @@ from typing import NamedTuple
 import pytest
 
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.codec import reader
 from cordwood.wire.endpoints import NodeEndpoint
-from cordwood.wire.errors import BadRequest
 from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.fetched import JOIN_BELOW_BYTES, FetchedPartition, encode_fetch_response
 from cordwood.wire.metadata import (

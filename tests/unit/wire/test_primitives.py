@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import (
     MALFORMED,
     read_array_count,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cli.group.view import GroupView, PositionView, describe, positions
 from cordwood.lag.arrival import Mark
+from cordwood.lag.data_loss import RULING_SETTINGS, Growth, RetentionRules
 from cordwood.lag.estimate import estimated_span
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.lag.retention import Growth, RetentionRules
-from cordwood.model.topic_settings import TopicSettings, resolve
+from cordwood.model.topic_settings import resolve
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -117,16 +117,8 @@ class LagReader:
         from cordwood.cli.topic.view import settings_of
 
         found = settings_of(self._connection, ConfigResource(ConfigResource.Type.TOPIC, topic))
-        names = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms")
-        texts = {name: found[name].value for name in names if name in found}
-        settings: TopicSettings = resolve({name: text for name, text in texts.items() if text is not None}, {})
-        return RetentionRules(
-            settings.deletes,
-            settings.retention_ms,
-            settings.retention_bytes,
-            settings.segment_bytes,
-            settings.segment_ms,
-        )
+        texts = {name: found[name].value for name in RULING_SETTINGS if name in found}
+        return RetentionRules.of(resolve({name: text for name, text in texts.items() if text is not None}, {}))
 
     def _read_timestamps(self, unread: list[tuple[str, int, int]]) -> None:
         """Reads the timestamps of these first unread records, except those known from an earlier look."""

@@ -25,7 +25,7 @@ class State(Enum):
     DEAD = "Dead"
 
 
-MOVES = Moves(
+CLASSIC_GROUP_MOVES = Moves(
     "classic group",
     {
         State.EMPTY: {State.PREPARING_REBALANCE},
@@ -125,7 +125,7 @@ class Group:
 
     def moved_to(self, state: State) -> State:
         """The state, checked to be an allowed one after the present state."""
-        return MOVES.moved(self.group_id, self.state, state)
+        return CLASSIC_GROUP_MOVES.moved(self.group_id, self.state, state)
 
     def move_to(self, state: State, now: Moment) -> None:
         self.state = self.moved_to(state)

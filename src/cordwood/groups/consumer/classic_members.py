@@ -14,8 +14,8 @@ from cordwood.groups.classic.subscription import Subscription, read_subscription
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.group import ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advance, count_from, is_short, updated
+from cordwood.groups.consumer.member import ClassicPart, MemberState
 from cordwood.groups.consumer.naming import named, share_named
-from cordwood.groups.consumer.records import ClassicPart, MemberState
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView

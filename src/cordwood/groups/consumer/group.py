@@ -6,6 +6,7 @@ from enum import Enum
 
 from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.consumer.holdings import Holdings
+from cordwood.groups.consumer.member import Current, MemberState, Profile
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
@@ -13,10 +14,7 @@ from cordwood.groups.consumer.records import (
     MEMBER_TYPE,
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
-    Current,
     GroupEpoch,
-    MemberState,
-    Profile,
     RecordKey,
     Resolution,
     decode_current,

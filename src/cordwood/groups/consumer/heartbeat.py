@@ -7,16 +7,12 @@ from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.consumer.assignors import ASSIGNORS
 from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
+from cordwood.groups.consumer.member import MEMBER_MOVES, ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.reconcile import next_step
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
-    MEMBER_MOVES,
     MEMBER_TYPE,
     TARGET_TYPE,
-    ClassicPart,
-    Current,
-    MemberState,
-    Profile,
     encode_consumer_key,
     encode_current,
     encode_profile,

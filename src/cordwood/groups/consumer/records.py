@@ -9,10 +9,10 @@ One tagged field of type 3 is ours, because Kafka passes over tags that it does 
 import struct
 import sys
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
 from cordwood.groups.consumer.since import Since, latest_since
 from cordwood.groups.record_fields import (
@@ -24,7 +24,6 @@ from cordwood.groups.record_fields import (
     two_tags,
     uvarint,
 )
-from cordwood.model.moves import Moves
 from cordwood.records.written import Written
 
 GROUP_TYPE = 3
@@ -46,79 +45,11 @@ MAX_MASK_BITS = 1 << 30
 largest topics."""
 
 
-class MemberState(IntEnum):
-    """States of a member, as Kafka numbers them."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    UNRELEASED_PARTITIONS = 2
-    UNKNOWN = 127
-    """A later version wrote a state that this one does not know."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> "MemberState":
-        return cls.UNKNOWN
-
-
-MEMBER_MOVES = Moves(
-    "member",
-    {
-        MemberState.STABLE: list(MemberState),
-        # A target may take partitions from a member that has all of its own, that waits for more, or that has just
-        # given others back.
-        MemberState.UNREVOKED_PARTITIONS: list(MemberState),
-        MemberState.UNRELEASED_PARTITIONS: list(MemberState),
-        MemberState.UNKNOWN: (),
-    },
-)
-
-
 class GroupEpoch(NamedTuple):
     epoch: int
     metadata_hash: int
     emptied_ms: int = -1
     """When the last member left; -1 while the group has members, or if unknown."""
-
-
-class ClassicPart(NamedTuple):
-    """The statements of a member that speaks the classic protocol to a group of the consumer protocol."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-    """Names and subscriptions, the preferred one first."""
-
-
-class Profile(NamedTuple):
-    """A member's statements about itself."""
-
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    topics: frozenset[str]
-    rebalance_timeout_ms: int
-    assignor: str | None
-    expression: str | None = None
-    """A regular expression of further topics that the member reads."""
-    classic: ClassicPart | None = None
-    """None: the member speaks the consumer protocol."""
-
-
-class Current(NamedTuple):
-    """A member's current assignment, and its progress towards the target."""
-
-    epoch: int
-    previous_epoch: int
-    state: MemberState
-    assigned: Share
-    revoking: Share
-    since: Since
-    """The epochs in which the member got the partitions in `held`."""
-
-    @property
-    def held(self) -> Share:
-        """The partitions that no other member can have yet."""
-        return self.assigned | self.revoking
 
 
 class Resolution(NamedTuple):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from cordwood.groups.consumer.balancing import Subscriber
 from cordwood.groups.consumer.group import ConsumerGroup, topics_of
+from cordwood.groups.consumer.member import Profile
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
     GROUP_TYPE,
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
     GroupEpoch,
-    Profile,
     Resolution,
     encode_consumer_key,
     encode_group_epoch,

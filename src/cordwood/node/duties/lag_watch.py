@@ -12,9 +12,9 @@ from typing import NamedTuple
 from cordwood.cluster.image import ClusterImage
 from cordwood.groups.shard import GroupShard
 from cordwood.lag.arrival import Mark
+from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
@@ -215,7 +215,7 @@ class LagWatch:
     # What the log knows
 
     def _span(self, partition: Partition) -> LogSpan:
-        rules = retention_rules(partition.settings)
+        rules = RetentionRules.of(partition.settings)
         if partition.opened is None and not self._logs.has_log(partition.name):
             return LogSpan(0, 0, (), rules)
         replica = partition.replica
@@ -288,16 +288,6 @@ class LagWatch:
                 (lag.position or 0) + lag.lost_records,
             )
         return True
-
-
-def retention_rules(settings: TopicSettings) -> RetentionRules:
-    return RetentionRules(
-        settings.deletes,
-        settings.retention_ms,
-        settings.retention_bytes,
-        settings.segment_bytes,
-        settings.segment_ms,
-    )
 
 
 def warning_time_ms(setting_ms: int, settings: TopicSettings) -> int:

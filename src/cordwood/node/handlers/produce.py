@@ -25,7 +25,7 @@ from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.errors import TooManyElements
+from cordwood.wire.bad_messages import TooManyElements
 from cordwood.wire.produce import ProduceRequest, decode_produce
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cordwood.model.topic_settings import TopicSettings
+
 NO_LIMIT = -1
 NEVER = math.inf
 
@@ -39,6 +41,20 @@ class RetentionRules(NamedTuple):
     retention_bytes: int = NO_LIMIT
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
+
+    @classmethod
+    def of(cls, settings: TopicSettings) -> "RetentionRules":
+        return cls(
+            settings.deletes,
+            settings.retention_ms,
+            settings.retention_bytes,
+            settings.segment_bytes,
+            settings.segment_ms,
+        )
+
+
+RULING_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "segment.ms")
+"""The names of the settings that `RetentionRules.of` reads."""
 
 
 class LogSpan(NamedTuple):
