@@ -7,11 +7,12 @@ the life on it at any write; a `World` is all machines, their links and the stor
 holds the promises to clients, `checkers` judge.
 
 `game` is the skeleton that all games share: a safety phase with faults, then a liveness phase in which all pending
-requests have to end. `log_game`, `transaction_game`, `group_game`, `mixed_group_game` and `micro_batch_game` add
-clients, faults and checkers. The same seed gives the same game, event by event. With several nodes `cluster_faults` are
-added, and clients have to find leaders and coordinators.
+requests have to end. `log_game`, `transaction_game`, `group_game`, `mixed_group_game`, `micro_batch_game` and
+`replication_game` add clients, faults and checkers. The same seed gives the same game, event by event. With several
+nodes `cluster_faults` are added, and clients have to find leaders and coordinators.
 
     python -m cordwood.simulation --seed 17
     python -m cordwood.simulation --game groups --seeds 100
     python -m cordwood.simulation --game groups --nodes 3
+    python -m cordwood.simulation --game replication --nodes 3
 """

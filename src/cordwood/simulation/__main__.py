@@ -7,7 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
-from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
+from cordwood.simulation import (
+    group_game,
+    log_game,
+    micro_batch_game,
+    mixed_group_game,
+    replication_game,
+    transaction_game,
+)
 from cordwood.simulation.game import SimulationFailed
 
 
@@ -18,16 +25,32 @@ def _log(seed: int, steps: int, nodes: int) -> Counter[str]:
     )
 
 
+def _replication(seed: int, steps: int, nodes: int) -> Counter[str]:
+    outcome = replication_game.play(seed, steps, nodes)
+    counts = asdict(outcome)
+    del counts["events"]
+    return outcome.events + Counter(counts)
+
+
 GAMES: dict[str, Callable[[int, int, int], Counter[str]]] = {
     "log": _log,
     "transactions": lambda seed, steps, nodes: Counter(asdict(transaction_game.play(seed, steps, nodes))),
     "groups": lambda seed, steps, nodes: Counter(asdict(group_game.play(seed, steps, nodes))),
     "mixed-groups": lambda seed, steps, nodes: Counter(asdict(mixed_group_game.play(seed, steps, nodes))),
     "micro-batches": lambda seed, steps, nodes: Counter(asdict(micro_batch_game.play(seed, steps))),
+    "replication": _replication,
 }
 ON_ONE_NODE = ("micro-batches",)
 """Games whose clients do not look for leaders and coordinators."""
-STEPS = {"log": 600, "transactions": 1500, "groups": 3000, "mixed-groups": 3000, "micro-batches": 3000}
+ON_SEVERAL_NODES = ("replication",)
+STEPS = {
+    "log": 600,
+    "transactions": 1500,
+    "groups": 3000,
+    "mixed-groups": 3000,
+    "micro-batches": 3000,
+    "replication": 1500,
+}
 
 
 def main() -> int:
@@ -41,6 +64,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.nodes > 1 and arguments.game in ON_ONE_NODE:
         parser.error(f"the game {arguments.game!r} is played on one node")
+    if arguments.nodes == 1 and arguments.game in ON_SEVERAL_NODES:
+        parser.error(f"the game {arguments.game!r} is played on several nodes: --nodes 3")
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
     failed = []
     totals: Counter[str] = Counter()

@@ -19,13 +19,13 @@ def strike(world: World, chance: random.Random, machine: Machine) -> str:
     """Lets one of the faults strike at a machine; returns a line for the transcript."""
     match chance.randrange(5):
         case 0 | 1:
-            return _pause(world, chance, machine)
+            return pause(world, chance, machine)
         case 2:
             return cut(world, chance, machine, CLIENTS)
         case 3:
             return cut(world, chance, machine, STORE)
         case _:
-            return _break_connection(chance, machine)
+            return break_connection(chance, machine)
 
 
 def end_all(world: World) -> None:
@@ -35,7 +35,7 @@ def end_all(world: World) -> None:
         machine.resume()
 
 
-def _pause(world: World, chance: random.Random, machine: Machine) -> str:
+def pause(world: World, chance: random.Random, machine: Machine) -> str:
     if machine.paused or machine.life is None:
         return f"{machine} stands still as it is"
     lasts_ms, frozen = chance.choice(PAUSES_MS), chance.random() < 0.3
@@ -64,7 +64,7 @@ def _heal(world: World, machine: Machine, ways: tuple[tuple[int, int], ...], bre
         machine.life.store.break_watch()
 
 
-def _break_connection(chance: random.Random, machine: Machine) -> str:
+def break_connection(chance: random.Random, machine: Machine) -> str:
     connections = [connection for connection in machine.network.connections if connection.open]
     if not connections:
         return f"{machine} has no connection that could break"

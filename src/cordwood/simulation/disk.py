@@ -150,6 +150,10 @@ class SimulatedDisk:
     def lose_power(self) -> None:
         self.platter.crash()
 
+    def replace_platter(self) -> None:
+        """Puts an empty disk in the place of the old one."""
+        self.platter = CrashingFilesystem(self._chance.getrandbits(32))
+
     def die_within(self, operations: int) -> None:
         """Lets the process die at one of its next operations."""
         self.die_at = self.operations + self._chance.randint(1, operations)

@@ -96,6 +96,11 @@ class Machine:
         self._forget_life()
         self.disk.lose_power()
 
+    def replace_disk(self) -> None:
+        """Puts an empty disk in the place of the old one. The broker does not run."""
+        assert self.life is None
+        self.disk.replace_platter()
+
     def _forget_life(self) -> None:
         self.resume()
         life, self.life = self.life, None

@@ -50,14 +50,15 @@ class Stage:
         return self._image
 
     def leading(self, topic: str, index: int) -> Partition | None:
-        """The partition on the running broker that leads it."""
+        """The partition on the running broker that leads it; an older leader may not know that it is deposed."""
         if not self.several:
             return self.world.node.hosted.leader(topic, index)
-        for machine in self.world.running:
-            partition = machine.node.hosted.get(topic, index)
-            if partition is not None and partition.leads:
-                return partition
-        return None
+        leading = [
+            partition
+            for machine in self.world.running
+            if (partition := machine.node.hosted.get(topic, index)) is not None and partition.leads
+        ]
+        return max(leading, key=lambda partition: partition.leader_epoch, default=None)
 
     def topics(self) -> list[TopicImage]:
         """Topics as clients know them, without internal ones."""

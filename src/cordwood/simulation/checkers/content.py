@@ -29,9 +29,9 @@ def check_content(node: Node, ledger: Ledger) -> None:
             _PartitionCheck(partition, known, ledger).run()
 
 
-def read_batches(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All batches in the log, committed or not."""
-    offset = log.offsets.start
+def read_batches(log: Log, from_offset: int | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
+    """All batches in the log, committed or not, from its start or from an offset on."""
+    offset = log.offsets.start if from_offset is None else from_offset
     while True:
         part = log.read(offset, READ_BYTES, end_offset=log.offsets.end, minimum_one_batch=True)
         if part is None:

@@ -1,0 +1,250 @@
+"""Checks the replicas of all partitions after every step: the nodes' logs, and the rows in the metadata store.
+
+After a step of a machine only that machine's replicas are looked at, and of those only the ones whose ends moved. Every
+commit of the store is looked at once. `PartitionHistory` judges.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from cordwood.cluster.partition_image import Leadership
+from cordwood.cluster.rows import (
+    BROKER_EPOCHS,
+    BROKERS,
+    PARTITIONS,
+    TOPIC_CONFIGS,
+    TOPICS,
+    PartitionRow,
+    decode_broker,
+    decode_overrides,
+    decode_partition,
+    decode_topic,
+)
+from cordwood.cluster.stores.interface import Event
+from cordwood.log.log import Log
+from cordwood.model.identifiers import TopicId
+from cordwood.node.partition import Partition
+from cordwood.records.batch import CONTROL_BIT, BatchHeader
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.content import read_batches
+from cordwood.simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
+from cordwood.simulation.machine import Machine
+from cordwood.simulation.world import World
+
+Key = tuple[TopicId, int]
+
+
+class ReplicasChecker:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._store = world.store
+        self._revision = world.store._feed.revision
+        self._broker_epochs: dict[int, int] = {}
+        self._counts: dict[str, int] = {}
+        """Partition counts by topic id as text."""
+        self._names: dict[str, str] = {}
+        self._on_disk: dict[str, bool] = {}
+        self._rows: dict[str, dict[int, PartitionRow]] = {}
+        self.histories: dict[Key, PartitionHistory] = {}
+        self._led_at: dict[Key, dict[int, int]] = {}
+        """When the latest leadership was written, by the boot clock of each broker."""
+        self._seen: dict[tuple[int, Key], Sighting] = {}
+        self._logs: dict[int, int] = {}
+        """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
+        self._kept: list[Log] = []
+        self.looks = 0
+
+    # After a step
+
+    def look(self, machine: Machine) -> None:
+        """Looks at the store, and at the replicas of one machine."""
+        if self._store._feed.revision != self._revision:
+            self._look_at_store()
+        if machine.life is None:
+            return
+        self.looks += 1
+        broker, life = machine.broker_id, machine.lives
+        for partition in machine.node.hosted:
+            if (log := partition.opened) is not None:
+                self._look_at(broker, life, partition, log)
+
+    def _look_at(self, broker: int, life: int, partition: Partition, log: Log) -> None:
+        key = (partition.topic_id, partition.name.partition)
+        history = self.histories.get(key)
+        if history is None or partition.settings.compacted:
+            return  # deleted, or changed by compaction on each broker for itself
+        number = self._logs.get(id(log))
+        if number is None:
+            number = self._logs[id(log)] = len(self._logs)
+            self._kept.append(log)
+        leading, offsets = partition.leading, log.offsets
+        seen = Sighting(
+            life,
+            number,
+            partition.leads and leading is not None,
+            partition.leader_epoch if leading is None else leading.leader_epoch,
+            offsets.start,
+            offsets.end,
+            offsets.durable_end,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            offsets.truncations,
+            partition.settings.min_insync_replicas,
+        )
+        if self._seen.get((broker, key)) == seen:
+            return
+        self._seen[broker, key] = seen
+        history.saw(broker, seen, lambda offset: _entries(log, offset))
+        history.check_in_sync()
+
+    # The store
+
+    def _look_at_store(self) -> None:
+        commits = self._store._feed.since(self._revision + 1)
+        if commits is None:
+            raise InvariantBroken(f"the store forgot revision {self._revision + 1} before the checker saw it")
+        for commit in commits:
+            self._take_commit(commit.events)
+        self._revision = self._store._feed.revision
+
+    def _take_commit(self, events: Iterable[Event]) -> None:
+        """Takes all changes of one revision: counts and settings before the rows that they speak of."""
+        events = list(events)
+        counts = dict(self._counts)
+        touched: dict[Key, bool] = {}
+        unfenced: list[int] = []
+        registered = False
+        for event in events:
+            kind, rest = event.key.split("/", 1) if "/" in event.key else (event.key, "")
+            if kind + "/" == BROKER_EPOCHS and event.value is not None:
+                self._broker_epochs[int(rest)] = int(event.value)
+                registered = True
+            elif kind + "/" == BROKERS and event.value is not None:
+                if not decode_broker(event.key, event.value).fenced:
+                    unfenced.append(int(rest))
+            elif kind + "/" == TOPICS:
+                self._take_topic(rest, event)
+        for event in events:
+            if event.key.startswith(TOPIC_CONFIGS) and event.value is not None:
+                overrides = decode_overrides(event.key, event.value)
+                self._on_disk[event.key[len(TOPIC_CONFIGS) :]] = overrides.get("ack.durability", "disk") == "disk"
+        for event in events:
+            if event.key.startswith(PARTITIONS):
+                topic, _, number = event.key[len(PARTITIONS) :].partition("/")
+                if event.value is None:
+                    self._rows.get(topic, {}).pop(int(number), None)
+                else:
+                    self._rows.setdefault(topic, {})[int(number)] = decode_partition(event.value)
+                    if int(number) < counts.get(topic, 0):
+                        touched[TopicId(topic), int(number)] = False
+        for topic, count in self._counts.items():
+            # Partitions exist from the moment on at which the topic's count says so.
+            for added in range(counts.get(topic, 0), count):
+                touched[TopicId(topic), added] = True
+        for key, fresh in touched.items():
+            self._take_row(key, fresh)
+        for key in self.histories if registered else touched:
+            history, row = self.histories.get(key), self._row(key)
+            if history is not None and row is not None:
+                if history.led(self._leadership(row)):
+                    self._led_at[key] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
+                history.check_in_sync()
+        for broker in unfenced:
+            for history in self.histories.values():
+                history.unfenced(broker)
+                history.check_in_sync()
+
+    def _take_topic(self, topic: str, event: Event) -> None:
+        if event.value is None:
+            for number in range(self._counts.pop(topic, 0)):
+                self.histories.pop((TopicId(topic), number), None)
+        else:
+            row = decode_topic(event.key, event.value)
+            self._counts[topic], self._names[topic] = row.partition_count, row.name
+
+    def _row(self, key: Key) -> PartitionRow | None:
+        return self._rows.get(str(key[0]), {}).get(key[1])
+
+    def _take_row(self, key: Key, fresh: bool) -> None:
+        row, topic = self._row(key), str(key[0])
+        if row is None:
+            return  # the topic is being deleted
+        history = self.histories.get(key)
+        if history is None:
+            name = f"{self._names[topic]}-{key[1]}"
+            history = self.histories[key] = PartitionHistory(name, on_disk=self._on_disk.get(topic, True))
+        history.written(row, fresh=fresh)
+
+    def _leadership(self, row: PartitionRow) -> Leadership:
+        """Who leads by this row: as `ClusterImage.leadership`, written again so that the one checks the other."""
+        registrations = self._broker_epochs.get(row.leader, row.leader_broker_epoch) - row.leader_broker_epoch
+        if registrations and len(row.replicas) > 1:
+            return Leadership(-1, row.leader_epoch)
+        return Leadership(row.leader, row.leader_epoch + registrations)
+
+    def deposed_for_ms(self, key: Key, machine: Machine) -> int:
+        """For how long the latest leadership has been written, by the boot clock of a machine."""
+        return machine.clock.boot_ms - self._led_at[key][machine.broker_id]
+
+    # Faults
+
+    def lost_power(self, broker: int) -> list[Key]:
+        """Takes a power cut of a machine; returns the partitions that lost committed records by it."""
+        ends = {key: history.committed_end for key, history in self.histories.items()}
+        for history in self.histories.values():
+            history.lost_power(broker)
+        return [key for key, history in self.histories.items() if history.committed_end < ends[key]]
+
+    def lost_disk(self, broker: int) -> None:
+        for history in self.histories.values():
+            history.lost_disk(broker)
+
+    def can_do_without(self, broker: int) -> bool:
+        """Whether for each partition of this broker another in-sync replica has all committed records on its disk."""
+        for history in self.histories.values():
+            row = history.row
+            if row is None or broker not in row.replicas:
+                continue
+            others = [history.replicas.get(each) for each in row.isr if each != broker]
+            if not any(
+                each is not None
+                and not each.excused
+                and min(each.agreed, history.counted_end(each)) >= history.committed_end
+                for each in others
+            ):
+                return False
+        return True
+
+    # The end
+
+    def unconverged(self) -> str:
+        """Names a partition whose replicas are not all in sync and equal; empty if there is none."""
+        for machine in self._world.machines:
+            self.look(machine)
+        return next((text for history in self.histories.values() if (text := history.unconverged())), "")
+
+    @property
+    def committed_batches(self) -> int:
+        return sum(len(history.committed) for history in self.histories.values())
+
+
+def digest(batch: bytes) -> bytes:
+    return hashlib.blake2b(batch, digest_size=8).digest()
+
+
+def _entries(log: Log, offset: int) -> Sequence[Entry]:
+    return [_entry(header, batch) for header, batch in read_batches(log, offset)]
+
+
+def _entry(header: BatchHeader, batch: bytes) -> Entry:
+    producer = (header.producer_id, header.producer_epoch)
+    idempotent = header.producer_id >= 0 and not header.attributes & CONTROL_BIT
+    return Entry(
+        header.base_offset,
+        header.next_offset,
+        header.partition_leader_epoch,
+        digest(batch),
+        producer if idempotent else None,
+        header.base_sequence,
+        header.last_sequence,
+    )

@@ -1,0 +1,152 @@
+"""Checks what brokers of a replicated cluster answer to clients, at the moment of the answer.
+
+An acknowledgement for all replicas is given only for committed records (rule 9), a reader gets only committed records,
+below the last stable offset if it asks for that (rule 10), and a broker that leads no longer stops to serve when its
+authority is over.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
+from cordwood.node.partition import Partition
+from cordwood.records.batch import batches_in, crc_is_right, read_header
+from cordwood.records.records import records_in
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.content import read_batches
+from cordwood.simulation.checkers.replica_history import PartitionHistory
+from cordwood.simulation.checkers.replicas import ReplicasChecker, digest
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.ledger import Ledger, lasting_part
+from cordwood.simulation.links import CLIENTS
+from cordwood.simulation.machine import Machine
+from cordwood.wire.apis import ApiKey
+
+ALL_REPLICAS = -1
+READ_COMMITTED = 1
+PRODUCE_BY_ID_FROM = FETCH_BY_ID_FROM = 13
+
+
+class ReplicatedAnswers:
+    def __init__(self, machine: Machine, ledger: Ledger, replicas: ReplicasChecker) -> None:
+        self._machine = machine
+        self._ledger = ledger
+        self._replicas = replicas
+        self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
+        """The ids that the topic names of a produce request had at its arrival."""
+        self.acks = 0
+
+    def new_life(self) -> None:
+        self._topic_ids.clear()
+
+    def requested(self, exchange: Exchange) -> None:
+        if exchange.key is ApiKey.PRODUCE:
+            names = sorted(topic["name"] for topic in exchange.values["topic_data"] if topic.get("name"))
+            self._topic_ids[exchange] = {name: self._machine.node.image.topic_id(name) for name in names}
+
+    def sent(self, exchange: Exchange) -> None:
+        if exchange.connection.source != CLIENTS:
+            return
+        if exchange.key is ApiKey.PRODUCE:
+            self._replicas.look(self._machine)
+            self._produced(exchange)
+        elif exchange.key is ApiKey.FETCH:
+            self._replicas.look(self._machine)
+            self._fetched(exchange)
+
+    # Who serves
+
+    def _served(self, topic_id: TopicId, index: int) -> tuple[Partition, PartitionHistory] | None:
+        """The partition as this broker has it; None if it is being deleted."""
+        topic = self._machine.node.image.topics_by_id.get(topic_id)
+        partition = None if topic is None else self._machine.node.hosted.get(topic.name, index)
+        history = self._replicas.histories.get((topic_id, index))
+        return None if partition is None or history is None else (partition, history)
+
+    def _check_authority(self, exchange: Exchange, partition: Partition, history: PartitionHistory) -> None:
+        """Refuses service of a deposed leader that has had no authority for longer than it may not know it."""
+        leading = partition.leading
+        if leading is None or not partition.leads or leading.leader_epoch >= history.leadership.epoch:
+            return
+        key = (partition.topic_id, partition.name.partition)
+        deposed_ms = self._replicas.deposed_for_ms(key, self._machine)
+        if deposed_ms > self._machine.setup.lease_ms * 2 // 3:
+            raise InvariantBroken(
+                f"rule 10: {exchange}: {self._machine} serves {partition.name} in epoch {leading.leader_epoch}; "
+                f"{history.leadership} began {deposed_ms} ms ago"
+            )
+
+    # Produce
+
+    def _produced(self, exchange: Exchange) -> None:
+        names = self._topic_ids.pop(exchange, {})
+        asked: Iterator[tuple[TopicId, Any]] = (
+            (topic.get("topic_id") or names.get(topic.get("name", ""), ZERO_TOPIC_ID), each)
+            for topic in exchange.values["topic_data"]
+            for each in topic["partition_data"]
+        )
+        results = [each for topic in exchange.answer.responses for each in topic.partition_responses]
+        for (topic_id, each), result in zip(asked, results, strict=True):
+            if result.error_code == 0 and (served := self._served(topic_id, each["index"])) is not None:
+                self._check_ack(exchange, *served, each["records"], result.base_offset)
+
+    def _check_ack(
+        self, exchange: Exchange, partition: Partition, history: PartitionHistory, batch: bytes, base_offset: int
+    ) -> None:
+        self._check_authority(exchange, partition, history)
+        self.acks += 1
+        end = base_offset + read_header(batch).last_offset_delta + 1
+        log = partition.opened
+        if exchange.values["acks"] != ALL_REPLICAS:
+            # A single replica has it. If that replica leads no longer, the record may be gone by now.
+            if partition.leads and log is not None:
+                safe_end = log.offsets.durable_end if history.on_disk else log.offsets.end
+                if partition.leading is not None and safe_end < end:
+                    raise InvariantBroken(f"rule 9: {exchange}: {partition.name} acknowledged {end - 1} of {safe_end}")
+            return
+        if end > history.committed_end and not history.lost:
+            raise InvariantBroken(
+                f"rule 9: {exchange}: {partition.name} acknowledged {end - 1}, and is committed to "
+                f"{history.committed_end}: {history!r}"
+            )
+        if log is None or end > history.committed_end or base_offset < log.offsets.start:
+            return
+        (_, found), *_ = read_batches(log, base_offset)
+        if lasting_part(found) != lasting_part(batch):
+            raise InvariantBroken(f"rule 9: {exchange}: {partition.name} holds another batch at {base_offset}")
+        known = self._ledger.partition(partition.topic_id, *partition.name)
+        self._ledger.promised(known, batch, base_offset, on_disk=history.on_disk)
+
+    # Fetch
+
+    def _fetched(self, exchange: Exchange) -> None:
+        image = self._machine.node.image
+        for topic in exchange.answer.responses:
+            by_id = exchange.version >= FETCH_BY_ID_FROM
+            topic_id = (topic.topic_id if by_id else image.topic_id(topic.topic)) or ZERO_TOPIC_ID
+            for part in topic.partitions:
+                if part.error_code == 0 and (served := self._served(topic_id, part.partition_index)) is not None:
+                    self._check_authority(exchange, *served)
+                    self._check_records(exchange, *served, part)
+
+    def _check_records(self, exchange: Exchange, partition: Partition, history: PartitionHistory, part: Any) -> None:
+        if part.high_watermark > history.committed_end and not history.lost:
+            raise InvariantBroken(f"rule 10: {exchange} was told of {part.high_watermark}: {history!r}")
+        end = history.committed_end
+        if exchange.values["isolation_level"] == READ_COMMITTED:
+            end = min(end, part.last_stable_offset)
+        known = self._ledger.partition(partition.topic_id, *partition.name)
+        data = part.records or b""
+        for position, header in batches_in(data):
+            batch = data[position : position + header.size]
+            if not crc_is_right(batch, 0, header.size):
+                raise InvariantBroken(f"{exchange} got a batch at {header.base_offset} with a wrong CRC")
+            if history.lost and header.next_offset > history.committed_end:
+                continue
+            if header.next_offset > end:
+                raise InvariantBroken(f"rule 10: {exchange} got offset {header.last_offset}: {history!r}")
+            committed = history.committed_at(header.base_offset)
+            if committed is None or committed.content != digest(batch):
+                raise InvariantBroken(f"rule 3: {exchange} got another batch at {header.base_offset} than {committed}")
+            for record in records_in(batch):
+                known.know(record.offset, record)

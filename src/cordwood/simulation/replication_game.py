@@ -1,0 +1,355 @@
+"""A game about replication: brokers that fail one by one or together, and partitions that outlive them.
+
+Promises: the twelve rules of replication hold after every step (`checkers/replica_history.py`). A record that was
+acknowledged for all replicas, or read by anybody, stays where it is. Once faults stop, every partition has a leader,
+all replicas are in sync and equal, every producer that insists gets its acknowledgement, and every reader reads to the
+end.
+
+Records of topics with ack.durability=os may be lost if all replicas that could lead lose their power; nothing else may.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.model.errors import StorageFailure
+from cordwood.simulation import cluster_faults
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.replicas import ReplicasChecker
+from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
+from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.links import CLIENTS, STORE
+from cordwood.simulation.machine import BrokerFailed, Machine
+from cordwood.simulation.slow_store import Fate
+from cordwood.simulation.stage import Client
+from cordwood.simulation.threads import Step
+from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
+from cordwood.simulation.workloads.readers import Reader
+from cordwood.simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
+from cordwood.simulation.world import World
+
+WAITS_MS = (1, 1, 5, 20, 100, 500, 1500)
+SETTLE_MS = 300
+ROUNDS_TO_FINISH = 400
+SETTINGS = {
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "auto.create.topics.enable": "false",
+}
+_ZEAL: dict[type[Client], float] = {
+    IdempotentProducer: 3,
+    PlainProducer: 2,
+    Reader: 1.5,
+    ReplicaAdministrator: 0.3,
+}
+"""How often each kind of client acts, relative to the others."""
+
+
+@dataclass
+class ReplicationOutcome:
+    """Counts of what happened in a game."""
+
+    steps: int = 0
+    looks: int = 0
+    acks: int = 0
+    promises: int = 0
+    committed: int = 0
+    records_read: int = 0
+    lives: int = 0
+    elections: int = 0
+    losses: int = 0
+    replaced_disks: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Weather:
+    """The faults of one game and their rate. Most games leave most faults out."""
+
+    faults: tuple[str, ...]
+    rate: float
+    eagerness: float
+    deletes: bool
+    store_fails: float
+
+    @classmethod
+    def chosen_by(cls, chance: random.Random) -> "Weather":
+        faults = [name for name in FAULTS if chance.random() < 0.5]
+        return cls(
+            tuple(faults or ["kill"]),
+            chance.choice((0.003, 0.01, 0.03)),
+            chance.choice((0.75, 0.85, 0.95)),
+            chance.random() < 0.4,
+            chance.choice((0.0, 0.05, 0.2)),
+        )
+
+
+FAULTS = (
+    "kill",
+    "die within",
+    "power",
+    "power of several",
+    "power of all",
+    "clean stop",
+    "replaced disk",
+    "slow disk",
+    "clock",
+    "pause",
+    "cut between brokers",
+    "cut off from all brokers",
+    "cut from the store",
+    "cut from clients",
+    "broken connection",
+)
+
+
+def play(seed: int, steps: int = 1500, nodes: int = 3, weather: Weather | None = None) -> ReplicationOutcome:
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
+    return play_out(ReplicationGame(seed, nodes, weather), steps)
+
+
+class ReplicationGame(Game[ReplicationOutcome]):
+    def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None) -> None:
+        chance = random.Random(seed)
+        self.weather = Weather.chosen_by(chance) if weather is None else weather
+        world = World(seed, SETTINGS, machines=nodes)
+        super().__init__(seed, chance, world, Pace(0.2, WAITS_MS, self.weather.eagerness))
+        self._report = ReplicationOutcome()
+        self._fault_rate = self.weather.rate
+        self.clients = self._cast(nodes)
+        self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
+        self.replicas = ReplicasChecker(world)
+        self._answers = {machine.broker_id: self._judge(machine) for machine in world.machines}
+        self._power_next = False
+        """Whether the next death at a disk operation is one of the power."""
+
+    def _judge(self, machine: Machine) -> ReplicatedAnswers:
+        answers = ReplicatedAnswers(machine, self.ledger, self.replicas)
+        machine.network.on_request = answers.requested
+        machine.network.on_sent = answers.sent
+        machine.on_step = lambda: self.replicas.look(machine)
+        return answers
+
+    def _cast(self, nodes: int) -> list[Client]:
+        stage, chance = self.stage, self.chance
+        self._administrator = ReplicaAdministrator(
+            stage, "administrator", replicas=tuple(range(2, min(nodes, 3) + 1)), deletes=self.weather.deletes
+        )
+        clients: list[Client] = [self._administrator]
+        clients += [IdempotentProducer(stage, f"idempotent-{number}") for number in range(chance.randint(1, 2))]
+        clients += [PlainProducer(stage, f"plain-{acks}", acks, retries=chance.random() < 0.5) for acks in (-1, 1)]
+        clients += [
+            Reader(stage, f"reader-{number}", isolation_level=number % 2, sessions=chance.random() < 0.7)
+            for number in range(2)
+        ]
+        return clients
+
+    @property
+    def label(self) -> str:
+        return f"{super().label}: {self.weather}"
+
+    # The phases
+
+    def _begin(self) -> None:
+        for machine in self.world.machines:
+            self._start(machine)
+        self.world.advance(3000)
+        for name in NAMES[:2]:
+            self._note(self._administrator.create_topic(name))
+        self.world.advance(1000)
+        if len(self.stage.topics()) < 2:
+            raise InvariantBroken("the topics of the game were not created")
+
+    def _take_step(self, number: int) -> None:
+        self._report.steps = number
+        try:
+            super()._take_step(number)
+        except BrokerFailed as failure:
+            self._note(f"broker {failure.broker_id} gives up: {failure}")
+            self._die(self.world.machine_of(failure.broker_id))
+
+    def _do(self, step: Step) -> None:
+        name, do = step
+        self._note(name)
+        if name.endswith("the store answers") and self.chance.random() < self.weather.store_fails:
+            fate = self.chance.choice((Fate.REFUSED, Fate.LOST))
+            life = self.world.whose(do).life
+            assert life is not None
+            self._note(f"  not: {fate.value}")
+            life.store.next_fate = fate
+        self.world.do(do)
+
+    def _possible(self) -> list[Step]:
+        """The steps that could happen next. A request that was sent before a hang-up may arrive long after it."""
+        for machine in self.world.machines:
+            for connection in machine.network.connections:
+                if not connection.open and connection.travelling and connection.stuck_until_ms is None:
+                    connection.stuck_until_ms = machine.clock.boot_ms + self.chance.choice((0, 50, 300, 2000))
+        return self.world.steps()
+
+    def _somebody_acts(self) -> None:
+        client = self.chance.choices(self.clients, self._zeal)[0]
+        if client.unanswered >= 10 or self.chance.random() < 0.01:
+            client.hang_up()
+            self._note(f"{client.name} hangs up")
+        elif (what := client.act()) is not None:
+            self._note(f"{client.name} {what}")
+
+    # Faults
+
+    def _strike(self) -> None:
+        world, chance = self.world, self.chance
+        fault = chance.choice(self.weather.faults)
+        self._report.events[fault] += 1
+        machine = chance.choice(world.machines)
+        match fault:
+            case "pause":
+                self._note(cluster_faults.pause(world, chance, machine))
+            case "cut between brokers":
+                other = chance.choice([each for each in world.machines if each is not machine])
+                self._note(cluster_faults.cut(world, chance, machine, other.broker_id))
+            case "cut off from all brokers":
+                for other in world.machines:
+                    if other is not machine:
+                        self._note(cluster_faults.cut(world, chance, machine, other.broker_id))
+            case "cut from the store":
+                self._note(cluster_faults.cut(world, chance, machine, STORE))
+            case "cut from clients":
+                self._note(cluster_faults.cut(world, chance, machine, CLIENTS))
+            case "broken connection":
+                self._note(cluster_faults.break_connection(chance, machine))
+            case "replaced disk":
+                self._replace_disk(machine)
+            case "power of several" | "power of all":
+                many = len(world.machines) if fault == "power of all" else 2
+                self._note(f"fault: {fault}")
+                for each in chance.sample(world.machines, many):
+                    if each.life is not None:
+                        self._lose_power(each)
+            case _ if machine.life is not None:
+                self._note(f"fault: {fault} of {machine}")
+                self._fault_of(fault, machine)
+
+    def _fault_of(self, fault: str, machine: Machine) -> None:
+        chance = self.chance
+        match fault:
+            case "kill":
+                self._kill(machine)
+            case "die within":
+                self._power_next = chance.random() < 0.5
+                machine.disk.die_within(chance.choice((3, 20, 60)))
+            case "power":
+                self._lose_power(machine)
+            case "clean stop":
+                self._stop(machine)
+            case "slow disk":
+                machine.slow_until_ms = machine.clock.boot_ms + chance.choice((100, 1000, 6000))
+            case "clock":
+                machine.clock.jump(chance.choice((-60_000, -2_000, 2_000, 60_000, 600_000)))
+
+    def _replace_disk(self, machine: Machine) -> None:
+        """Puts an empty disk into a machine, unless the only copy of a committed record is on the old one."""
+        if not self.replicas.can_do_without(machine.broker_id):
+            return
+        self._note(f"fault: {machine} gets an empty disk")
+        if machine.life is not None:
+            self._kill(machine)
+        machine.replace_disk()
+        self._report.replaced_disks += 1
+        self.replicas.lost_disk(machine.broker_id)
+
+    # Life and death
+
+    def _start(self, machine: Machine) -> None:
+        self._note(f"--- {machine} starts ---")
+        try:
+            machine.start()
+        except StoreFailure as failure:
+            self._cannot_register(machine, failure)
+            return
+        self._answers[machine.broker_id].new_life()
+        self.replicas.look(machine)
+
+    def _stop(self, machine: Machine) -> None:
+        try:
+            machine.stop()
+        except (StorageFailure, StoreFailure) as failure:
+            self._note(f"the stop fails: {failure}")
+            self._kill(machine)
+
+    def _die(self, machine: Machine) -> None:
+        if self._power_next:
+            self._lose_power(machine)
+        else:
+            self._kill(machine)
+
+    def _kill(self, machine: Machine) -> None:
+        self._note(f"{machine} is killed")
+        machine.kill()
+
+    def _lose_power(self, machine: Machine) -> None:
+        self._note(f"{machine} loses power")
+        machine.lose_power()
+        for topic_id, index in self.replicas.lost_power(machine.broker_id):
+            history = self.replicas.histories[topic_id, index]
+            self._note(f"{history.name} is left with {history.committed_end}")
+            self._report.losses += 1
+            topic, _, _ = history.name.rpartition("-")
+            known = self.ledger.partition(topic_id, topic, index)
+            known.durable_end = history.committed_end
+            known.forget_volatile()
+
+    # The end
+
+    def _finish(self) -> None:
+        self._faults_stop()
+        world = self.world
+        for machine in world.machines:
+            machine.disk.die_at = None
+            machine.slow_until_ms = 0
+            for connection in machine.network.connections:
+                connection.stuck_until_ms = 0
+        for machine in self._down():
+            self._start(machine)
+        self._go_on(self._busy)
+        self._note("--- all clients have come to their end ---")
+        for client in self.clients:
+            client.hang_up()
+        self._go_on(self.replicas.unconverged)
+        self._check_promises()
+        for machine in world.machines:
+            self._stop(machine)
+
+    def _go_on(self, unfinished: Callable[[], str]) -> None:
+        reason = ""
+        for _ in range(ROUNDS_TO_FINISH):
+            self.world.advance(SETTLE_MS)
+            if not (reason := unfinished()):
+                return
+        raise InvariantBroken(f"after {ROUNDS_TO_FINISH * SETTLE_MS} ms without faults: {reason}")
+
+    def _busy(self) -> str:
+        busy = [client.name for client in self.clients if client.finish()]
+        return f"these never come to an end: {busy}" if busy else ""
+
+    def _check_promises(self) -> None:
+        """Checks that every acknowledged record is committed, at its offset, in each topic that still exists."""
+        for (topic_id, index), known in self.ledger.partitions.items():
+            history = self.replicas.histories.get((topic_id, index))
+            if history is None:
+                continue
+            for promise in known.promises.values():
+                if promise.last_offset >= history.committed_end:
+                    raise InvariantBroken(f"rule 3: {known.name} lost {promise}: {history!r}")
+
+    def _outcome(self) -> ReplicationOutcome:
+        report = self._report
+        report.looks = self.replicas.looks
+        report.acks = sum(each.acks for each in self._answers.values())
+        report.promises = self.ledger.promise_count
+        report.committed = self.replicas.committed_batches
+        report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
+        report.lives = self.world.lives
+        report.elections = sum(history.leadership.epoch for history in self.replicas.histories.values())
+        return report
