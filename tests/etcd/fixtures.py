@@ -1,0 +1,62 @@
+"""Fixtures with a real etcd, and the line at the end of a run that says which etcd ran. tests/conftest.py has them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from tests.etcd.finding import Etcd, NoEtcd, find_etcd, required
+from tests.etcd.members import EtcdCluster
+
+_PROPERTY = "etcd"
+
+StartEtcd = Callable[..., AbstractContextManager[EtcdCluster]]
+
+
+@pytest.fixture
+def etcd(record_property: Callable[[str, object], None]) -> Etcd:
+    """The etcd of this machine. Skips the test where none can be had, unless one is required."""
+    try:
+        found = find_etcd()
+    except NoEtcd as reason:
+        if required():
+            pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
+    record_property(_PROPERTY, str(found))
+    return found
+
+
+@pytest.fixture
+def start_etcd(etcd: Etcd, tmp_path: Path) -> StartEtcd:
+    """`with start_etcd(3) as cluster`: an empty etcd of three members, gone at the end."""
+
+    def start(members: int = 1, *, options: tuple[str, ...] = ()) -> EtcdCluster:
+        return EtcdCluster(etcd, tmp_path / "etcd", members, options=options)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def _one_member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(find_etcd(), tmp_path_factory.mktemp("etcd")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def one_etcd(etcd: Etcd, request: pytest.FixtureRequest) -> EtcdCluster:
+    """An etcd of one member that many tests share: each test uses keys of its own and harms nothing."""
+    cluster: EtcdCluster = request.getfixturevalue("_one_member")
+    return cluster
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which etcd the tests ran on, or why they did not."""
+    reports = [report for kind in ("passed", "failed", "error") for report in terminalreporter.getreports(kind)]
+    properties = [each for report in reports for each in report.user_properties]
+    for said in sorted({str(value) for name, value in properties if name == _PROPERTY}):
+        terminalreporter.write_line(f"tests with etcd ran on {said}")
+    skipped = [str(report.longrepr) for report in terminalreporter.getreports("skipped")]
+    without = [reason for reason in skipped if "no etcd: " in reason]
+    if without:
+        reason = without[0].partition("no etcd: ")[2].rstrip("')")
+        terminalreporter.write_line(f"{len(without)} tests with etcd were skipped: {reason}")

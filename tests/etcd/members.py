@@ -1,0 +1,204 @@
+"""A real etcd of one or three members on the loopback address, for tests: started, killed, paused, ended by pid."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.deadline import eventually
+from tests.etcd.finding import Etcd
+
+START_WITHIN_S = 30.0
+_START_ATTEMPTS = 3
+
+
+class _PortTaken(Exception):
+    """Somebody else listens on a port that was free a moment ago."""
+
+
+class EtcdMember:
+    """One process of etcd with a data directory and two ports, which it keeps over restarts."""
+
+    def __init__(self, etcd: Etcd, name: str, directory: Path, client_port: int, peer_port: int) -> None:
+        self.name = name
+        self.endpoint = f"127.0.0.1:{client_port}"
+        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self._etcd = etcd
+        self._data = directory / name
+        self._output = directory / f"{name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the member does not run"
+        return self._process.pid
+
+    def launch(self, initial_cluster: str, options: tuple[str, ...]) -> None:
+        assert self._process is None, "the member runs already"
+        client_url = f"http://{self.endpoint}"
+        command = [
+            *_ends_with_us(),
+            self._etcd.path,
+            f"--name={self.name}",
+            f"--data-dir={self._data}",
+            f"--listen-client-urls={client_url}",
+            f"--advertise-client-urls={client_url}",
+            f"--listen-peer-urls={self.peer_url}",
+            f"--initial-advertise-peer-urls={self.peer_url}",
+            f"--initial-cluster={initial_cluster}",
+            "--log-level=warn",
+            *options,
+        ]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD")}
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def wait_healthy(self) -> None:
+        """Waits until the member serves, which takes a leader."""
+
+        def healthy() -> bool:
+            self._check_alive()
+            with contextlib.suppress(OSError):
+                opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+                with opener.open(f"http://{self.endpoint}/health", timeout=2) as answer:
+                    return b"true" in answer.read()
+            return False
+
+        eventually(healthy, START_WITHIN_S, what=f"the health of {self.name}")
+
+    def _check_alive(self) -> None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            said = self._output.read_text(errors="replace")[-3000:]
+            if "address already in use" in said:
+                raise _PortTaken
+            raise AssertionError(f"etcd ended with {self._process.returncode}:\n{said}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM: a leader hands its leadership over first."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.send_signal(number)
+        if number != signal.SIGKILL:
+            process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+class EtcdCluster:
+    """Members that form one etcd. A `with` block starts them, and ends all that still run."""
+
+    def __init__(self, etcd: Etcd, directory: Path, members: int = 1, *, options: tuple[str, ...] = ()) -> None:
+        """`options`: further flags of every member. Without others, nothing is synced to disk and elections are
+        quick."""
+        self._etcd = etcd
+        self._directory = directory
+        self._count = members
+        self._options = options or ("--unsafe-no-fsync", "--heartbeat-interval=20", "--election-timeout=200")
+        self.members: list[EtcdMember] = []
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.endpoint for member in self.members)
+
+    def __enter__(self) -> Self:
+        for attempt in range(_START_ATTEMPTS):
+            directory = self._directory / f"etcd-{attempt}"
+            directory.mkdir(parents=True)
+            try:
+                self._start(directory)
+                return self
+            except _PortTaken:
+                self.end()
+            except BaseException:
+                self.end()
+                raise
+        raise AssertionError("no free ports for etcd")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def _start(self, directory: Path) -> None:
+        ports = _free_ports(2 * self._count)
+        self.members = [
+            EtcdMember(self._etcd, f"m{number}", directory, ports[2 * number], ports[2 * number + 1])
+            for number in range(self._count)
+        ]
+        for member in self.members:
+            self._launch(member)
+        for member in self.members:
+            member.wait_healthy()
+
+    def _launch(self, member: EtcdMember) -> None:
+        peers = ",".join(f"{each.name}={each.peer_url}" for each in self.members)
+        member.launch(peers, self._options)
+
+    def restart(self, member: EtcdMember) -> None:
+        """Starts a member that was killed or stopped, on its data, and waits until it serves."""
+        deadline = time.monotonic() + START_WITHIN_S
+        while True:
+            self._launch(member)
+            try:
+                return member.wait_healthy()
+            except _PortTaken:
+                member.kill()
+                if time.monotonic() > deadline:
+                    raise
+
+    def at(self, endpoint: str) -> EtcdMember:
+        (found,) = (member for member in self.members if member.endpoint == endpoint)
+        return found
+
+    def end(self) -> None:
+        for member in self.members:
+            member.kill()
+
+
+def _ends_with_us() -> list[str]:
+    """A command that has the kernel kill the member when the process of the tests dies, whichever way."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
