@@ -18,31 +18,33 @@ from cordwood.simulation import (
 from cordwood.simulation.game import SimulationFailed
 
 
-def _log(seed: int, steps: int, nodes: int) -> Counter[str]:
+def _log(seed: int, steps: int, nodes: int, replicas: int) -> Counter[str]:
     outcome = log_game.play(seed, steps, nodes=nodes)
     return Counter(
         requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
     )
 
 
-def _replication(seed: int, steps: int, nodes: int) -> Counter[str]:
+def _replication(seed: int, steps: int, nodes: int, replicas: int) -> Counter[str]:
     outcome = replication_game.play(seed, steps, nodes)
     counts = asdict(outcome)
     del counts["events"]
     return outcome.events + Counter(counts)
 
 
-GAMES: dict[str, Callable[[int, int, int], Counter[str]]] = {
+GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
     "log": _log,
-    "transactions": lambda seed, steps, nodes: Counter(asdict(transaction_game.play(seed, steps, nodes))),
-    "groups": lambda seed, steps, nodes: Counter(asdict(group_game.play(seed, steps, nodes))),
-    "mixed-groups": lambda seed, steps, nodes: Counter(asdict(mixed_group_game.play(seed, steps, nodes))),
-    "micro-batches": lambda seed, steps, nodes: Counter(asdict(micro_batch_game.play(seed, steps))),
+    "transactions": lambda *how: Counter(asdict(transaction_game.play(*how))),
+    "groups": lambda *how: Counter(asdict(group_game.play(*how))),
+    "mixed-groups": lambda *how: Counter(asdict(mixed_group_game.play(*how))),
+    "micro-batches": lambda seed, steps, nodes, replicas: Counter(asdict(micro_batch_game.play(seed, steps))),
     "replication": _replication,
 }
 ON_ONE_NODE = ("micro-batches",)
 """Games whose clients do not look for leaders and coordinators."""
 ON_SEVERAL_NODES = ("replication",)
+WITHOUT_REPLICAS = ("log", "micro-batches", "replication")
+"""Games of lone replicas, and the one that picks the replicas of each topic by its seed."""
 STEPS = {
     "log": 600,
     "transactions": 1500,
@@ -60,18 +62,24 @@ def main() -> int:
     parser.add_argument("--game", choices=GAMES, default="log", help="what the games are about")
     parser.add_argument("--steps", type=int, help="steps of the safety phase of each")
     parser.add_argument("--nodes", type=int, default=1, help="how many brokers lead the partitions")
+    parser.add_argument("--replicas", type=int, default=1, help="how many replicas each partition has")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
     if arguments.nodes > 1 and arguments.game in ON_ONE_NODE:
         parser.error(f"the game {arguments.game!r} is played on one node")
     if arguments.nodes == 1 and arguments.game in ON_SEVERAL_NODES:
         parser.error(f"the game {arguments.game!r} is played on several nodes: --nodes 3")
+    if arguments.replicas > 1 and (arguments.game in WITHOUT_REPLICAS or arguments.replicas > arguments.nodes):
+        parser.error(
+            f"the game {arguments.game!r} on {arguments.nodes} nodes cannot have {arguments.replicas} replicas"
+        )
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
     failed = []
     totals: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         try:
-            totals += GAMES[arguments.game](seed, arguments.steps or STEPS[arguments.game], arguments.nodes)
+            steps = arguments.steps or STEPS[arguments.game]
+            totals += GAMES[arguments.game](seed, steps, arguments.nodes, arguments.replicas)
         except SimulationFailed as failure:
             if not arguments.keep_going:
                 print(failure)

@@ -9,10 +9,12 @@ import random
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.simulation import cluster_faults
+from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.machine import Machine
@@ -23,6 +25,8 @@ from cordwood.wire.apis import ApiKey
 
 TRANSCRIPT_LINES = 80
 STEPS_BETWEEN_CHECKS = 100
+FENCES_LIFTED_MS = 3000
+"""Time for the controller to be elected and to lift the fences of all brokers."""
 STARTS_AGAIN = 0.08
 """How often in a step a broker that is down starts again while others run."""
 
@@ -49,7 +53,8 @@ class Game(ABC, Generic[T]):
     topic: ClassVar[str]
     partitions: ClassVar[int]
 
-    def __init__(self, seed: int, chance: random.Random, world: World, pace: Pace) -> None:
+    def __init__(self, seed: int, chance: random.Random, world: World, pace: Pace, replicas: int = 1) -> None:
+        """`replicas`: how many each partition has. With several, their rules are checked after every step."""
         self.seed = seed
         self.chance = chance
         self.world = world
@@ -58,12 +63,18 @@ class Game(ABC, Generic[T]):
         self._pace = pace
         self._fault_rate = 0.0
         self.several = len(world.machines) > 1
+        self.replication_factor = replicas
+        self.replicas = ReplicasChecker(world) if replicas > 1 else None
+        if self.replicas is not None:
+            for machine in world.machines:
+                machine.on_step = partial(self.replicas.look, machine)
         self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
 
     @property
     def label(self) -> str:
         """The seed and the options that play this game again."""
-        return f"seed {self.seed}" + (f", {len(self.world.machines)} nodes" if self.several else "")
+        nodes = f", {len(self.world.machines)} nodes" if self.several else ""
+        return f"seed {self.seed}{nodes}" + (f", {self.replication_factor} replicas" if self.replicas else "")
 
     def play(self, steps: int) -> T:
         self._begin()
@@ -100,7 +111,13 @@ class Game(ABC, Generic[T]):
         self.world.start()
         if self.several:
             self.world.settle()
-        topic = {"name": self.topic, "num_partitions": self.partitions, "replication_factor": 1}
+        if self.replicas is not None:
+            self.world.advance(FENCES_LIFTED_MS)
+        topic = {
+            "name": self.topic,
+            "num_partitions": self.partitions,
+            "replication_factor": self.replication_factor,
+        }
         first = self.world.machines[0].broker_id
         created = self.world.ask_at(first, ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
         assert created.topics[0].error_code == 0
@@ -174,6 +191,8 @@ class Game(ABC, Generic[T]):
         else:
             self._note("the power goes")
             machine.lose_power()
+            if self.replicas is not None:
+                self.replicas.lost_power(machine.broker_id)
 
     def _stop_and_start(self) -> None:
         self._note("--- a clean stop ---")

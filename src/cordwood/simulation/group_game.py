@@ -24,7 +24,7 @@ from cordwood.simulation.workloads import classic_members, consumer_members
 from cordwood.simulation.workloads.classic_members import ClassicMember
 from cordwood.simulation.workloads.consumer_members import ConsumerMember
 from cordwood.simulation.workloads.group_members import TOPIC, GroupMember
-from cordwood.simulation.world import World
+from cordwood.simulation.world import World, replicated
 from cordwood.wire.apis import ApiKey
 
 CLASSIC, CONSUMER = "oaks", "elms"
@@ -68,20 +68,22 @@ class GroupOutcome:
     moves: int = 0
 
 
-def play(seed: int, steps: int = 3000, nodes: int = 1) -> GroupOutcome:
+def play(seed: int, steps: int = 3000, nodes: int = 1, replicas: int = 1) -> GroupOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks.
 
-    With several `nodes` each group has its coordinator on one of them, and its topic on all.
+    With several `nodes` each group has its coordinator on one of them, and its topic on all. With several `replicas`
+    coordinators move.
     """
-    return play_out(GroupGame(seed, nodes), steps)
+    return play_out(GroupGame(seed, nodes, replicas), steps)
 
 
 class GroupGame(Game[GroupOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
-    def __init__(self, seed: int, nodes: int = 1) -> None:
+    def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         chance = random.Random(seed)
-        super().__init__(seed, chance, World(seed, settings(chance), machines=nodes), PACE)
+        world = World(seed, settings(chance) | replicated(replicas), machines=nodes)
+        super().__init__(seed, chance, world, PACE, replicas)
         self.checker = self.new_checker()
         for machine in self.world.machines:
             machine.network.on_request = self.checker.requested

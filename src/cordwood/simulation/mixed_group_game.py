@@ -15,14 +15,14 @@ MIXED = "ashes"
 CLASSIC_ONLY, BOTH, CONSUMER_ONLY = (0,), (0, 1), (1,)
 
 
-def play(seed: int, steps: int = 3000, nodes: int = 1) -> GroupOutcome:
+def play(seed: int, steps: int = 3000, nodes: int = 1, replicas: int = 1) -> GroupOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
-    return play_out(MixedGroupGame(seed, nodes), steps)
+    return play_out(MixedGroupGame(seed, nodes, replicas), steps)
 
 
 class MixedGroupGame(GroupGame):
-    def __init__(self, seed: int, nodes: int = 1) -> None:
-        super().__init__(seed, nodes)
+    def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
+        super().__init__(seed, nodes, replicas)
         self._wanted: tuple[int, ...] = BOTH
         """The kinds of members that come: members of other kinds leave, sooner or later."""
         self._one_life_each = False

@@ -119,16 +119,16 @@ class ReplicationGame(Game[ReplicationOutcome]):
         self._fault_rate = self.weather.rate
         self.clients = self._cast(nodes)
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
-        self.replicas = ReplicasChecker(world)
+        self.checker = ReplicasChecker(world)
         self._answers = {machine.broker_id: self._judge(machine) for machine in world.machines}
         self._power_next = False
         """Whether the next death at a disk operation is one of the power."""
 
     def _judge(self, machine: Machine) -> ReplicatedAnswers:
-        answers = ReplicatedAnswers(machine, self.ledger, self.replicas)
+        answers = ReplicatedAnswers(machine, self.ledger, self.checker)
         machine.network.on_request = answers.requested
         machine.network.on_sent = answers.sent
-        machine.on_step = lambda: self.replicas.look(machine)
+        machine.on_step = lambda: self.checker.look(machine)
         return answers
 
     def _cast(self, nodes: int) -> list[Client]:
@@ -250,14 +250,14 @@ class ReplicationGame(Game[ReplicationOutcome]):
 
     def _replace_disk(self, machine: Machine) -> None:
         """Puts an empty disk into a machine, unless the only copy of a committed record is on the old one."""
-        if not self.replicas.can_do_without(machine.broker_id):
+        if not self.checker.can_do_without(machine.broker_id):
             return
         self._note(f"fault: {machine} gets an empty disk")
         if machine.life is not None:
             self._kill(machine)
         machine.replace_disk()
         self._report.replaced_disks += 1
-        self.replicas.lost_disk(machine.broker_id)
+        self.checker.lost_disk(machine.broker_id)
 
     # Life and death
 
@@ -269,7 +269,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
             self._cannot_register(machine, failure)
             return
         self._answers[machine.broker_id].new_life()
-        self.replicas.look(machine)
+        self.checker.look(machine)
 
     def _stop(self, machine: Machine) -> None:
         try:
@@ -291,8 +291,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
     def _lose_power(self, machine: Machine) -> None:
         self._note(f"{machine} loses power")
         machine.lose_power()
-        for topic_id, index in self.replicas.lost_power(machine.broker_id):
-            history = self.replicas.histories[topic_id, index]
+        for topic_id, index in self.checker.lost_power(machine.broker_id):
+            history = self.checker.histories[topic_id, index]
             self._note(f"{history.name} is left with {history.committed_end}")
             self._report.losses += 1
             topic, _, _ = history.name.rpartition("-")
@@ -316,7 +316,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         self._note("--- all clients have come to their end ---")
         for client in self.clients:
             client.hang_up()
-        self._go_on(self.replicas.unconverged)
+        self._go_on(self.checker.unconverged)
         self._check_promises()
         for machine in world.machines:
             self._stop(machine)
@@ -336,7 +336,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
     def _check_promises(self) -> None:
         """Checks that every acknowledged record is committed, at its offset, in each topic that still exists."""
         for (topic_id, index), known in self.ledger.partitions.items():
-            history = self.replicas.histories.get((topic_id, index))
+            history = self.checker.histories.get((topic_id, index))
             if history is None:
                 continue
             for promise in known.promises.values():
@@ -345,11 +345,11 @@ class ReplicationGame(Game[ReplicationOutcome]):
 
     def _outcome(self) -> ReplicationOutcome:
         report = self._report
-        report.looks = self.replicas.looks
+        report.looks = self.checker.looks
         report.acks = sum(each.acks for each in self._answers.values())
         report.promises = self.ledger.promise_count
-        report.committed = self.replicas.committed_batches
+        report.committed = self.checker.committed_batches
         report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
         report.lives = self.world.lives
-        report.elections = sum(history.leadership.epoch for history in self.replicas.histories.values())
+        report.elections = sum(history.leadership.epoch for history in self.checker.histories.values())
         return report

@@ -45,6 +45,14 @@ SETTINGS: Mapping[str, str] = {
 """Small limits, so that events that are rare on a real machine happen often."""
 
 
+def replicated(replicas: int) -> dict[str, str]:
+    """Settings with which internal topics have this many replicas."""
+    return {
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+    }
+
+
 class StepOfOne:
     """A step on one of several machines."""
 
