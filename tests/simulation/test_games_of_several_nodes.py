@@ -111,8 +111,8 @@ def leads_what_the_image_gives_to_others(patch: Patch) -> None:
     def follow_image(hosted: HostedReplicas, topic: TopicImage, index: int, now: Moment) -> Deposed | None:
         me = hosted._broker_id
         partition = replace(topic.partitions[index], leader=me, replicas=(me,), isr=(me,))
-        if partition.leader_broker_epoch > hosted._broker_epoch:
-            partition = replace(partition, leader_broker_epoch=hosted._broker_epoch)
+        if partition.leader_broker_epoch > hosted._serving.broker_epoch:
+            partition = replace(partition, leader_broker_epoch=hosted._serving.broker_epoch)
         partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
         return real(hosted, replace(topic, partitions=partitions), index, now)
 

@@ -39,6 +39,7 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
 from cordwood.model.listeners import Listener
 from cordwood.node.node import Node
+from cordwood.node.serving import Serving
 
 if TYPE_CHECKING:
     from cordwood.broker.memory import Memory
@@ -132,7 +133,10 @@ class Server:
             logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
-        self._metadata_writer = writer = MetadataWriter(storage.metadata, follower)
+        serving = Serving()
+        self._metadata_writer = writer = MetadataWriter(
+            storage.metadata, follower, holder=serving, boot_ms=clocks.boot_ms
+        )
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
@@ -149,7 +153,7 @@ class Server:
             storage.logs,
             self.driver,
             self.driver.now(),
-            broker_epoch=writer.broker_epoch,
+            serving=serving,
             compact=storage.compact,
             apart=self._apart,
             log_levels=PythonLogLevels(),

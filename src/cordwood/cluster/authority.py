@@ -44,14 +44,16 @@ class Authority:
                 f"broker {self.broker_id} was registered again by another process; epoch {self.broker_epoch} is over"
             )
 
-    async def commit(self, plan: Plan) -> TxnResult:
+    async def commit(self, plan: Plan, *, registers: bool = False) -> TxnResult:
         """Runs a plan's commit. An unknown outcome is decided by reading the commit's keys.
+
+        A registration (`registers`) needs no authority: an attempt of unknown outcome may have ended the epoch.
 
         A commit that has not happened fails here, and may happen later: its caller plans anew, with comparisons that
         only one of the two passes. Raises OutcomeUnknown if the keys cannot be read.
         """
         try:
-            return await self.transact(plan.commit)
+            return await (self._store.txn(*plan.commit) if registers else self.transact(plan.commit))
         except OutcomeUnknown as unknown:
             try:
                 return await self._look_up(plan.happened)

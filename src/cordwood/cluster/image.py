@@ -82,7 +82,7 @@ class ImageDelta:
     """Brokers registered, changed or went, or another broker is the controller."""
     broker_settings_changed: bool = False
     registered: frozenset[int] = frozenset()
-    """Brokers whose broker epoch changed. Leaderships that depend on these epochs are not in `changed`."""
+    """Brokers whose broker epoch or fence changed. Leaderships that depend on these epochs are not in `changed`."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -164,8 +164,9 @@ class ClusterImage:
     def leadership(self, partition: PartitionImage) -> Leadership:
         """Who leads the partition, and in which epoch.
 
-        A lone replica leads on after a restart of its broker: its epoch rises by as much as the broker's epoch. A
-        partition with several replicas has no leader then, until the controller writes one.
+        A lone replica leads on after a restart of its broker: its epoch rises by as much as the broker's epoch, once
+        the broker's fence is lifted. A partition with several replicas has no leader then, until the controller writes
+        one.
         """
         leader = partition.leader
         broker_epoch = self.broker_epochs.get(leader, partition.leader_broker_epoch)
@@ -174,7 +175,9 @@ class ClusterImage:
             return Leadership(leader, partition.leader_epoch)
         assert registrations > 0, f"broker {leader} lost its epoch"
         if len(partition.replicas) == 1:
-            return Leadership(leader, partition.leader_epoch + registrations)
+            broker = self.brokers.get(leader)
+            fenced = broker is not None and broker.fenced
+            return Leadership(-1 if fenced else leader, partition.leader_epoch + registrations)
         return Leadership(-1, partition.leader_epoch)
 
     def partition_of(self, topic: str, index: int) -> PartitionImage | None:
@@ -303,10 +306,12 @@ class ClusterImage:
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":
-                if event.value is None:
-                    self.brokers.pop(int(rest), None)
-                else:
-                    self.brokers[int(rest)] = broker_image(int(rest), event.key, event.value, event.mod_revision)
+                before = self.brokers.pop(int(rest), None)
+                if event.value is not None:
+                    after = broker_image(int(rest), event.key, event.value, event.mod_revision)
+                    self.brokers[int(rest)] = after
+                    if before is not None and before.fenced != after.fenced:
+                        touched.registered.add(int(rest))
                 touched.brokers = True
             case "controller":
                 self.controller = None if event.value is None else controller_image(event.value, event.create_revision)

@@ -45,9 +45,10 @@ from cordwood.cluster.planner.topics import (
     plan_forget_deletions,
 )
 from cordwood.cluster.planner.transactions import Plan
-from cordwood.cluster.registration import LEASE_MS, BrokerRegistration
+from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, Standing
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, TxnResult
+from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
@@ -85,14 +86,25 @@ class MetadataWriter:
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         lease_ms: int = LEASE_MS,
         metadata_versions: VersionRange = SUPPORTED,
+        standing: Standing = ALONE,
+        holder: LeaseHolder | None = None,
+        boot_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """`lease_ms`: how long the broker's registration outlives the broker."""
+        """`lease_ms`: how long the broker's registration outlives the broker. `boot_ms` reads the boot clock."""
         self.follower = follower
         self.image = follower.image
         self._store = store
         self._new_id = new_id
         self._authority = Authority(store, follower.image.node_id)
-        self.registration = BrokerRegistration(store, self._authority, lease_ms, metadata_versions)
+        self.registration = BrokerRegistration(
+            store,
+            self._authority,
+            lease_ms,
+            metadata_versions,
+            standing=standing,
+            holder=holder,
+            boot_ms=boot_ms,
+        )
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()

@@ -2,11 +2,16 @@
 
 The first registration in a new store names the cluster. A broker that does not support the version of the cluster's
 metadata is refused before it writes anything that others see.
+
+A broker in a store that others share registers fenced: the controller lifts the fence once the broker leads nothing by
+an earlier epoch. If its lease ends, others may lead its partitions by then: it registers anew, in a new epoch. The lone
+broker of a store of its own comes back in its epoch.
 """
 
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
@@ -20,7 +25,15 @@ from cordwood.cluster.planner.registration import (
     plan_registration,
     plan_return,
 )
-from cordwood.cluster.rows import CLUSTER_ID, METADATA_VERSION, Endpoint, broker_epoch_key
+from cordwood.cluster.rows import (
+    CLUSTER_ID,
+    METADATA_VERSION,
+    BrokerRow,
+    Endpoint,
+    broker_epoch_key,
+    broker_key,
+    decode_broker,
+)
 from cordwood.cluster.stores.interface import (
     KeyValue,
     LeaseEnded,
@@ -29,42 +42,124 @@ from cordwood.cluster.stores.interface import (
     StoreClosed,
     StoreFailure,
 )
+from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.broker_settings import BrokerSettings
 
 LEASE_MS = 10_000
+
+
+class Standing(NamedTuple):
+    """How a broker takes part in its cluster."""
+
+    storage_id: str = ""
+    """The id of the broker's data directory."""
+    unclean: bool = False
+    """The machine was started again since the broker ran, and the broker had not stopped cleanly."""
+    clustered: bool = False
+    """Whether other brokers share the store."""
+
+
+ALONE = Standing()
+"""A broker with a store of its own."""
+
+
+class LeaseHolder(Protocol):
+    """Counts for how long the broker may serve."""
+
+    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
+        """The broker registered under a lease that was asked for at this time of the boot clock."""
+
+    def lease_renewed(self, sent_boot_ms: int) -> None:
+        """The renewal succeeded that was sent at this time of the boot clock."""
+
+
+class NodeIdTaken(StoreFailure):
+    """Another broker, with another data directory, is registered under the node id of this broker."""
 
 
 class BrokerRegistration:
     """Registers the broker, and renews its lease until `stop`."""
 
     def __init__(
-        self, store: MetadataStore, authority: Authority, lease_ms: int, metadata_versions: VersionRange = SUPPORTED
+        self,
+        store: MetadataStore,
+        authority: Authority,
+        lease_ms: int,
+        metadata_versions: VersionRange = SUPPORTED,
+        *,
+        standing: Standing = ALONE,
+        holder: LeaseHolder | None = None,
+        boot_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """`lease_ms`: how long the registration outlives the broker."""
+        """`lease_ms`: how long the registration outlives the broker. `boot_ms` reads the boot clock."""
         self._metadata_versions = metadata_versions
         self._store = store
         self._authority = authority
         self._lease_ms = lease_ms
+        self._standing = standing
+        self._holder = holder
+        self._boot_ms = boot_ms
+        self._registration: Registration
+        self._registered: RegisteredBroker
+        self.lease = 0
+        """The lease of the broker's row."""
         self.renewing: asyncio.Task[None] | None = None
+        """Ends with Fenced when a later incarnation of the broker has registered."""
 
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
         """Raises StoreFailure, UnsupportedMetadata."""
         await self._name_cluster(new_id)
-        broker_id = self._authority.broker_id
-        registration = Registration(
-            broker_id, str(new_id()), tuple(endpoints), settings.broker_rack or None, self._metadata_versions
+        standing = self._standing
+        self._registration = Registration(
+            self._authority.broker_id,
+            str(new_id()),
+            tuple(endpoints),
+            settings.broker_rack or None,
+            self._metadata_versions,
+            standing.storage_id,
+            standing.unclean,
+            fenced=standing.clustered,
         )
+        if standing.clustered:
+            await self._wait_for_node_id()
+        await self._register()
+        self.renewing = asyncio.create_task(self._renew(), name="renew the broker's lease")
+
+    async def _wait_for_node_id(self) -> None:
+        """Waits until another broker with this node id is gone. A broker on the same storage is a former life."""
+        broker_id = self._authority.broker_id
+        deadline_ms = self._boot_ms() + 2 * self._lease_ms
+        while (row := await self._row()) is not None and row.storage_id != self._standing.storage_id:
+            if self._boot_ms() > deadline_ms:
+                host, port = row.endpoints[0].host, row.endpoints[0].port
+                raise NodeIdTaken(
+                    f"node.id {broker_id} is taken: a broker with another data directory is registered at "
+                    f"{host}:{port}; give each broker of the cluster a node.id of its own"
+                )
+            await asyncio.sleep(self._lease_ms / 10_000)
+
+    async def _row(self) -> BrokerRow | None:
+        key = broker_key(self._authority.broker_id)
+        item = await self._store.get(key)
+        return None if item is None else decode_broker(key, item.value)
+
+    async def _register(self) -> None:
+        """Registers in a new epoch, under a new lease."""
+        broker_id = self._authority.broker_id
+        sent_boot_ms = self._boot_ms()
         lease = await self._store.grant(self._lease_ms)
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
-            registered = plan_registration(registration, epoch, lease, finalised)
-            if (await self._authority.commit(registered.plan)).succeeded:
+            registered = plan_registration(self._registration, epoch, lease, finalised)
+            if (await self._authority.commit(registered.plan, registers=True)).succeeded:
                 break
         else:
             raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} is registered")
+        self._registered, self.lease = registered, lease
         self._authority.registered(registered.epoch)
-        self.renewing = asyncio.create_task(self._renew(registered, lease), name="renew the broker's lease")
+        if self._holder is not None:
+            self._holder.registered(registered.epoch, sent_boot_ms)
 
     async def _name_cluster(self, new_id: Callable[[], UUID]) -> None:
         plan = plan_cluster_id(_cluster_id(new_id()), self._metadata_versions.highest)
@@ -89,23 +184,44 @@ class BrokerRegistration:
             self.renewing.cancel()
             await asyncio.wait([self.renewing])
 
-    async def _renew(self, registered: RegisteredBroker, lease: int) -> None:
-        """Keeps the row alive. A broker that was stopped for longer than its lease comes back in its epoch, unless a
-        later incarnation has registered."""
+    async def _renew(self) -> None:
+        """Keeps the row alive, or brings it back, unless a later incarnation has registered."""
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
+            sent_boot_ms = self._boot_ms()
             try:
+                await self._store.renew(self.lease)
+                if self._holder is not None:
+                    self._holder.lease_renewed(sent_boot_ms)
+            except LeaseEnded:
                 try:
-                    await self._store.renew(lease)
-                except LeaseEnded:
-                    lease = await self._store.grant(self._lease_ms)
-                    if not (await self._authority.commit(plan_return(registered, lease))).succeeded:
-                        await self._authority.check()
-            except (StoreClosed, Fenced):
+                    await self._come_back()
+                except Fenced:
+                    if self._standing.clustered:
+                        raise
+                    return
+                except StoreClosed:
+                    return
+                except StoreFailure:
+                    continue
+            except StoreClosed:
                 return
             except StoreFailure:
                 # The next renewal may succeed. Those who follow or write the store say that it fails.
                 continue
+
+    async def _come_back(self) -> None:
+        """Registers a broker again whose lease ended. Raises Fenced if a later incarnation has registered."""
+        if self._standing.clustered:
+            row = await self._row()
+            if row is not None and row.incarnation != self._registration.incarnation:
+                raise Fenced(f"broker {self._authority.broker_id} was registered again by another process")
+            await self._register()
+            return
+        lease = await self._store.grant(self._lease_ms)
+        if not (await self._authority.commit(plan_return(self._registered, lease))).succeeded:
+            await self._authority.check()
+        self.lease = lease
 
 
 def _cluster_id(unique: UUID) -> str:

@@ -3,7 +3,7 @@
 The image of the metadata decides both; the table follows its deltas. Whether a topic or a partition exists is the
 image's answer alone: a partition that exists and is not here is led elsewhere. This broker leads a partition if the
 image names it as the leader in the broker epoch of this very process: a later incarnation of the broker ends all
-leaderships of an earlier one.
+leaderships of an earlier one. A leader serves while the broker's lease holds, or while its followers vouch for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,9 @@ from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition, WaitingAck, no_such_partition, not_led_here
+from cordwood.node.serving import Serving
 
 
 class Deposed(NamedTuple):
@@ -29,11 +31,11 @@ class Deposed(NamedTuple):
 
 
 class HostedReplicas:
-    def __init__(self, image: ClusterImage, broker_epoch: int, open_log: Callable[[Partition], Log]) -> None:
-        """`broker_epoch`: the epoch of this process's registration."""
+    def __init__(self, image: ClusterImage, serving: Serving, loop: Loop, open_log: Callable[[Partition], Log]) -> None:
         self._image = image
         self._broker_id = image.node_id
-        self._broker_epoch = broker_epoch
+        self._serving = serving
+        self._loop = loop
         self._open_log = open_log
         self.topics: dict[str, dict[int, Partition]] = {}
         """Hosted partitions by topic and number. A topic without a hosted partition has no entry."""
@@ -47,12 +49,17 @@ class HostedReplicas:
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, which this broker leads.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist, NOT_LEADER_OR_FOLLOWER if it is led elsewhere.
+        Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist, NOT_LEADER_OR_FOLLOWER if it is led elsewhere, or if
+        this broker lacks the authority to serve.
         """
         partitions = self.topics.get(topic)
         if partitions is not None:
             partition = partitions.get(index)
-            if partition is not None and partition.leads:
+            if (
+                partition is not None
+                and partition.leads
+                and (self._loop.now.boot_ms < self._serving.until_ms or self.serves(partition))
+            ):
                 return partition
         if self._image.partition_of(topic, index) is None:
             raise no_such_partition(topic, index)
@@ -80,8 +87,17 @@ class HostedReplicas:
         """Whether the partition is still here: its topic may have been deleted, and even created anew."""
         return self.get(*partition.name) is partition
 
+    @property
+    def lease_holds(self) -> bool:
+        return self._loop.now.boot_ms < self._serving.until_ms
+
+    def serves(self, partition: Partition) -> bool:
+        """Whether the leader has the authority to serve: by the broker's lease, or by its followers."""
+        serving, now = self._serving, self._loop.now
+        return now.boot_ms < serving.until_ms or (serving.registered_here and partition.followers_vouch(now))
+
     def still_leads(self, partition: Partition) -> bool:
-        return partition.leads and self.hosts(partition)
+        return partition.leads and self.hosts(partition) and self.serves(partition)
 
     # Deltas of the image
 
@@ -105,7 +121,7 @@ class HostedReplicas:
         return deposed
 
     def registered(self, now: Moment) -> list[Deposed]:
-        """Looks at all leaderships again: the broker epoch of this broker has changed."""
+        """Looks at all leaderships again: the broker epoch or the fence of this broker has changed."""
         deposed = []
         for topic in self._image.sorted_topics():
             for index in list(self.topics.get(topic.name, ())):
@@ -140,5 +156,5 @@ class HostedReplicas:
     def _leadership(self, image: PartitionImage) -> tuple[bool, int]:
         """Whether this process leads the partition, and the partition's leader epoch."""
         leader, leader_epoch = self._image.leadership(image)
-        leads = leader == self._broker_id and self._image.broker_epochs.get(leader) == self._broker_epoch
+        leads = leader == self._broker_id and self._image.broker_epochs.get(leader) == self._serving.broker_epoch
         return leads, leader_epoch

@@ -58,6 +58,7 @@ from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
+from cordwood.node.serving import Serving
 from cordwood.node.turns import Turns
 from cordwood.node.verification_guards import Guards
 from cordwood.segments.partition_metadata import TopicDescription
@@ -74,15 +75,15 @@ class Node:
         effects: Effects,
         now: Moment,
         *,
-        broker_epoch: int,
+        serving: Serving,
         compact: Callable[[CompactionJob], CompactionResult],
         log_levels: LogLevels,
         other_brokers: Peers,
         seed: int,
         apart: RecordWork = HERE,
     ) -> None:
-        """`broker_epoch`: the epoch of this process's registration."""
         self.image = image
+        self.serving = serving
         self.logs = logs
         self.log_levels = log_levels
         self.apart = apart
@@ -95,7 +96,7 @@ class Node:
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
         opening = LogOpening(loop, logs, damage, flushes)
-        self.hosted = hosted = HostedReplicas(image, broker_epoch, opening.open)
+        self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open)
         self.acks = Acks(loop, flushes)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
         self.appends = Appends(flushes, checkpoints)
@@ -209,11 +210,13 @@ class Node:
     def apply(self, delta: ImageDelta, now: Moment) -> None:
         """Applies a change of the cluster's metadata. The image is up to date already.
 
-        In this order: deleted topics, new topics, regular expressions of groups, changed topics, leaderships that
-        depend on this broker's epoch, coordinators of new leaderships, settings of the broker, requests that waited for
-        this image.
+        In this order: the own registration, deleted topics, new topics, regular expressions of groups, changed topics,
+        leaderships that depend on this broker's epoch, coordinators of new leaderships, settings of the broker,
+        requests that waited for this image.
         """
         self.loop.now = now
+        if delta.brokers_changed:
+            self._look_for_own_row()
         if delta.deleted:
             self._topics_deleted(delta.deleted)
         for topic in delta.created:
@@ -224,8 +227,8 @@ class Node:
         for change in delta.changed:
             self._topic_changed(change, now)
         if self.image.node_id in delta.registered:
-            self._deposed(self.hosted.registered(now))
-        if delta.created or delta.changed or self.image.node_id in delta.registered:
+            self.registered(now)
+        elif delta.created or delta.changed:
             self._load_coordinators()
         if delta.broker_settings_changed:
             for name, partitions in self.hosted.topics.items():
@@ -233,6 +236,19 @@ class Node:
                 for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
         self.catching_up.image_moved()
+
+    def _look_for_own_row(self) -> None:
+        """Stops serving if the row of this process's registration is gone from the metadata."""
+        image, serving = self.image, self.serving
+        # An image of another epoch is behind a new registration, or tells of a later incarnation.
+        if image.node_id not in image.brokers and image.broker_epochs.get(image.node_id) == serving.broker_epoch:
+            serving.lost()
+
+    def registered(self, now: Moment) -> None:
+        """Looks at all leaderships again: this broker registered anew, or its fence was lifted."""
+        self.loop.now = now
+        self._deposed(self.hosted.registered(now))
+        self._load_coordinators()
 
     def _load_coordinators(self) -> None:
         """Loads coordinators when their partitions become led here: deadlines run without a request, and decided

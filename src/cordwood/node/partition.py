@@ -178,6 +178,10 @@ class Partition:
             self._high_watermark = self._replica.high_watermark
             self._replica = None
 
+    def followers_vouch(self, now: Moment) -> bool:
+        """Whether followers vouch that no other leader was elected. A leader alone in its ISR has nobody to vouch."""
+        return False
+
     @property
     def must_sync(self) -> bool:
         """Whether the ack of the last append waits for this replica's disk."""

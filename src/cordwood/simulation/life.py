@@ -22,6 +22,7 @@ from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
 from cordwood.node.node import Node
+from cordwood.node.serving import Serving
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import SimulatedDisk
@@ -86,6 +87,7 @@ class Life:
             now=clock.now,
         )
         self.flusher = SimulatedFlusher(disk, setup.patience, self.driver.flushed, self._failed)
+        self.serving = Serving()
         self.metadata_writer: MetadataWriter
         self.node: Node
         self._setup = setup
@@ -115,7 +117,7 @@ class Life:
             self.logs,
             self.driver,
             self.driver.now(),
-            broker_epoch=self.metadata_writer.broker_epoch,
+            serving=self.serving,
             compact=self._compact,
             log_levels=PythonLogLevels(),
             other_brokers=self._other_brokers,
@@ -144,6 +146,8 @@ class Life:
             ImageFollower(self.store, image, on_change=self.driver.apply, boot_ms=lambda: clock.boot_ms),
             new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
             lease_ms=setup.lease_ms,
+            holder=self.serving,
+            boot_ms=lambda: clock.boot_ms,
         )
         self.metadata_writer.follower.stopped.add_done_callback(self._metadata_lost)
         await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])

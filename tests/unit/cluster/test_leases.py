@@ -8,12 +8,14 @@ from typing import Protocol
 
 import pytest
 
+from cordwood.cluster.authority import Fenced
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.registration import ALONE, LeaseHolder, NodeIdTaken, Standing
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put
-from cordwood.cluster.stores.leases import PAUSE_MS, Leases
+from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.model.broker_settings import BrokerSettings
@@ -158,9 +160,16 @@ async def test_keys_of_a_former_life_vanish_when_memory_is_opened_again() -> Non
     assert await store.grant(60_000) > lease
 
 
-def registered(store: MetadataStore, lease_ms: int = 60_000) -> MetadataWriter:
+def registered(
+    store: MetadataStore,
+    lease_ms: int = 60_000,
+    standing: Standing = ALONE,
+    holder: LeaseHolder | None = None,
+    boot_ms: Callable[[], int] = monotonic_ms,
+) -> MetadataWriter:
     image = ClusterImage(1, BrokerSettings.from_texts({}))
-    return MetadataWriter(store, ImageFollower(store, image), lease_ms=lease_ms)
+    follower = ImageFollower(store, image)
+    return MetadataWriter(store, follower, lease_ms=lease_ms, standing=standing, holder=holder, boot_ms=boot_ms)
 
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
@@ -228,4 +237,121 @@ async def test_a_broker_whose_successor_registered_does_not_come_back(open_store
         await new.follower.reach((await store.list("none")).revision)
         assert new.image.brokers[1].endpoints[0].host == "elsewhere"
         await old.stop()
+        await new.stop()
+
+
+IN_A_CLUSTER = Standing("storage", clustered=True)
+
+
+class Notes:
+    """What a broker hears of its lease."""
+
+    def __init__(self) -> None:
+        self.registrations: list[tuple[int, int]] = []
+        self.renewals: list[int] = []
+        self.renewed = asyncio.Event()
+        self.registered_again = asyncio.Event()
+
+    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
+        if self.registrations:
+            self.registered_again.set()
+        self.registrations.append((broker_epoch, sent_boot_ms))
+
+    def lease_renewed(self, sent_boot_ms: int) -> None:
+        self.renewals.append(sent_boot_ms)
+        self.renewed.set()
+
+
+async def test_a_broker_hears_when_its_successful_renewals_were_sent(open_store: OpenStore) -> None:
+    clock, notes = BootClock(), Notes()
+    async with open_store() as store:
+        renew = store.renew
+
+        async def slow(lease: int) -> None:
+            clock.ms += 700
+            await renew(lease)
+
+        store.renew = slow  # type: ignore[method-assign]
+        clock.ms = 40
+        writer = registered(store, 3000, holder=notes, boot_ms=clock)
+        await writer.start(ENDPOINTS)
+        assert notes.registrations == [(1, 40)]
+        clock.ms = 1000
+        await notes.renewed.wait()
+        assert notes.renewals == [1000]
+        await writer.stop()
+
+
+async def test_a_broker_of_a_cluster_registers_fenced_and_says_what_it_stands_on(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        writer = registered(store, standing=Standing("here", unclean=True, clustered=True))
+        await writer.start(ENDPOINTS)
+        broker = writer.image.brokers[1]
+        assert (broker.fenced, broker.storage_id, broker.unclean) == (True, "here", True)
+        await writer.stop()
+
+
+async def test_a_broker_of_a_cluster_whose_lease_ended_registers_in_a_new_epoch(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        notes = Notes()
+        writer = registered(store, 3000, IN_A_CLUSTER, notes)
+        await writer.start(ENDPOINTS)
+        before = await store.get("brokers/1")
+        assert before is not None
+        await store.revoke(before.lease)
+        back = (await take(store.watch("brokers/", before.mod_revision + 1), 2))[-1]
+        await writer.follower.reach(back.mod_revision)
+        assert writer.image.brokers[1].fenced
+        assert writer.image.brokers[1].epoch == writer.image.broker_epochs[1] == 2
+        await notes.registered_again.wait()
+        assert [epoch for epoch, _ in notes.registrations] == [1, 2]
+        assert writer.broker_epoch == 2
+        await writer.stop()
+
+
+async def test_a_broker_of_a_cluster_whose_successor_registered_ends_with_words(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        old, new = registered(store, 3000, IN_A_CLUSTER), registered(store, standing=IN_A_CLUSTER)
+        await old.start(ENDPOINTS)
+        row = await store.get("brokers/1")
+        assert row is not None
+        await new.start(ENDPOINTS)
+        await store.revoke(row.lease)
+        assert old.registration.renewing is not None
+        with pytest.raises(Fenced, match="another process"):
+            await old.registration.renewing
+        await old.stop()
+        await new.stop()
+
+
+async def test_a_node_id_that_a_broker_with_other_storage_holds_is_refused(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        old = registered(store, standing=IN_A_CLUSTER)
+        await old.start(ENDPOINTS)
+        clock = BootClock()
+
+        def passing() -> int:
+            clock.ms += 1000
+            return clock.ms
+
+        new = registered(store, 100, Standing("elsewhere", clustered=True), boot_ms=passing)
+        with pytest.raises(NodeIdTaken, match=r"node.id 1 is taken: .* at 127.0.0.1:9092"):
+            await new.start(ENDPOINTS)
+        await new.stop()
+        await old.stop()
+
+
+async def test_a_broker_on_new_storage_waits_until_its_former_life_is_gone(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        old = registered(store, 400, standing=IN_A_CLUSTER)
+        await old.start(ENDPOINTS)
+        await old.stop()
+        new = registered(store, 3_000, Standing("elsewhere", clustered=True))
+        starting = asyncio.create_task(new.start(ENDPOINTS))
+        row = await store.get("brokers/1")
+        assert row is not None
+        await store.revoke(row.lease)
+        await starting
+        assert new.image.brokers[1].storage_id == "elsewhere"
+        assert new.broker_epoch == 2
         await new.stop()

@@ -31,6 +31,9 @@ class Registration(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     metadata_versions: VersionRange = SUPPORTED
+    storage_id: str = ""
+    unclean: bool = False
+    fenced: bool = False
 
 
 class RegisteredBroker(NamedTuple):
@@ -82,6 +85,9 @@ def plan_registration(
                 registration.endpoints,
                 registration.rack,
                 registration.metadata_versions,
+                registration.storage_id,
+                registration.unclean,
+                registration.fenced,
             )
         ),
         lease,

@@ -158,7 +158,7 @@ class CoordinatorLog(Generic[S]):
         if topic is None or self._waiting_for_topic:
             return None
         found = self._shards.get(index_of(len(topic.partitions)))
-        return found if found is not None and found.loaded else None
+        return found if found is not None and found.loaded and self._hosted.serves(found.partition) else None
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[S], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""

@@ -52,20 +52,23 @@ class AppendingRooms(Protocol):
 class WaitingProduce:
     """A request with batches that are appended but not yet as safe as its acks ask for."""
 
-    __slots__ = ("hints", "outstanding", "request", "results")
+    __slots__ = ("hints", "hosted", "outstanding", "request", "results")
 
-    def __init__(self, hints: LeaderHints, request: Request, results: Results) -> None:
+    def __init__(self, hints: LeaderHints, hosted: HostedReplicas, request: Request, results: Results) -> None:
         self.hints = hints
+        self.hosted = hosted
         self.request = request
         self.results = results
         self.outstanding = 1  # the handler itself, until it has seen every partition
 
-    def one_more(self, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
+    def one_more(self, partition: Partition, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
         """The callback for the partition that is added next to the list: its batch is safe, or failed."""
         self.outstanding += 1
         place = len(partitions)
 
         def done(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and not self.hosted.serves(partition):
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if error is not ErrorCode.NONE:
                 index = partitions[place][0]
                 hint = self.hints.hint(topic, index, error)
@@ -153,8 +156,8 @@ def append(
                 continue
             if not safe and acks != NO_ACK:
                 if waiting is None:
-                    waiting = WaitingProduce(rooms.leader_hints, request, results)
-                done = waiting.one_more(topic, partitions)
+                    waiting = WaitingProduce(rooms.leader_hints, rooms.hosted, request, results)
+                done = waiting.one_more(partition, topic, partitions)
                 rooms.acks.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
             log_start = partition.replica.log.offsets.start
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))

@@ -239,6 +239,10 @@ class Fetching:
             return False
         if self._cold or not (self._urgent or self._bytes >= self._min_bytes):
             return False
+        if not self._rooms.hosted.lease_holds:
+            for partition, place in self._places.items():
+                if not self._rooms.hosted.serves(partition):
+                    self._look_again(place)
         self._leave()
         self._answer()
         return True

@@ -1,0 +1,50 @@
+"""Until when this broker may serve as the leader of partitions, and in which broker epoch.
+
+Another broker may be elected as soon as the lease of this broker's registration has ended. So a leader serves for two
+thirds of the lease's time, counted on the boot clock from the sending of the last successful renewal: its clock may be
+slower than the store's, and a process that was stopped finds the time over when it goes on. A broker whose row vanished
+from the metadata stops at that event.
+
+A broker whose store nobody shares serves without an end: nobody else can be elected.
+"""
+
+from collections.abc import Callable
+
+FOREVER_MS = 2**62
+
+
+class Serving:
+    """The authority of one broker to serve. `until_ms` is read on every request."""
+
+    __slots__ = ("_lease_ms", "broker_epoch", "on_registered", "registered_here", "until_ms")
+
+    def __init__(self, lease_ms: int | None = None, broker_epoch: int = -1) -> None:
+        """`lease_ms`: the time of the lease of the broker's registration; None: the store is not shared."""
+        self._lease_ms = lease_ms
+        self.broker_epoch = broker_epoch
+        """The epoch of this process's registration."""
+        self.until_ms = FOREVER_MS if lease_ms is None else 0
+        """When the authority of the lease ends, on the boot clock."""
+        self.registered_here = True
+        """Whether the broker's row exists, as far as this broker knows. Without it nobody may vouch for the broker."""
+        self.on_registered: Callable[[], None] = lambda: None
+        """Called after each registration."""
+
+    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
+        """The broker has registered, in a new epoch, under a lease that was asked for at `sent_boot_ms`."""
+        assert broker_epoch > self.broker_epoch
+        self.broker_epoch = broker_epoch
+        self.registered_here = True
+        self.lease_renewed(sent_boot_ms)
+        self.on_registered()
+
+    def lease_renewed(self, sent_boot_ms: int) -> None:
+        """The renewal that was sent at `sent_boot_ms` succeeded."""
+        if self._lease_ms is not None and self.registered_here:
+            self.until_ms = max(self.until_ms, sent_boot_ms + self._lease_ms * 2 // 3)
+
+    def lost(self) -> None:
+        """The row of the broker's registration is gone: the lease ended or was revoked."""
+        if self._lease_ms is not None:
+            self.registered_here = False
+            self.until_ms = 0

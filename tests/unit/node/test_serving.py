@@ -1,0 +1,141 @@
+"""A leader serves while its lease holds, and not a moment longer."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.node.speaking import (
+    batch_of,
+    begin_fetch,
+    create_topic,
+    error,
+    fetch,
+    only,
+    produce,
+    produce_values,
+)
+from tests.unit.node.two_brokers import ME, elect, leadership, write
+
+from cordwood.cluster.rows import BrokerRow, encode_broker
+from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+LEASE_MS = 3000
+
+
+def test_a_lease_counts_for_two_thirds_of_its_time_from_the_sending_of_its_renewal() -> None:
+    serving = Serving(LEASE_MS)
+    assert serving.until_ms == 0
+    serving.registered(1, 100)
+    assert serving.until_ms == 2100
+    serving.lease_renewed(1000)
+    assert serving.until_ms == 3000
+    serving.lease_renewed(900)
+    assert serving.until_ms == 3000
+
+
+def test_a_late_renewal_does_not_bring_a_lost_registration_back() -> None:
+    serving = Serving(LEASE_MS)
+    serving.registered(1, 100)
+    serving.lost()
+    serving.lease_renewed(2000)
+    assert (serving.until_ms, serving.registered_here) == (0, False)
+    serving.registered(2, 3000)
+    assert (serving.until_ms, serving.registered_here) == (5000, True)
+
+
+def test_the_broker_of_a_store_of_its_own_serves_without_an_end() -> None:
+    serving = Serving()
+    serving.registered(1, 100)
+    serving.lease_renewed(200)
+    serving.lost()
+    assert serving.until_ms == FOREVER_MS
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A broker with a lease that nobody but the test renews."""
+    world = World(seed=1, settings={"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"})
+    world.start()
+    assert world.life is not None
+    world.life.metadata_writer.registration._holder = None
+    serving = world.node.serving
+    serving._lease_ms, serving.until_ms = LEASE_MS, 0
+    serving.lease_renewed(world.clock.boot_ms)
+    yield world
+    world.kill()
+
+
+def produced(world: World) -> str:
+    (answer,) = produce(world, "orders", batch_of(world, b"value"))
+    return error(answer.error_code)
+
+
+def fetched(world: World) -> str:
+    return error(only(fetch(world, ("orders", 0, 0))).error_code)
+
+
+def test_a_leader_refuses_records_and_readers_once_its_time_is_over(world: World) -> None:
+    create_topic(world)
+    assert (produced(world), fetched(world)) == ("NONE", "NONE")
+    world.advance(LEASE_MS * 2 // 3)
+    assert (produced(world), fetched(world)) == ("NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER")
+    world.node.serving.lease_renewed(world.clock.boot_ms)
+    assert (produced(world), fetched(world)) == ("NONE", "NONE")
+
+
+def test_a_reader_that_waits_is_refused_once_the_leaders_time_is_over(world: World) -> None:
+    create_topic(world)
+    waiting = begin_fetch(world, ("orders", 0, 0), max_wait_ms=LEASE_MS)
+    world.advance(LEASE_MS - 10)
+    assert not waiting.answered
+    world.advance(20)
+    assert error(only(waiting.answer).error_code) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_an_ack_is_not_given_once_the_leaders_time_is_over(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    values = produce_values("orders", batch_of(world, b"one"), timeout_ms=60_000)
+    waiting = world.begin(ApiKey.PRODUCE, 9, **values)
+    world.advance(LEASE_MS)
+    assert not waiting.answered
+    elect(world, "orders", ME, isr=(ME,))
+    assert error(waiting.answer.responses[0].partition_responses[0].error_code) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_coordinator_refuses_once_its_time_is_over(world: World) -> None:
+    asked = {"groups": [{"group_id": "g", "topics": []}]}
+    assert error(world.ask(ApiKey.OFFSET_FETCH, 8, **asked).groups[0].error_code) == "NONE"
+    world.advance(LEASE_MS)
+    assert error(world.ask(ApiKey.OFFSET_FETCH, 8, **asked).groups[0].error_code) == "NOT_COORDINATOR"
+
+
+def test_a_broker_whose_row_vanished_stops_serving_at_that_event(world: World) -> None:
+    create_topic(world)
+    write(world, Delete("brokers/1"))
+    assert produced(world) == "NOT_LEADER_OR_FOLLOWER"
+    world.node.serving.lease_renewed(world.clock.boot_ms)
+    assert produced(world) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_the_end_of_an_earlier_registration_does_not_stop_a_later_one(world: World) -> None:
+    create_topic(world)
+    world.node.serving.registered(2, world.clock.boot_ms)
+    write(world, Delete("brokers/1"))
+    assert world.node.serving.until_ms > world.clock.boot_ms
+
+
+def test_a_lone_replica_leads_in_a_new_epoch_once_the_fence_of_its_broker_is_lifted(world: World) -> None:
+    create_topic(world)
+    before = leadership(world, "orders")
+    image = world.node.image.brokers[1]
+    row = BrokerRow(2, image.incarnation, image.endpoints, None, fenced=True)
+    world.node.serving.registered(2, world.clock.boot_ms)
+    write(world, Put("broker_epoch/1", b"2"), Put("brokers/1", encode_broker(row)))
+    assert leadership(world, "orders") == (-1, before.epoch + 1)
+    assert produced(world) == "NOT_LEADER_OR_FOLLOWER"
+    write(world, Put("brokers/1", encode_broker(row._replace(fenced=False))))
+    assert leadership(world, "orders") == (1, before.epoch + 1)
+    assert produced(world) == "NONE"
