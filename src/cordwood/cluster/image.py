@@ -161,6 +161,10 @@ class ClusterImage:
             return self.controller.broker_id
         return min((broker_id for broker_id, broker in self.brokers.items() if not broker.fenced), default=-1)
 
+    def electable_brokers(self) -> list[int]:
+        """The brokers that may lead and be in sync, sorted."""
+        return sorted(broker_id for broker_id, broker in self.brokers.items() if broker.electable)
+
     def leadership(self, partition: PartitionImage) -> Leadership:
         """Who leads the partition, and in which epoch.
 
@@ -465,12 +469,23 @@ class ClusterImage:
             stored.topic_id,
             images,
             stored.overrides,
-            self._topic_settings(stored.name, stored.overrides),
+            self._settings_of(stored.name, stored.overrides, images),
             stored.name in INTERNAL_TOPICS,
             stored.row_revision,
             stored.overrides_revision,
             stored.row.unknown,
         )
+
+    def _settings_of(
+        self, name: str, overrides: Mapping[str, str], partitions: Sequence[PartitionImage]
+    ) -> TopicSettings:
+        settings = self._topic_settings(name, overrides)
+        if name in INTERNAL_TOPICS and settings.min_insync_replicas > 1:
+            # The setting is for the replicas that the topic will have. Until then all that it has are needed.
+            fewest = min(len(partition.replicas) - len(partition.adding) for partition in partitions)
+            if settings.min_insync_replicas > fewest:
+                return self._topic_settings(name, {**overrides, "min.insync.replicas": str(fewest)})
+        return settings
 
     def _topic_settings(self, name: str, overrides: Mapping[str, str]) -> TopicSettings:
         try:

@@ -28,7 +28,8 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
-from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
+from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
+from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -38,7 +39,6 @@ from cordwood.cluster.planner.topics import (
     TopicCreation,
     TopicDeletion,
     TopicReference,
-    internal_topic,
     plan_create_partitions,
     plan_create_topics,
     plan_delete_topics,
@@ -189,11 +189,20 @@ class MetadataWriter:
         """The broker's own topic of this name, created if it does not exist. Raises ProtocolError."""
         topic = self.image.topics.get(name)
         if topic is None:
-            outcome = (await self.create_topics([internal_topic(name, self.image.settings)], internal=True))[name]
+            wanted = internal_topic(name, self.image.settings, len(self.image.electable_brokers()))
+            outcome = (await self.create_topics([wanted], internal=True))[name]
             if isinstance(outcome, ProtocolError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise outcome
             topic = self.image.topics[name]
         return topic
+
+    async def grow_internal_topics(self) -> None:
+        """Adds missing replicas to internal topics. Changes that lose a race are left to the next call. Raises
+        StoreFailure."""
+        async with self._one_request:
+            for batch in batches(plan_growth(self.image)):
+                result = await self._authority.attempt(together(batch))
+                await self.follower.reach(result.revision)
 
     async def create_partitions(
         self, topics: Iterable[MorePartitions], *, validate_only: bool = False

@@ -68,7 +68,10 @@ class GroupSettings:
         50, "Partitions of the internal topic of committed offsets. Takes effect when that topic is created.", low=1
     )
     offsets_topic_replication_factor: int = int16(
-        1, "Replicas of the internal topic of committed offsets. Takes effect when that topic is created.", low=1
+        3,
+        "Replicas of the internal topic of committed offsets. With fewer brokers there are fewer, and more are added "
+        "as brokers register.",
+        low=1,
     )
     offsets_topic_segment_bytes: int = int32(
         104_857_600,

@@ -25,15 +25,19 @@ class TransactionSettings:
         3_600_000, "How often transactional ids are checked for expiry.", low=1
     )
     transaction_state_log_min_isr: int = int32(
-        1,
-        "The `min.insync.replicas` of the internal topic of transactions. Takes effect when that topic is created.",
+        2,
+        "The `min.insync.replicas` of the internal topic of transactions. Takes effect when that topic is created. A "
+        "topic with fewer replicas needs all of them.",
         low=1,
     )
     transaction_state_log_num_partitions: int = int32(
         50, "Partitions of the internal topic of transactions. Takes effect when that topic is created.", low=1
     )
     transaction_state_log_replication_factor: int = int16(
-        1, "Replicas of the internal topic of transactions. Takes effect when that topic is created.", low=1
+        3,
+        "Replicas of the internal topic of transactions. With fewer brokers there are fewer, and more are added as "
+        "brokers register.",
+        low=1,
     )
     transaction_state_log_segment_bytes: int = int32(
         104_857_600,

@@ -8,6 +8,7 @@ node.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -38,6 +39,7 @@ from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.duties.compaction import Compaction
 from cordwood.node.duties.damage_book import DamageBook
 from cordwood.node.duties.hot_keys import HotKeys
+from cordwood.node.duties.internal_topics import InternalTopics
 from cordwood.node.duties.lag_watch import LagWatch
 from cordwood.node.duties.maintenance import Maintenance
 from cordwood.node.duties.removals import Removals
@@ -103,6 +105,7 @@ class Node:
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
         self._compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
+        self._internal_topics = InternalTopics(loop, image, reports)
         self.scrub = Scrub(loop, image, logs, hosted, damage, reports)
         # Requests
         self.parked = ParkedRequests(loop)
@@ -235,6 +238,7 @@ class Node:
                 self.preparation.topic_settled(self.image.topics[name])
                 for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
+        self._internal_topics.look()
         self.catching_up.image_moved()
 
     def _look_for_own_row(self) -> None:
@@ -263,6 +267,13 @@ class Node:
 
     def _describe(self, topic: TopicImage) -> None:
         self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
+        first, needed = topic.partitions[0], topic.settings.min_insync_replicas
+        if needed > len(first.replicas) and first.leader == self.image.node_id:
+            self.reports.report(
+                logging.WARNING,
+                f"topic {topic.name} takes no records with acks=all: its min.insync.replicas={needed} is above its "
+                f"replication factor of {len(first.replicas)}",
+            )
 
     def _topic_changed(self, change: TopicChange, now: Moment) -> None:
         topic = change.after

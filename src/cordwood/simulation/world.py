@@ -38,8 +38,11 @@ SHORT_LEASE_MS = 3_000
 
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
     "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
     "max.incremental.fetch.session.cache.slots": "4",
 }
 """Small limits, so that events that are rare on a real machine happen often."""

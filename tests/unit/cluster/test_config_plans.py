@@ -19,7 +19,8 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
-from cordwood.cluster.planner.topics import NewTopic, internal_topic
+from cordwood.cluster.planner.internal_topics import internal_topic
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
@@ -205,7 +206,7 @@ async def test_the_order_of_a_topic_can_be_promised_and_given_up_where_it_can_be
 
 async def test_the_brokers_own_topic_stays_compacted() -> None:
     metadata = await with_topic()
-    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings), internal=True)
+    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings, 1), internal=True)
     resource = ConfigResource(ResourceType.TOPIC, CONSUMER_OFFSETS_TOPIC)
     with pytest.raises(ProtocolError) as refused:
         plan_incremental_alter(metadata.image, resource, [ConfigChange("cleanup.policy", SET, "delete")])

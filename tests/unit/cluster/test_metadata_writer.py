@@ -34,7 +34,7 @@ from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
@@ -166,11 +166,15 @@ async def test_the_brokers_own_topic_is_created_once_by_whoever_needs_it_first(o
         assert topics[0].internal
 
 
-async def test_the_brokers_own_topic_needs_the_brokers_that_its_settings_ask_for(open_store: OpenStore) -> None:
+async def test_the_brokers_own_topic_grows_with_the_cluster(open_store: OpenStore) -> None:
     async with open_store() as store, started(store, offsets_topic_replication_factor="3") as writer:
-        with pytest.raises(ProtocolError) as refused:
-            await writer.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC)
-        assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        await writer.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC)
+        assert {each.replicas for each in writer.image.topics[CONSUMER_OFFSETS_TOPIC].partitions} == {(1,)}
+        async with started(store, node_id="2"), started(store, node_id="3") as last:
+            await writer.follower.reach(last.image.revision)
+            await writer.grow_internal_topics()
+            grown = writer.image.topics[CONSUMER_OFFSETS_TOPIC].partitions
+            assert {frozenset(each.replicas) for each in grown} == {frozenset({1, 2, 3})}
 
 
 async def test_no_producer_id_is_ever_given_twice(open_store: OpenStore) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import (
     MorePartitions,
@@ -11,7 +12,6 @@ from cordwood.cluster.planner.topics import (
     TopicCreation,
     TopicDeletion,
     TopicReference,
-    internal_topic,
     plan_create_partitions,
     plan_delete_topics,
     plan_forget_deletions,
@@ -209,7 +209,7 @@ async def test_a_small_topic_is_one_transaction_and_a_large_one_commits_with_its
 
 async def test_the_brokers_own_topic_is_compacted_and_internal() -> None:
     metadata = await one_node(offsets_topic_num_partitions="7")
-    topic = await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings), internal=True)
+    topic = await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings, 1), internal=True)
     assert (len(topic.partitions), topic.internal, topic.settings.cleanup_policy) == (7, True, ("compact",))
     assert topic.settings.segment_bytes == 104_857_600
 
@@ -277,7 +277,7 @@ async def test_partitions_that_cannot_be_added_are_refused_with_the_reason(
         NewTopic("keyed", 3, configs={"ordering.scope": "key"}),
         NewTopic("total", configs={"ordering.scope": "global"}),
     )
-    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings), internal=True)
+    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings, 1), internal=True)
     refused, message = refusal(plan_create_partitions(metadata.image, [asked])[asked.name])
     assert refused is code
     assert reason in message
@@ -338,7 +338,7 @@ async def test_a_topic_that_cannot_be_deleted_stays_and_the_reason_is_said(
 ) -> None:
     metadata = await one_node()
     await metadata.create(NewTopic("t"))
-    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings), internal=True)
+    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings, 1), internal=True)
     refused, message = refusal(plan_delete_topics(metadata.image, [reference])[reference])
     assert refused is code
     assert reason in message

@@ -348,6 +348,7 @@ def test_a_coordinator_without_enough_replicas_refuses_before_the_append_and_kee
     create_topic(world, TOPIC, 2)
     producer = Producer(world)
     assert error(producer.add(0)) == "NONE"
+    elect(world, TRANSACTION_STATE_TOPIC, ME, isr=(ME,))
     alter_topic(world, TRANSACTION_STATE_TOPIC, min_insync_replicas="2")
     ends = world.node.hosted.leader(TRANSACTION_STATE_TOPIC, 0).log.offsets.end
     assert error(producer.end(commit=True)) == "COORDINATOR_NOT_AVAILABLE"
@@ -362,6 +363,7 @@ def test_a_coordinator_without_enough_replicas_refuses_before_the_append_and_kee
 def test_a_commit_without_enough_replicas_is_refused_before_the_append(world: World) -> None:
     create_topic(world)
     world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    elect(world, CONSUMER_OFFSETS_TOPIC, ME, isr=(ME,))
     alter_topic(world, CONSUMER_OFFSETS_TOPIC, min_insync_replicas="2")
     each = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
     values: dict[str, Any] = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
+from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.put_back import LostTopic
-from cordwood.cluster.planner.topics import internal_topic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
@@ -133,7 +133,7 @@ def rebuilt_topic(
     elif not counts:
         # A group or a transactional id is looked for in the partition that its hash gives, modulo this count.
         # Partitions without a record have no directory: with fewer than there were, no committed position is found.
-        counts = [internal_topic(name, settings).partition_count]
+        counts = [internal_topic(name, settings, 1).partition_count]
     lost = LostTopic(
         name,
         topic.topic_id or uuid.uuid4(),
@@ -151,7 +151,7 @@ def _overrides(
     if described and all(each == described[0] for each in described):
         return dict(described[0])
     if name in INTERNAL_TOPICS:
-        return {key: value for key, value in internal_topic(name, settings).configs.items() if value is not None}
+        return {key: value for key, value in internal_topic(name, settings, 1).configs.items() if value is not None}
     return {"cleanup.policy": "compact"} if any(read.cleaned_to is not None for read in topic.partitions) else {}
 
 

@@ -36,12 +36,10 @@ from cordwood.cluster.stores.interface import (
     has_value,
 )
 from cordwood.cluster.strays import StrayPartitions
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
-    TRANSACTION_STATE_TOPIC,
     ZERO_TOPIC_ID,
     TopicId,
     check_topic_name,
@@ -109,33 +107,6 @@ class TopicDeletion:
     name: str
     topic_id: TopicId
     plan: Plan
-
-
-def internal_topic(name: str, settings: BrokerSettings) -> NewTopic:
-    """The settings with which the broker creates an internal topic."""
-    if name == TRANSACTION_STATE_TOPIC:
-        return NewTopic(
-            name,
-            settings.transaction_state_log_num_partitions,
-            settings.transaction_state_log_replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "min.insync.replicas": str(settings.transaction_state_log_min_isr),
-                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
-            },
-        )
-    assert name == CONSUMER_OFFSETS_TOPIC, f"{name} is no internal topic of this version"
-    return NewTopic(
-        name,
-        settings.offsets_topic_num_partitions,
-        settings.offsets_topic_replication_factor,
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(settings.offsets_topic_segment_bytes),
-        },
-    )
 
 
 def plan_create_topics(
@@ -271,7 +242,7 @@ def _placed(image: ClusterImage, topic: NewTopic, topic_id: TopicId, settings: T
     replication_factor = topic.replication_factor
     if replication_factor == -1:
         replication_factor = image.settings.default_replication_factor
-    return place(sorted(image.brokers), range(partition_count), replication_factor, topic_id.int)
+    return place(image.electable_brokers(), range(partition_count), replication_factor, topic_id.int)
 
 
 def _new_partitions(
@@ -283,8 +254,14 @@ def _new_partitions(
     for partition, brokers in zip(partitions, replicas, strict=True):
         value = encoded.get(brokers)
         if value is None:
-            leader = brokers[0]
-            row = PartitionRow(leader, image.broker_epochs[leader], 0, replicas=brokers, isr=brokers)
+            isr = tuple(broker for broker in brokers if image.brokers[broker].electable)
+            if not isr:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"All brokers specified in the manual partition assignment for partition {partition} are fenced or "
+                    "in controlled shutdown.",
+                )
+            row = PartitionRow(isr[0], image.broker_epochs[isr[0]], 0, replicas=brokers, isr=isr)
             value = encoded[brokers] = encode_partition(row)
         puts.append(Put(f"{prefix}{partition}", value))
     return puts

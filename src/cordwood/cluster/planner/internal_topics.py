@@ -1,0 +1,127 @@
+"""The cluster's own topics: their settings, and more replicas for them when there are more brokers.
+
+An internal topic is created when it is first needed, often before all brokers are there. It has at most as many
+replicas as brokers could lead then. Its partitions get the missing replicas as soon as brokers can host them. A new
+replica is in `adding` until it is in sync. Until then it does not count for min.insync.replicas, and coordinators go
+on.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.planner.isr import GuardedPut
+from cordwood.cluster.planner.registration import authority_of
+from cordwood.cluster.planner.topics import NewTopic
+from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
+from cordwood.cluster.stores.interface import Put, has_mod_revision
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
+
+
+class Shortage(NamedTuple):
+    """An internal topic with fewer replicas than its setting asks for."""
+
+    topic: str
+    replicas: int
+    setting: str
+    wanted: int
+
+
+def internal_topic(name: str, settings: BrokerSettings, brokers: int) -> NewTopic:
+    """The settings with which an internal topic is created in a cluster of so many brokers."""
+    _, wanted = _wanted(name, settings)
+    replication_factor = max(1, min(wanted, brokers))
+    if name == TRANSACTION_STATE_TOPIC:
+        return NewTopic(
+            name,
+            settings.transaction_state_log_num_partitions,
+            replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            },
+        )
+    return NewTopic(
+        name,
+        settings.offsets_topic_num_partitions,
+        replication_factor,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def _wanted(name: str, settings: BrokerSettings) -> tuple[str, int]:
+    """The setting of an internal topic's replication factor, and its value."""
+    if name == TRANSACTION_STATE_TOPIC:
+        return "transaction.state.log.replication.factor", settings.transaction_state_log_replication_factor
+    assert name == CONSUMER_OFFSETS_TOPIC, f"{name} is no internal topic of this version"
+    return "offsets.topic.replication.factor", settings.offsets_topic_replication_factor
+
+
+def shortages(image: ClusterImage) -> Iterator[Shortage]:
+    for topic in _internal(image):
+        setting, wanted = _wanted(topic.name, image.settings)
+        fewest = min(len(each.replicas) - len(each.adding) for each in topic.partitions)
+        if fewest < wanted:
+            yield Shortage(topic.name, fewest, setting, wanted)
+
+
+def plan_growth(image: ClusterImage) -> list[GuardedPut]:
+    """The writes that add missing replicas to internal topics, and those that count added replicas that are in sync."""
+    writes = []
+    brokers = image.electable_brokers()
+    for topic in _internal(image):
+        _, wanted = _wanted(topic.name, image.settings)
+        hosted = Counter(broker for each in topic.partitions for broker in each.replicas)
+        for index, partition in enumerate(topic.partitions):
+            row = _grown(image, partition, brokers, wanted, hosted)
+            if row is not None:
+                writes.append(_write(image, topic, index, row))
+    return writes
+
+
+def _internal(image: ClusterImage) -> list[TopicImage]:
+    return [image.topics[name] for name in sorted(INTERNAL_TOPICS) if name in image.topics]
+
+
+def _grown(
+    image: ClusterImage, partition: PartitionImage, brokers: list[int], wanted: int, hosted: Counter[int]
+) -> PartitionRow | None:
+    if partition.adding:
+        in_sync = set(partition.adding) <= set(partition.isr)
+        return partition_row(partition)._replace(adding=()) if in_sync else None
+    leader, leader_epoch = image.leadership(partition)
+    missing = min(wanted, len(brokers)) - len(partition.replicas)
+    if missing <= 0 or partition.removing or leader not in image.brokers:
+        return None
+    free = sorted((broker for broker in brokers if broker not in partition.replicas), key=hosted.__getitem__)
+    adding = tuple(free[:missing])
+    if not adding:
+        return None
+    hosted.update(adding)
+    # A lone replica leads on after a restart by counting its registrations. One of several does not: the row names the
+    # present epochs.
+    return partition_row(partition)._replace(
+        leader_broker_epoch=image.broker_epochs[leader],
+        leader_epoch=leader_epoch,
+        replicas=(*partition.replicas, *adding),
+        adding=adding,
+    )
+
+
+def _write(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow) -> GuardedPut:
+    before = topic.partitions[index]
+    key = partition_key(topic.topic_id, index)
+    compares = [has_mod_revision(key, before.mod_revision)]
+    if row.leader >= 0:
+        compares.append(authority_of(row.leader, image.broker_epochs[row.leader]))
+    row = row._replace(partition_epoch=before.partition_epoch + 1)
+    return GuardedPut(Put(key, encode_partition(row)), tuple(compares))

@@ -1,0 +1,46 @@
+"""The controller's duty towards internal topics: they get the replicas that they lack as brokers register.
+
+Any broker could do it, since each write is a compare-and-set; one does, so that writes do not race. Each change of the
+metadata leads to a look. A look that failed is repeated after a pause.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.internal_topics import plan_growth, shortages
+from cordwood.node.loop import Loop
+from cordwood.node.reports import Reports
+
+RETRY_AFTER_MS = 5_000
+
+
+class InternalTopics:
+    def __init__(self, loop: Loop, image: ClusterImage, reports: Reports) -> None:
+        self._loop = loop
+        self._image = image
+        self._reports = reports
+        self._busy = False
+
+    def look(self) -> None:
+        image = self._image
+        if self._busy or len(image.brokers) < 2 or image.controller_id != image.node_id:
+            return
+        for topic, replicas, setting, wanted in shortages(image):
+            self._reports.report(
+                logging.WARNING,
+                f"{topic} has {replicas} replicas, and {setting} asks for {wanted}: the others are added when brokers "
+                "can host them and have caught up",
+            )
+        if plan_growth(image):
+            self._busy = True
+            self._loop.effects.metadata(lambda writer: writer.grow_internal_topics(), self._grown)
+
+    def _grown(self, outcome: Exception | None) -> None:
+        self._busy = False
+        if isinstance(outcome, Exception):
+            self._reports.failure(outcome)
+            self._loop.after(RETRY_AFTER_MS, lambda now: self.look())
+        else:
+            self.look()
