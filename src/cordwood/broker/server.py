@@ -31,8 +31,9 @@ from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
 from cordwood.broker.threads import Workers
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.registration import LEASE_MS
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
@@ -42,6 +43,7 @@ from cordwood.node.node import Node
 from cordwood.node.serving import Serving
 
 if TYPE_CHECKING:
+    from cordwood.broker.cluster_witness import ClusterWitness
     from cordwood.broker.memory import Memory
     from cordwood.broker.metrics_service import MetricsService
 
@@ -84,6 +86,7 @@ class Server:
         self._bound: list[tuple[Listener, socket.socket]] = []
         self._listening: list[asyncio.Server] = []
         self._metrics: MetricsService | None = None
+        self._witness: ClusterWitness | None = None
 
     @classmethod
     async def start(
@@ -133,13 +136,22 @@ class Server:
             logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
-        serving = Serving()
+        clustered = storage.standing.clustered
+        lease_ms = settings.broker_lease_ms if clustered else LEASE_MS
+        serving = Serving(lease_ms) if clustered else Serving()
         self._metadata_writer = writer = MetadataWriter(
-            storage.metadata, follower, holder=serving, boot_ms=clocks.boot_ms
+            storage.metadata,
+            follower,
+            lease_ms=lease_ms,
+            standing=storage.standing,
+            holder=serving,
+            boot_ms=clocks.boot_ms,
         )
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
+        if clustered:
+            self._keep_witness(follower)
         self._peers = PeerConnections(
             loop,
             settings.node_id,
@@ -187,6 +199,19 @@ class Server:
         for listener, bound in self._bound:
             make = partial(Connection, connections, listener.entrance)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
+
+    def _keep_witness(self, follower: ImageFollower) -> None:
+        """Notes from now on how far this broker has seen the cluster's metadata."""
+        from cordwood.broker.cluster_witness import ClusterWitness
+
+        self._witness = witness = ClusterWitness(self._storage.logs.path)
+        witness.begin(follower.image.cluster_id, follower.image.revision)
+
+        def changed(delta: ImageDelta) -> None:
+            witness.saw(delta.revision)
+            self.driver.apply(delta)
+
+        follower.on_change = changed
 
     @property
     def _between_brokers(self) -> str:
@@ -328,4 +353,6 @@ class Server:
         self._cold_readers.close()
         if self._metadata_writer is not None:
             await self._metadata_writer.stop()
+        if self._witness is not None:
+            await self._witness.close()
         await self._storage.release()

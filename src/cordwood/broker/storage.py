@@ -2,14 +2,17 @@
 
 import logging
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cordwood.broker import descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
+from cordwood.cluster.registration import ALONE
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.segments.filesystem import Filesystem
 
 if TYPE_CHECKING:
@@ -20,11 +23,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 METADATA_FILE = "metadata.sqlite"
+WITNESS_FILE = "cluster-witness"
 
 
 def _absolute(path: str) -> str:
     """The absolute path, which DescribeLogDirs shows. A relative path would change with the process's directory."""
     return os.path.abspath(path)
+
+
+async def open_store(settings: BrokerSettings) -> "MetadataStore":
+    """Connects to the store that the brokers of a cluster share. Raises StoreFailure."""
+    address = settings.store_address
+    if address.socket_path:
+        from cordwood.cluster.stores.socket.client import SocketStore
+
+        return await SocketStore.connect(address.socket_path, settings.cluster_name)
+    try:
+        etcd = import_module("cordwood.cluster.stores.etcd")
+    except ImportError as error:
+        raise EnvironmentFailure(
+            f"a cluster on etcd needs packages that are not installed ({error}): in a clone, pip install '.[cluster]'"
+        ) from error
+    store: MetadataStore = await etcd.EtcdStore.connect(address.endpoints, settings.cluster_name)
+    return store
 
 
 class Storage:
@@ -41,6 +62,7 @@ class Storage:
             sync_together=self.syncfs_trusted,
             witness_ends=not self.in_memory,
         )
+        self.standing = ALONE
         self._node_id = settings.node_id
         self._open = False
 
@@ -54,9 +76,8 @@ class Storage:
         if memory is not None:
             storage = cls(memory.filesystem, path, settings)
             storage.metadata = memory.open_metadata()
+            storage._take_storage_id(None)
             return storage
-        from cordwood.cluster.stores.opening_checks import check_present
-        from cordwood.cluster.stores.sqlite import SqliteStore
         from cordwood.log.files.os_filesystem import OsFilesystem
 
         path = _absolute(path)
@@ -69,13 +90,54 @@ class Storage:
         # The directory is locked before the store is read: a store that another process writes would look damaged.
         storage.logs.take()
         try:
-            if storage.logs.identity() is not None:
-                check_present(f"{path}/{METADATA_FILE}")
-            storage.metadata = await SqliteStore.open(f"{path}/{METADATA_FILE}", boot_ms=boot_ms)
+            storage._take_storage_id(storage.logs.identity())
+            if settings.cluster_store:
+                await storage._join(settings)
+            else:
+                await storage._open_own_store()
         except BaseException:
             storage.logs.release()
             raise
         return storage
+
+    def _take_storage_id(self, owner: Identity | None) -> None:
+        storage_id = (owner.storage_id if owner is not None else "") or os.urandom(16).hex()
+        self.standing = ALONE._replace(storage_id=storage_id)
+
+    async def _open_own_store(self) -> None:
+        """Opens the store of a broker that is a cluster of one."""
+        from cordwood.cluster.stores.opening_checks import check_present
+        from cordwood.cluster.stores.sqlite import SqliteStore
+
+        path = f"{self.logs.path}/{METADATA_FILE}"
+        if self.logs.identity() is not None:
+            if self.filesystem.exists(f"{self.logs.path}/{WITNESS_FILE}"):
+                raise StorageFailure(
+                    f"{self.logs.path} has the data of a broker that is part of a cluster: its metadata is in the "
+                    "cluster's store. Start it with --cluster and --store, or give another --data-dir"
+                )
+            check_present(path)
+        self.metadata = await SqliteStore.open(path, boot_ms=boot_ms)
+
+    async def _join(self, settings: BrokerSettings) -> None:
+        """Connects to the cluster's store, and refuses one that does not fit the directory."""
+        from cordwood.broker.cluster_witness import boot_id, check_cluster, read_seen
+
+        path, owner = self.logs.path, self.logs.identity()
+        if self.filesystem.exists(f"{path}/{METADATA_FILE}"):
+            raise StorageFailure(
+                f"{path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster does not "
+                "know: its records would not be served. Give another --data-dir, or start without --store"
+            )
+        seen = read_seen(path)
+        other_boot = seen is not None and seen.boot_id != boot_id()
+        self.standing = self.standing._replace(clustered=True, unclean=other_boot and not self.logs.stopped_cleanly())
+        self.metadata = await open_store(settings)
+        try:
+            await check_cluster(self.metadata, path, None if owner is None else owner.cluster_id, seen)
+        except BaseException:
+            await self.metadata.close()
+            raise
 
     @property
     def in_memory(self) -> bool:
@@ -93,7 +155,7 @@ class Storage:
 
     def claim(self, cluster_id: str) -> None:
         """Takes the data directory for this node of this cluster. Raises StorageFailure if another node owns it."""
-        self.logs.open(Identity(cluster_id, self._node_id))
+        self.logs.open(Identity(cluster_id, self._node_id, self.standing.storage_id))
         self._open = True
         for problem in self.logs.problems:
             logger.warning("%s", problem)

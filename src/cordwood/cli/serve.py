@@ -36,6 +36,22 @@ def serve(
         str | None,
         typer.Option("--config", "-c", metavar="FILE", envvar="CORDWOOD_CONFIG", help="A TOML file of settings."),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="NAME", help="The name of the broker's cluster."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="The cluster's metadata store: etcd://HOST:PORT,HOST:PORT or unix:///PATH.",
+        ),
+    ] = None,
+    node_id: Annotated[
+        str | None, typer.Option("--node-id", metavar="N", help="The broker's number in the cluster.")
+    ] = None,
+    rack: Annotated[str | None, typer.Option("--rack", metavar="RACK", help="The rack or zone of the broker.")] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be given several times."),
@@ -48,5 +64,8 @@ def serve(
 
     A setting comes from the flags, else from the environment (`CORDWOOD_LOG_RETENTION_MS`), else from the TOML file,
     else it has its default. `cordwood config list --brokers` explains all settings.
+
+    Without `--store` the broker is a cluster of one. With it the metadata is in the store that all brokers of the
+    cluster share, and the records are in the broker's own directory.
     """
-    raise typer.Exit(start(Flags(data_dir, listen, config, tuple(assignments or ()))))
+    raise typer.Exit(start(Flags(data_dir, listen, config, cluster, store, node_id, rack, tuple(assignments or ()))))

@@ -22,11 +22,23 @@ class Flags(NamedTuple):
     data_dir: str | None = None
     listen: str | None = None
     config: str | None = None
+    cluster: str | None = None
+    store: str | None = None
+    node_id: str | None = None
+    rack: str | None = None
     assignments: tuple[str, ...] = ()
 
 
 _LONG_NAMES = {"-d": "--data-dir", "-l": "--listen", "-c": "--config", "-s": "--set"}
-_FIELDS = {"--data-dir": "data_dir", "--listen": "listen", "--config": "config"}
+_FIELDS = {
+    "--data-dir": "data_dir",
+    "--listen": "listen",
+    "--config": "config",
+    "--cluster": "cluster",
+    "--store": "store",
+    "--node-id": "node_id",
+    "--rack": "rack",
+}
 
 
 def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
@@ -104,8 +116,14 @@ def _assignments(flags: Flags, environment: Mapping[str, str]) -> list[str]:
     assignments = []
     data_dir = flags.data_dir or environment.get("CORDWOOD_DATA_DIR")
     listen = flags.listen or environment.get("CORDWOOD_LISTEN")
-    if data_dir is not None:
-        assignments.append(f"log.dirs={data_dir}")
-    if listen is not None:
-        assignments.append(f"listeners={listen}")
+    for name, value in (
+        ("log.dirs", data_dir),
+        ("listeners", listen),
+        ("cluster.name", flags.cluster),
+        ("cluster.store", flags.store),
+        ("node.id", flags.node_id),
+        ("broker.rack", flags.rack),
+    ):
+        if value is not None:
+            assignments.append(f"{name}={value}")
     return [*assignments, *flags.assignments]

@@ -21,6 +21,7 @@ from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.storage_settings import StorageSettings
+from cordwood.model.store_address import StoreAddress, parse_store_address
 from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 from cordwood.model.transaction_settings import TransactionSettings
 
@@ -90,7 +91,22 @@ class BrokerSettings(
                 f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
         _ = self.listener_list
+        self._check_cluster()
         check_together(self.topic_settings)
+
+    def _check_cluster(self) -> None:
+        if not self.cluster_store:
+            if self.cluster_name:
+                raise InvalidSetting("cluster.name needs cluster.store: where the cluster keeps its metadata")
+            return
+        _ = self.store_address
+        if not self.cluster_name or "/" in self.cluster_name:
+            raise InvalidSetting(
+                f"cluster.store needs cluster.name, without a slash, and it is {self.cluster_name!r}: brokers of one "
+                "name are one cluster"
+            )
+        if "node.id" not in self.texts:
+            raise InvalidSetting("cluster.store needs node.id: each broker of a cluster has a number of its own")
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
         """These settings, overlaid with those that were set while the broker runs; later layers win.
@@ -129,6 +145,11 @@ class BrokerSettings(
             self.listener_security_protocol_map,
             self.inter_broker_listener_name,
         )
+
+    @property
+    def store_address(self) -> StoreAddress:
+        """Where the cluster keeps its metadata, for a broker with `cluster.store`."""
+        return parse_store_address(self.cluster_store)
 
     @property
     def metrics_address(self) -> ListenerAddress | None:

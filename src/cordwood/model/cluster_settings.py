@@ -12,7 +12,19 @@ class ClusterSettings:
     auto_create_topics_enable: bool = boolean(
         True, "Whether a topic is created when a producer or consumer first asks for it."
     )
+    broker_lease_ms: int = int32(
+        3_000,
+        "How long the registration of a broker in a cluster outlives the broker: after this time others take over.",
+        low=2_000,
+    )
     broker_rack: str = string("", "The rack or zone that this broker is in.")
+    cluster_name: str = string("", "The name of the cluster in its metadata store. Needed with `cluster.store`.")
+    cluster_store: str = string(
+        "",
+        "The metadata store that all brokers of the cluster share: `etcd://host:port,host:port`, or "
+        "`unix:///path/to.sock` of a supervisor on this machine. Empty: the broker is a cluster of one, with a store "
+        "of its own.",
+    )
     default_replication_factor: int = int16(
         1, "Replicas of each partition of a topic that is created without saying how many.", low=1
     )

@@ -395,6 +395,17 @@ def test_a_directory_belongs_to_one_node_of_one_cluster() -> None:
             opened(filesystem, identity=other)
 
 
+def test_a_directory_keeps_its_first_storage_id_and_an_old_one_is_given_one() -> None:
+    filesystem = MemoryFilesystem()
+    directory = DataDirectory(filesystem, PATH)
+    opened(filesystem, identity=Identity("cluster-a", 3)).close()
+    for proposed in ("first", "second", ""):
+        opened(filesystem, identity=Identity("cluster-a", 3, proposed)).close()
+        assert directory.identity() == Identity("cluster-a", 3, "first")
+    with pytest.raises(StorageFailure, match="node 3 in cluster cluster-a"):
+        opened(filesystem, identity=Identity("cluster-b", 3, "first"))
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"version=9\ncluster.id=a\nnode.id=1\n", b"version=1\ncluster.id=a\nnode.id=x\n"]
 )

@@ -92,6 +92,10 @@ class DataDirectory:
         if isinstance(self.filesystem, Lockable):
             self._lock = self.filesystem.lock(self._file(LOCK_FILE))
 
+    def stopped_cleanly(self) -> bool:
+        """Whether the directory has the mark of a clean stop, which `open` removes."""
+        return self.filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE))
+
     def open(self, identity: Identity | None = None) -> None:
         """Reads the directory's files, with the lock held. Raises StorageFailure if another node owns the data."""
         filesystem = self.filesystem

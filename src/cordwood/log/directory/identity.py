@@ -18,6 +18,9 @@ class Identity(NamedTuple):
 
     cluster_id: str
     node_id: int
+    storage_id: str = ""
+    """A random id of the directory itself: a replaced or emptied disk has another one. Empty in files of old
+    releases."""
 
 
 def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
@@ -29,11 +32,12 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
 
 
 def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) -> None:
-    """Writes the identity into a directory without one. Raises StorageFailure if another node owns the directory."""
+    """Writes the identity into a directory without one, and the storage id into one without that. A storage id that is
+    there stays. Raises StorageFailure if another node owns the directory."""
     found = read_identity(filesystem, directory)
-    if found is None:
+    if found is None or (found == identity._replace(storage_id="") and identity.storage_id):
         filesystem.replace(f"{directory}/{PROPERTIES_FILE}", _encode(identity))
-    elif found != identity:
+    elif found[:2] != identity[:2]:
         raise StorageFailure(
             f"{directory} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
             f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
@@ -43,6 +47,8 @@ def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) 
 
 def _encode(identity: Identity) -> bytes:
     lines = {"version": _VERSION, "cluster.id": identity.cluster_id, "node.id": str(identity.node_id)}
+    if identity.storage_id:
+        lines["storage.id"] = identity.storage_id
     return "".join(f"{key}={value}\n" for key, value in lines.items()).encode("utf-8")
 
 
@@ -52,6 +58,6 @@ def _decode(data: bytes) -> Identity:
     try:
         if fields["version"] != _VERSION:
             raise StorageFailure(f"{PROPERTIES_FILE} has version {fields['version']}, which is unknown")
-        return Identity(fields["cluster.id"], int(fields["node.id"]))
+        return Identity(fields["cluster.id"], int(fields["node.id"]), fields.get("storage.id", ""))
     except (KeyError, ValueError) as error:
         raise StorageFailure(f"{PROPERTIES_FILE} is damaged: {error!r}. {_IF_DAMAGED}") from None

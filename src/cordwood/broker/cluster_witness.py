@@ -1,0 +1,145 @@
+"""`cluster-witness`: how far a broker has seen the metadata of its cluster. It reveals a store that went back.
+
+The store of a cluster lies elsewhere and can be restored from an older copy while this broker is down: partitions would
+be led by brokers that lack acknowledged records. So a broker keeps the cluster's id and the highest revision that it
+has seen, and refuses to start on an earlier one. The file is replaced whole, at most once in a while and in a thread:
+it is never ahead of the store, and a little behind it.
+
+The file also has the boot id of the machine, written at each start: a broker that finds another one, and no mark of a
+clean stop, may have lost what was acknowledged from memory.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import zlib
+from typing import NamedTuple
+
+from cordwood.broker.storage import WITNESS_FILE
+from cordwood.cluster.rows import CLUSTER_ID
+from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
+from cordwood.log.directory.identity import PROPERTIES_FILE
+from cordwood.model.errors import StorageFailure
+
+logger = logging.getLogger("cordwood.broker")
+
+_WRITE_AFTER_S = 1.0
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Seen(NamedTuple):
+    """The content of the file."""
+
+    cluster_id: str
+    revision: int
+    boot_id: str
+
+
+def boot_id() -> str:
+    """The id of this run of the machine's kernel; empty if the system has none."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def read_seen(directory: str) -> Seen | None:
+    """What the broker had seen; None without the file. Raises StorageFailure if the file is damaged."""
+    path = f"{directory}/{WITNESS_FILE}"
+    try:
+        with open(path, "rb") as file:
+            checksum, _, body = file.read(65536).partition(b"\n")
+        if checksum == b"%08x" % zlib.crc32(body):
+            fields = json.loads(body)
+            return Seen(str(fields["cluster_id"]), int(fields["revision"]), str(fields["boot_id"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise StorageFailure(
+        f"{path} is damaged. If the metadata store of the cluster was not restored from an older copy, move the file "
+        "away: the next start writes it anew"
+    )
+
+
+def write_seen(directory: str, seen: Seen) -> None:
+    """Replaces the file atomically and durably. Raises OSError."""
+    body = json.dumps(seen._asdict(), separators=(",", ":"), sort_keys=True).encode()
+    path = f"{directory}/{WITNESS_FILE}"
+    with open(f"{path}.tmp", "wb") as file:
+        file.write(b"%08x\n" % zlib.crc32(body) + body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.tmp", path)
+
+
+async def check_cluster(store: MetadataStore, directory: str, cluster_id: str | None, seen: Seen | None) -> None:
+    """Refuses a store that is another cluster's, or went back. `cluster_id` is that of the directory's owner; None: the
+    directory is new. Changes nothing. Raises StoreFailure."""
+    listing = await store.list(CLUSTER_ID)
+    stored = next((item.value.decode() for item in listing.items if item.key == CLUSTER_ID), None)
+    known = cluster_id if cluster_id is not None else None if seen is None else seen.cluster_id
+    if known is not None and stored is not None and stored != known:
+        raise StoreFailure(
+            f"{directory} has the data of cluster {known}, and the metadata store is that of cluster {stored}. Nothing "
+            "was changed. Give the store of the directory's cluster with --store and --cluster, or another --data-dir; "
+            f"{PROPERTIES_FILE} in the directory says whose it is"
+        )
+    revision = 0 if stored is None else listing.revision
+    if (seen is not None and revision < seen.revision) or (known is not None and stored is None):
+        at = "empty" if stored is None else f"at revision {revision}"
+        was = "had metadata" if seen is None else f"was at revision {seen.revision}"
+        raise StoreFailure(
+            f"the metadata store of cluster {known} went back: it is {at}, and {was} when this broker last saw it. The "
+            "store was restored from an older copy, or is a new one. Nothing was changed. Put back a copy of the store "
+            "that is at least as new. To go on with the older metadata, and lose what it does not know, move "
+            f"{directory}/{WITNESS_FILE} away on every broker"
+        )
+
+
+class ClusterWitness:
+    """Keeps the file up with the image, on an event loop. `begin` writes the first version at once."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._seen: Seen | None = None
+        self._written = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def begin(self, cluster_id: str, revision: int) -> None:
+        """Raises OSError."""
+        self._seen = Seen(cluster_id, revision, boot_id())
+        write_seen(self._directory, self._seen)
+        self._written = revision
+
+    def saw(self, revision: int) -> None:
+        """The image is at this revision. The file is written soon, in a thread."""
+        if self._seen is None or revision <= self._seen.revision:
+            return
+        self._seen = self._seen._replace(revision=revision)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_soon(), name="write the cluster's witness")
+
+    async def _write_soon(self) -> None:
+        while self._seen is not None and self._written < self._seen.revision:
+            await asyncio.sleep(_WRITE_AFTER_S)
+            await asyncio.to_thread(self._write, self._seen)
+        self._writing = None
+
+    def _write(self, seen: Seen) -> None:
+        try:
+            write_seen(self._directory, seen)
+        except OSError as failure:
+            logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
+        self._written = seen.revision
+
+    async def close(self) -> None:
+        """Writes what is not written yet."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+        if self._seen is not None and self._written < self._seen.revision:
+            await asyncio.to_thread(self._write, self._seen)
+        self._seen = None

@@ -1,0 +1,182 @@
+"""A broker whose metadata is in a store that others share: what it keeps itself, and when it refuses to start."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cordwood.broker.cluster_witness import Seen, boot_id, read_seen, write_seen
+from cordwood.broker.server import Server
+from cordwood.broker.storage import WITNESS_FILE, Storage
+from cordwood.cluster.planner.topics import NewTopic
+from cordwood.cluster.stores.interface import Put, StoreFailure
+from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.cluster.stores.socket.client import SocketStore
+from cordwood.cluster.stores.socket.server import StoreServer
+from cordwood.log.directory.identity import read_identity
+from cordwood.log.files.os_filesystem import OsFilesystem
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure, StorageFailure
+from cordwood.model.settings import InvalidSetting
+
+
+@asynccontextmanager
+async def a_store(directory: Path) -> AsyncIterator[str]:
+    """The URL of a store for a cluster named woods."""
+    server = await StoreServer.start(MemoryStore(), str(directory / "store.sock"), "woods")
+    try:
+        yield f"unix://{directory}/store.sock"
+    finally:
+        await server.close()
+
+
+def settings(directory: Path, store: str, node_id: int = 1) -> BrokerSettings:
+    return BrokerSettings.from_texts(
+        {
+            "log.dirs": str(directory),
+            "cluster.name": "woods",
+            "cluster.store": store,
+            "node.id": str(node_id),
+            "listeners": "127.0.0.1:0",
+        }
+    )
+
+
+def files_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def storage_id(directory: Path) -> str:
+    owner = read_identity(OsFilesystem(str(directory)), str(directory))
+    assert owner is not None
+    return owner.storage_id
+
+
+async def put_on(store: str) -> None:
+    """A change of the metadata that no broker made."""
+    client = await SocketStore.connect(store.removeprefix("unix://"), "woods")
+    await client.txn((), [Put("topics/stray", b"{}")])
+    await client.close()
+
+
+async def test_brokers_of_one_store_know_each_other_and_keep_no_metadata_of_their_own(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        one = await Server.start(settings(tmp_path / "one", store, 1))
+        two = await Server.start(settings(tmp_path / "two", store, 2))
+        assert one.node.image.cluster_id == two.node.image.cluster_id != ""
+        assert sorted(two.node.image.brokers) == [1, 2]
+        assert not any(name.startswith("metadata") for name in files_in(tmp_path / "one"))
+        await one.stop()
+        await two.stop()
+        assert len({storage_id(tmp_path / "one"), storage_id(tmp_path / "two")} - {""}) == 2
+
+
+async def test_a_broker_starts_again_on_its_directory_and_has_noted_how_far_it_saw(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        server = await Server.start(settings(tmp_path / "one", store))
+        begun = read_seen(str(tmp_path / "one"))
+        assert begun is not None
+        assert server._metadata_writer is not None
+        await server._metadata_writer.create_topics([NewTopic("orders", 1, 1)])
+        revision = server.node.image.revision
+        await server.stop()
+        seen = read_seen(str(tmp_path / "one"))
+        assert seen is not None
+        assert begun.revision < revision <= seen.revision
+        server = await Server.start(settings(tmp_path / "one", store))
+        assert server.node.image.topics.keys() == {"orders"}
+        await server.stop()
+
+
+async def test_a_store_that_went_back_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+        seen = read_seen(str(tmp_path / "one"))
+        assert seen is not None
+        write_seen(str(tmp_path / "one"), seen._replace(revision=seen.revision + 1000))
+        with pytest.raises(StoreFailure, match=r"went back: it is at revision \d+, and was at revision \d+"):
+            await Storage.open(settings(tmp_path / "one", store))
+        (tmp_path / "one" / WITNESS_FILE).unlink()
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+
+
+async def test_an_empty_store_is_refused_to_a_directory_with_data(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+    async with a_store(tmp_path) as store:
+        with pytest.raises(StoreFailure, match="went back: it is empty"):
+            await Storage.open(settings(tmp_path / "one", store))
+
+
+async def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    async with a_store(tmp_path) as store, a_store(tmp_path / "other") as other:
+        for name, url in (("one", store), ("two", other)):
+            server = await Server.start(settings(tmp_path / name, url))
+            await server.stop()
+        await put_on(other)
+        with pytest.raises(StoreFailure, match="--store and --cluster, or another --data-dir"):
+            await Storage.open(settings(tmp_path / "one", other))
+
+
+async def test_a_directory_is_of_a_cluster_or_of_a_broker_alone_and_not_both(tmp_path: Path) -> None:
+    alone = BrokerSettings.from_texts({"log.dirs": str(tmp_path / "alone"), "listeners": "127.0.0.1:0"})
+    server = await Server.start(alone)
+    await server.stop()
+    async with a_store(tmp_path) as store:
+        with pytest.raises(StorageFailure, match="metadata of its own"):
+            await Storage.open(settings(tmp_path / "alone", store))
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+    with pytest.raises(StorageFailure, match="--cluster and --store"):
+        await Storage.open(BrokerSettings.from_texts({"log.dirs": str(tmp_path / "one")}))
+
+
+async def test_another_boot_without_the_mark_of_a_clean_stop_is_unclean(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        found = []
+        for cleanly, other_boot in ((False, False), (False, True), (True, True), (True, False)):
+            storage = await Storage.open(settings(tmp_path / "one", store))
+            found.append(storage.standing.unclean)
+            storage.claim("cluster")
+            boot = "another boot" if other_boot else boot_id()
+            write_seen(str(tmp_path / "one"), Seen("cluster", 0, boot))
+            await storage.metadata.txn((), [Put("cluster_id", b"cluster")])
+            if cleanly:
+                storage.close_logs()
+            await storage.release()
+        assert found == [False, False, True, False]
+
+
+async def test_a_damaged_witness_is_said(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / WITNESS_FILE).write_bytes(b"00000000\n{}")
+    async with a_store(tmp_path) as store:
+        with pytest.raises(StorageFailure, match="move the file away"):
+            await Storage.open(settings(tmp_path / "one", store))
+
+
+async def test_a_store_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure, match="cannot be reached"):
+        await Storage.open(settings(tmp_path / "one", f"unix://{tmp_path}/nowhere.sock"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({"cluster.store": "unix:///x", "node.id": "1"}, "needs cluster.name"),
+        ({"cluster.store": "unix:///x", "cluster.name": "a"}, "needs node.id"),
+        ({"cluster.name": "a"}, "needs cluster.store"),
+        ({"cluster.store": "unix://x", "cluster.name": "a", "node.id": "1"}, "expected etcd://"),
+        ({"cluster.store": "etcd://", "cluster.name": "a", "node.id": "1"}, "expected etcd://"),
+        ({"cluster.store": "etcd://host", "cluster.name": "a", "node.id": "1"}, "expected etcd://"),
+        ({"cluster.store": "etcd://host:1", "cluster.name": "a/b", "node.id": "1"}, "without a slash"),
+    ],
+)
+def test_settings_of_a_cluster_that_lack_something_say_what(texts: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidSetting, match=words):
+        BrokerSettings.from_texts(texts)
