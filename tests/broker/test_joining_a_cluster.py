@@ -9,7 +9,6 @@ import pytest
 from cordwood.broker.cluster_witness import Seen, boot_id, read_seen, write_seen
 from cordwood.broker.server import Server
 from cordwood.broker.storage import WITNESS_FILE, Storage
-from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.socket.client import SocketStore
@@ -53,11 +52,12 @@ def storage_id(directory: Path) -> str:
     return owner.storage_id
 
 
-async def put_on(store: str) -> None:
-    """A change of the metadata that no broker made."""
+async def change(store: str) -> int:
+    """A change of the metadata that no broker made; returns its revision."""
     client = await SocketStore.connect(store.removeprefix("unix://"), "woods")
-    await client.txn((), [Put("topics/stray", b"{}")])
+    result = await client.txn((), [Put("configs/brokers/default", b'{"num.partitions":"7"}')])
     await client.close()
+    return result.revision
 
 
 async def test_brokers_of_one_store_know_each_other_and_keep_no_metadata_of_their_own(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ async def test_a_broker_starts_again_on_its_directory_and_has_noted_how_far_it_s
         begun = read_seen(str(tmp_path / "one"))
         assert begun is not None
         assert server._metadata_writer is not None
-        await server._metadata_writer.create_topics([NewTopic("orders", 1, 1)])
-        revision = server.node.image.revision
+        revision = await change(store)
+        await server._metadata_writer.follower.reach(revision)
         await server.stop()
         seen = read_seen(str(tmp_path / "one"))
         assert seen is not None
         assert begun.revision < revision <= seen.revision
         server = await Server.start(settings(tmp_path / "one", store))
-        assert server.node.image.topics.keys() == {"orders"}
+        assert server.node.image.settings.num_partitions == 7
         await server.stop()
 
 
@@ -118,7 +118,7 @@ async def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
         for name, url in (("one", store), ("two", other)):
             server = await Server.start(settings(tmp_path / name, url))
             await server.stop()
-        await put_on(other)
+        await change(other)
         with pytest.raises(StoreFailure, match="--store and --cluster, or another --data-dir"):
             await Storage.open(settings(tmp_path / "one", other))
 
