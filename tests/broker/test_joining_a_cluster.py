@@ -85,7 +85,7 @@ async def test_a_broker_starts_again_on_its_directory_and_has_noted_how_far_it_s
         assert seen is not None
         assert begun.revision < revision <= seen.revision
         server = await Server.start(settings(tmp_path / "one", store))
-        assert server.node.image.settings.num_partitions == 7
+        assert server.node.image.default_broker_config == {"num.partitions": "7"}
         await server.stop()
 
 
