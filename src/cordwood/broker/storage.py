@@ -2,7 +2,6 @@
 
 import logging
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cordwood.broker import descriptors
@@ -39,13 +38,13 @@ async def open_store(settings: BrokerSettings) -> "MetadataStore":
 
         return await SocketStore.connect(address.socket_path, settings.cluster_name)
     try:
-        etcd = import_module("cordwood.cluster.stores.etcd")
+        from cordwood.cluster.stores.etcd import EtcdStore
     except ImportError as error:
         raise EnvironmentFailure(
             f"a cluster on etcd needs packages that are not installed ({error}): in a clone, pip install '.[cluster]'"
         ) from error
-    store: MetadataStore = await etcd.EtcdStore.connect(address.endpoints, settings.cluster_name)
-    return store
+    allow_old = settings.cluster_store_allow_old_etcd
+    return await EtcdStore.connect(address.endpoints, settings.cluster_name, allow_old=allow_old)
 
 
 class Storage:

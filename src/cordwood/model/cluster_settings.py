@@ -25,6 +25,11 @@ class ClusterSettings:
         "`unix:///path/to.sock` of a supervisor on this machine. Empty: the broker is a cluster of one, with a store "
         "of its own.",
     )
+    cluster_store_allow_old_etcd: bool = boolean(
+        False,
+        "For tests only: takes members of etcd below 3.5.28 and 3.6.9, which have known faults that lose or invent "
+        "metadata.",
+    )
     default_replication_factor: int = int16(
         1, "Replicas of each partition of a topic that is created without saying how many.", low=1
     )

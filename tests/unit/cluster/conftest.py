@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.etcd.members import EtcdCluster
+from tests.etcd.rebased import open_rebased
+from tests.unit.cluster.kinds import KINDS
 
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.memory import MemoryStore
@@ -39,14 +42,17 @@ async def served(store: MetadataStore, path: Path) -> AsyncIterator[MetadataStor
         await server.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "socket"])
+@pytest.fixture(params=KINDS)
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """`async with open_store() as store`: an empty store, closed at the end."""
+    etcd: EtcdCluster | None = request.getfixturevalue("one_etcd") if request.param == "etcd" else None
 
     @asynccontextmanager
     async def open_one(**options: Any) -> AsyncIterator[MetadataStore]:
         store: MetadataStore
-        if request.param == "memory":
+        if etcd is not None:
+            store = await open_rebased(etcd)
+        elif request.param == "memory":
             store = MemoryStore(**options)
         else:
             store = await SqliteStore.open(str(tmp_path / "metadata.sqlite"), **options)

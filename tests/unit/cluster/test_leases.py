@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.unit.cluster.kinds import WITHOUT_ETCD
 
 from cordwood.cluster.authority import Fenced
 from cordwood.cluster.follower import ImageFollower
@@ -91,6 +92,7 @@ async def test_a_lease_without_keys_ends_without_a_revision(open_store: OpenStor
         assert (await store.list("")).revision == 1
 
 
+@WITHOUT_ETCD
 async def test_a_lease_expires_when_it_is_not_renewed_in_time(open_store: OpenStore) -> None:
     clock = BootClock()
     async with open_store(boot_ms=clock) as store:
@@ -175,6 +177,7 @@ def registered(
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
 
 
+@WITHOUT_ETCD
 async def test_a_broker_is_registered_under_a_lease_and_gone_when_it_ends(open_store: OpenStore) -> None:
     clock = BootClock()
     async with open_store(boot_ms=clock) as store:

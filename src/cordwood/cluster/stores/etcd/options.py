@@ -1,0 +1,43 @@
+"""How a store reaches etcd: members, the cluster's prefix, deadlines, and who the store is to etcd."""
+
+import re
+from dataclasses import dataclass, field
+
+from cordwood.cluster.stores.interface import StoreFailure
+
+PREFIX = "/cordwood/"
+_CLUSTER = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True)
+class EtcdOptions:
+    """`endpoints`: members as host:port, in any order; `cluster`: the name under which this cluster's keys are kept."""
+
+    endpoints: tuple[str, ...]
+    cluster: str
+    deadline_ms: int = 5_000
+    """The longest time of a call, including the search for a member that serves."""
+    attempt_ms: int = 2_500
+    """The longest time that one member gets to answer."""
+    allow_old: bool = False
+    """For tests only: takes versions of etcd with known faults."""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
+    """The certificates that sign the members' certificates. Given, or with a certificate, connections are TLS."""
+    certificate_file: str = ""
+    key_file: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise StoreFailure("no member of etcd is named")
+        if _CLUSTER.fullmatch(self.cluster) is None:
+            raise StoreFailure(f"{self.cluster!r} is no name for a cluster: letters, digits, '.', '_' and '-' are")
+
+    @property
+    def prefix(self) -> str:
+        return f"{PREFIX}{self.cluster}/"
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.ca_file or self.certificate_file)
