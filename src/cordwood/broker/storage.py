@@ -43,7 +43,7 @@ async def open_store(settings: BrokerSettings) -> "MetadataStore":
         raise EnvironmentFailure(
             f"a cluster on etcd needs packages that are not installed ({error}): in a clone, pip install '.[cluster]'"
         ) from error
-    allow_old = settings.cluster_store_allow_old_etcd
+    allow_old = settings.cluster_etcd_allow_old
     return await EtcdStore.connect(address.endpoints, settings.cluster_name, allow_old=allow_old)
 
 

@@ -18,17 +18,17 @@ class ClusterSettings:
         low=2_000,
     )
     broker_rack: str = string("", "The rack or zone that this broker is in.")
+    cluster_etcd_allow_old: bool = boolean(
+        False,
+        "For tests only: takes members of etcd below 3.5.28 and 3.6.9, which have known faults that lose or invent "
+        "metadata.",
+    )
     cluster_name: str = string("", "The name of the cluster in its metadata store. Needed with `cluster.store`.")
     cluster_store: str = string(
         "",
         "The metadata store that all brokers of the cluster share: `etcd://host:port,host:port`, or "
         "`unix:///path/to.sock` of a supervisor on this machine. Empty: the broker is a cluster of one, with a store "
         "of its own.",
-    )
-    cluster_store_allow_old_etcd: bool = boolean(
-        False,
-        "For tests only: takes members of etcd below 3.5.28 and 3.6.9, which have known faults that lose or invent "
-        "metadata.",
     )
     default_replication_factor: int = int16(
         1, "Replicas of each partition of a topic that is created without saying how many.", low=1
