@@ -174,6 +174,7 @@ class Log:
             max_timestamp_ms = append_time_ms = now.wall_ms
         base_offset = self.offsets.end
         last_offset = base_offset + header.last_offset_delta
+        assign_offset(batch, base_offset, leader_epoch)
         self._write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now.wall_ms)
         if producers is not None:
             producers.appended(
@@ -205,6 +206,7 @@ class Log:
             replayed.producers.check_marker(header, marker)
         base_offset = self.offsets.end
         last_offset = base_offset + header.last_offset_delta
+        assign_offset(batch, base_offset, leader_epoch)
         self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now.wall_ms)
         if marker is not None:
             aborted = replayed.producers.ended(header, marker, base_offset, now.boot_ms)
@@ -215,8 +217,8 @@ class Log:
             replayed.producers.replay(read_header(batch), batch, now.boot_ms)
         return Appended(base_offset, last_offset, NO_APPEND_TIME_MS, False)
 
-    def append_replicated(self, batches: Batch, *, now: Moment) -> Appended:
-        """Appends whole batches as a leader has them, offsets and epochs included. For followers only.
+    def append_replicated(self, batches: Batch, *, leader_epoch: int, now: Moment) -> Appended:
+        """Appends whole batches as the leader of this epoch has them, offsets and epochs included. For followers only.
 
         A leader's compacted log has gaps, so offsets must rise but need not be contiguous. No sound batch is refused:
         the leader has it.
@@ -224,7 +226,7 @@ class Log:
         replayed = self.replayed
         if not replayed.ready:
             replayed.make_ready()
-        found = check_batches(batches, self.offsets.end)
+        found = check_batches(batches, self.offsets.end, leader_epoch)
         for position, header in found:
             batch = memoryview(batches)[position : position + header.size]
             gap = header.base_offset != self.offsets.end
@@ -271,7 +273,6 @@ class Log:
                 last_offset=last_offset,
                 wall_ms=wall_ms,
             )
-        assign_offset(batch, base_offset, leader_epoch)
         if leader_epoch != self.replayed.latest_epoch:
             self.replayed.begin_epoch(leader_epoch, base_offset)
         position = segment.size

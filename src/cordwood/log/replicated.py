@@ -4,8 +4,9 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.records.batch import BatchHeader, Buffer, batches_in, crc_is_right
 
 
-def check_batches(batches: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
-    """Position and header of every batch. Raises CORRUPT_MESSAGE unless all are whole, sound and behind the log's end.
+def check_batches(batches: Buffer, log_end_offset: int, latest_epoch: int) -> list[tuple[int, BatchHeader]]:
+    """Position and header of every batch. Raises CORRUPT_MESSAGE unless all are whole, sound, behind the log's end, and
+    of no later epoch than their leader: a deposed leader may have cut its log while it sent the answer.
 
     A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
     """
@@ -18,6 +19,11 @@ def check_batches(batches: Buffer, log_end_offset: int) -> list[tuple[int, Batch
             raise ProtocolError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"The leader sent offset {header.base_offset} where at least {expected} must come.",
+            )
+        if header.partition_leader_epoch > latest_epoch:
+            raise ProtocolError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"The leader of epoch {latest_epoch} sent a batch of epoch {header.partition_leader_epoch}.",
             )
         if not crc_is_right(batches, position, header.size):
             raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {header.base_offset} is damaged.")

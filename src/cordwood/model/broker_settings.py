@@ -1,9 +1,9 @@
 """The settings of a broker: Kafka's names for what Kafka has, and a few of our own.
 
 Each setting is declared in the file of its area (network_settings.py, storage_settings.py, cluster_settings.py,
-group_settings.py, transaction_settings.py, observation_settings.py): name, kind, default, meaning and bounds. This
-module joins the areas, and adds the default of every topic setting under its broker-wide name: `retention.ms` of a
-topic that does not set it is the broker's `log.retention.ms`.
+replication_settings.py, group_settings.py, transaction_settings.py, observation_settings.py): name, kind, default,
+meaning and bounds. This module joins the areas, and adds the default of every topic setting under its broker-wide name:
+`retention.ms` of a topic that does not set it is the broker's `log.retention.ms`.
 
 The areas are dataclasses without methods of their own: generating methods that only `BrokerSettings` needs would
 delay every start of a broker by some milliseconds.
@@ -19,6 +19,7 @@ from cordwood.model.group_settings import GroupSettings
 from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
 from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
+from cordwood.model.replication_settings import ReplicationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.storage_settings import StorageSettings
 from cordwood.model.store_address import StoreAddress, parse_store_address
@@ -48,7 +49,13 @@ OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
 
 @dataclass(frozen=True)
 class BrokerSettings(
-    NetworkSettings, StorageSettings, ClusterSettings, GroupSettings, TransactionSettings, ObservationSettings
+    NetworkSettings,
+    StorageSettings,
+    ClusterSettings,
+    ReplicationSettings,
+    GroupSettings,
+    TransactionSettings,
+    ObservationSettings,
 ):
     """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
 

@@ -35,7 +35,7 @@ class Acks:
         if partition.replica.high_watermark > offset or acks != ALL_REPLICAS:
             partition.when_durable(offset, deadline_ms, done)
         else:
-            partition.when_committed(offset, deadline_ms, done)
+            partition.when_committed(offset, deadline_ms, done, needs_enough=True)
         self._partitions[partition] = None
 
     def when_committed(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
@@ -62,7 +62,7 @@ class Acks:
 
     def end(self, ended: Iterable[Ended], error: ErrorCode) -> None:
         """Ends all waits for these partitions: acks hear the error, readers look again. Some now, others in turns."""
-        waited = [each for each in ended if each[1] or each[0].waiting_readers]
+        waited = [each for each in ended if each[1] or each[0].waiting_readers or each[0].waiting_followers]
         self._loop.in_turns.begin_steps(self._end_in_steps(waited, error))
 
     def _end_in_steps(self, ended: list[Ended], error: ErrorCode) -> Iterator[None]:

@@ -6,14 +6,18 @@ from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.flushes import FlushBook
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker
 
 
 class Appends:
-    def __init__(self, flushes: FlushBook, checkpoints: Checkpoints) -> None:
+    def __init__(self, loop: Loop, flushes: FlushBook, checkpoints: Checkpoints) -> None:
+        self._loop = loop
         self._flushes = flushes
         self._checkpoints = checkpoints
+        self._grown: dict[Partition, None] = {}
+        """Partitions with new records for which followers wait."""
 
     def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
@@ -28,6 +32,8 @@ class Appends:
             # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
             self._checkpoints.soon()
         self._flushes.appended(partition, log, now)
+        if partition.waiting_followers:
+            self._tell_followers(partition)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.offsets.durable_end > last_offset
         if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
@@ -47,7 +53,21 @@ class Appends:
         if log.segments.closing:
             self._checkpoints.soon()
         self._flushes.appended(partition, log, now)
+        if partition.waiting_followers:
+            self._tell_followers(partition)
         return appended
+
+    def _tell_followers(self, partition: Partition) -> None:
+        """Answers fetches of followers in the next turn: one answer has the records of all partitions of a request."""
+        if not self._grown:
+            self._loop.timers.at(self._loop.now.boot_ms, self._wake_followers)
+            self._loop.effects.wake()
+        self._grown[partition] = None
+
+    def _wake_followers(self, now: Moment) -> None:
+        grown, self._grown = self._grown, {}
+        for partition in grown:
+            partition.wake_followers(now)
 
 
 def _too_few_in_sync(partition: Partition) -> ProtocolError:

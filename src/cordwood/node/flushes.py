@@ -82,7 +82,7 @@ class FlushBook:
             partition = next(iter(dirty))
             del dirty[partition]
             log = partition.opened
-            ticket = None if log is None else log.begin_flush()
+            ticket = None if log is None or partition.cutting else log.begin_flush()
             if ticket is not None:
                 tickets.append(ticket)
         return tickets

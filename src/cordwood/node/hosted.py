@@ -16,7 +16,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition, WaitingAck, no_such_partition, not_led_here
+from cordwood.node.partition import NO_LEADER, Partition, WaitingAck, no_such_partition, not_led_here
 from cordwood.node.serving import Serving
 
 
@@ -31,12 +31,22 @@ class Deposed(NamedTuple):
 
 
 class HostedReplicas:
-    def __init__(self, image: ClusterImage, serving: Serving, loop: Loop, open_log: Callable[[Partition], Log]) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        serving: Serving,
+        loop: Loop,
+        open_log: Callable[[Partition], Log],
+        saved_high_watermark: Callable[[TopicPartition], int],
+    ) -> None:
         self._image = image
         self._broker_id = image.node_id
         self._serving = serving
         self._loop = loop
         self._open_log = open_log
+        self._saved_high_watermark = saved_high_watermark
+        self.on_role: Callable[[Partition], None] = lambda partition: None
+        """Called when a partition with several replicas may have another role, leader or epoch."""
         self.topics: dict[str, dict[int, Partition]] = {}
         """Hosted partitions by topic and number. A topic without a hosted partition has no entry."""
 
@@ -74,6 +84,20 @@ class HostedReplicas:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
         return self.leader(found.name, index)
 
+    def leader_for_follower(self, topic: str | TopicId, index: int, follower: int) -> Partition:
+        """The partition, which this broker leads, for one of its followers. Refuses brokers that are no replicas."""
+        found = self._image.topics.get(topic) if isinstance(topic, str) else self._image.topics_by_id.get(topic)
+        if found is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {topic}.")
+        partition = self.get(found.name, index)
+        if partition is None or not partition.leads:
+            raise not_led_here(found.name, index)
+        if follower not in partition.image.replicas:
+            raise ProtocolError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {follower} is not a replica of {partition.name}."
+            )
+        return partition
+
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker is a replica."""
         partitions = self.topics.get(topic)
@@ -94,7 +118,9 @@ class HostedReplicas:
     def serves(self, partition: Partition) -> bool:
         """Whether the leader has the authority to serve: by the broker's lease, or by its followers."""
         serving, now = self._serving, self._loop.now
-        return now.boot_ms < serving.until_ms or (serving.registered_here and partition.followers_vouch(now))
+        if now.boot_ms < serving.until_ms:
+            return True
+        return serving.registered_here and partition.followers_vouch(now, serving.lasts_ms)
 
     def still_leads(self, partition: Partition) -> bool:
         return partition.leads and self.hosts(partition) and self.serves(partition)
@@ -139,22 +165,43 @@ class HostedReplicas:
             del self.topics[topic.name][index]
             if not self.topics[topic.name]:
                 del self.topics[topic.name]
-            return Deposed(partition, partition.follow(image.leader_epoch, image.isr), hosted=False)
+            lost = Deposed(partition, partition.follow(NO_LEADER, image.leader_epoch, image), hosted=False)
+            self.on_role(partition)
+            return lost
         if partition is None:
             name = TopicPartition(topic.name, index)
-            partition = Partition(name, topic.topic_id, topic.settings, self._broker_id, self._open_log)
+            partition = Partition(
+                name,
+                topic.topic_id,
+                topic.settings,
+                self._broker_id,
+                self._open_log,
+                image,
+                self._saved_high_watermark(name),
+            )
             self.topics.setdefault(topic.name, {})[index] = partition
+        if partition.cutting:
+            # A thread has the log. `follow_again` takes the role from the image when the thread is done.
+            return None
         led, led_in = partition.leads, partition.leader_epoch
-        leads, leader_epoch = self._leadership(image)
+        leads, leader, leader_epoch = self._leadership(image)
         acks: list[WaitingAck] = []
         if leads:
-            partition.lead(leader_epoch, image.isr, now)
+            partition.lead(image, leader_epoch, now)
         else:
-            acks = partition.follow(leader_epoch, image.isr)
+            acks = partition.follow(leader, leader_epoch, image)
+        if partition.replicated:
+            self.on_role(partition)
         return Deposed(partition, acks) if led and not (leads and leader_epoch == led_in) else None
 
-    def _leadership(self, image: PartitionImage) -> tuple[bool, int]:
-        """Whether this process leads the partition, and the partition's leader epoch."""
+    def follow_again(self, partition: Partition, now: Moment) -> None:
+        """Takes the role of a follower from the image after its log was cut."""
+        topic = self._image.topics.get(partition.name.topic)
+        if topic is not None and self.hosts(partition):
+            self._follow_image(topic, partition.name.partition, now)
+
+    def _leadership(self, image: PartitionImage) -> tuple[bool, int, int]:
+        """Whether this process leads the partition, the leader that others have, and the partition's leader epoch."""
         leader, leader_epoch = self._image.leadership(image)
         leads = leader == self._broker_id and self._image.broker_epochs.get(leader) == self._serving.broker_epoch
-        return leads, leader_epoch
+        return leads, NO_LEADER if leader == self._broker_id else leader, leader_epoch

@@ -58,6 +58,8 @@ from cordwood.node.partition import Partition
 from cordwood.node.peers import Peers
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
+from cordwood.node.replication.fetchers import FetcherRooms, Fetchers
+from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
 from cordwood.node.serving import Serving
@@ -98,15 +100,22 @@ class Node:
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
         opening = LogOpening(loop, logs, damage, flushes)
-        self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open)
+        self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
-        self.appends = Appends(flushes, checkpoints)
+        self.appends = Appends(loop, flushes, checkpoints)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
         self._compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
         self._internal_topics = InternalTopics(loop, image, reports)
         self.scrub = Scrub(loop, image, logs, hosted, damage, reports)
+        # Replication
+        self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
+        fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving)
+        self._fetchers = Fetchers(fetching)
+        hosted.on_role = self._fetchers.role_changed
+        fetching.after_cut = self._load_coordinators
+        logs.high_watermark_of = self._high_watermark_of
         # Requests
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
@@ -142,6 +151,7 @@ class Node:
         self.transactions.schedule(now)
         self._load_coordinators()
         self.lag_watch.schedule(now)
+        self.in_sync_changes.schedule(now)
 
     # As its driver sees it
 
@@ -260,6 +270,13 @@ class Node:
         self.groups.shards.log.load_led()
         self.transactions.log.load_led()
 
+    def _high_watermark_of(self, name: TopicPartition) -> int | None:
+        """The high watermark that the checkpoint keeps. A lone replica needs none: all of its log is committed."""
+        partition = self.hosted.get(*name)
+        if partition is None or not partition.replicated or partition.opened is None:
+            return None
+        return partition.high_watermark
+
     def _topic_created(self, topic: TopicImage) -> None:
         self._describe(topic)
         self.preparation.topic_settled(topic)
@@ -304,6 +321,7 @@ class Node:
             self.groups.positions.topic_deleted(topic.name, topic.topic_id)
             self.damage.topic_deleted(topic.name)
             for partition in partitions:
+                self._fetchers.forget(partition)
                 self.flushes.forget(partition)
                 self.acks.forget(partition)
                 gone.append((partition, partition.take_acks()))

@@ -1,11 +1,13 @@
 """One partition that this node hosts: leader or follower, and the acks and fetches that wait for it.
 
 The image of the metadata decides who leads (`HostedReplicas`). A leader has a `LeaderReplica` from the first use of its
-log on, one for each leader epoch. A follower keeps its log and serves nobody. A partition whose log cannot be opened is
-offline: each use tries again, and fails with the StorageFailure of the attempt.
+log on, one for each leader epoch. A follower has a `FollowerReplica` while its fetcher follows the leader
+(`node/replication/fetchers.py`), and serves nobody. A partition whose log cannot be opened is offline: each use tries
+again, and fails with the StorageFailure of the attempt.
 
-Three kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
-coordinators) wait for the high watermark, and fetches wait for records.
+Four kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
+coordinators) wait for the high watermark, fetches of clients wait for records below the high watermark, and fetches of
+followers wait for the log's end.
 """
 
 from collections import deque
@@ -13,12 +15,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from cordwood.cluster.partition_image import PartitionImage
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.replication.follower import FollowerReplica
+from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica
+
+NO_LEADER = -1
 
 Done = Callable[[ErrorCode], None]
 
@@ -26,12 +33,14 @@ Done = Callable[[ErrorCode], None]
 class WaitingAck:
     """A callback for an offset, called once: at the offset, at the deadline, or when the partition goes away."""
 
-    __slots__ = ("deadline_ms", "done", "offset")
+    __slots__ = ("deadline_ms", "done", "needs_enough", "offset")
 
-    def __init__(self, offset: int, deadline_ms: int, done: Done) -> None:
+    def __init__(self, offset: int, deadline_ms: int, done: Done, *, needs_enough: bool = False) -> None:
         self.offset = offset
         self.deadline_ms = deadline_ms
         self.done = done
+        self.needs_enough = needs_enough
+        """Whether the wait ends when the in-sync set has too few members."""
 
 
 class WaitingReader(Protocol):
@@ -43,14 +52,17 @@ class Partition:
 
     __slots__ = (
         "_broker_id",
+        "_following",
         "_high_watermark",
         "_log",
         "_open",
         "_replica",
         "appended_bytes",
+        "cutting",
         "fetched_bytes",
         "flush_due",
-        "isr",
+        "image",
+        "leader",
         "leader_epoch",
         "leads",
         "name",
@@ -59,6 +71,7 @@ class Partition:
         "unsynced_messages",
         "waiting_committed",
         "waiting_durable",
+        "waiting_followers",
         "waiting_readers",
     )
 
@@ -69,24 +82,33 @@ class Partition:
         settings: TopicSettings,
         broker_id: int,
         open_log: Callable[["Partition"], Log],
+        image: PartitionImage,
+        high_watermark: int = 0,
     ) -> None:
-        """A follower; `lead` makes it the leader."""
+        """A follower of nobody; `lead` makes it the leader. `high_watermark`: the last one that was saved."""
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
         self.leads = False
         self.leader_epoch = -1
         """The epoch in which the partition is led, here or elsewhere."""
-        self.isr: tuple[int, ...] = ()
+        self.leader = NO_LEADER
+        """The broker that leads; -1: nobody, as far as this broker knows."""
+        self.image = image
+        """The partition's row that its present role comes from."""
+        self.cutting = False
+        """Whether a thread cuts the log: nobody else may use it, and the role does not change."""
         self._broker_id = broker_id
         self._open = open_log
         self._log: Log | None = None
         self._replica: LeaderReplica | None = None
-        self._high_watermark = 0
-        """The last high watermark of an earlier leadership."""
+        self._following: FollowerReplica | None = None
+        self._high_watermark = high_watermark
+        """The last high watermark of an earlier leadership, or of a follower."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
         self.waiting_readers: dict[WaitingReader, None] = {}
+        self.waiting_followers: dict[WaitingReader, None] = {}
         self.unsynced_messages = 0
         self.flush_due = False
         self.appended_bytes = 0
@@ -124,7 +146,9 @@ class Partition:
         if replica is not None:
             return replica.high_watermark
         assert log is not None
-        return max(self._high_watermark, log.offsets.start)
+        following = self._following
+        known = self._high_watermark if following is None else following.high_watermark
+        return max(min(known, log.offsets.end), log.offsets.start)
 
     @property
     def last_stable_offset(self) -> int:
@@ -145,42 +169,71 @@ class Partition:
             log,
             self._broker_id,
             self.leader_epoch,
-            self.isr,
+            self.image.isr,
             self.settings.min_insync_replicas,
+            elr=self.image.elr,
+            version=_version(self.image),
+            recovering=self.image.recovering,
             high_watermark=self._high_watermark,
         )
         return replica
 
     # Leadership
 
-    def lead(self, leader_epoch: int, isr: tuple[int, ...], now: Moment) -> None:
+    def lead(self, image: PartitionImage, leader_epoch: int, now: Moment) -> None:
         """Leads from now on, in this epoch. Waits of an earlier epoch of this leader go on."""
         if self.leads and leader_epoch == self.leader_epoch:
-            if isr != self.isr:
-                self.isr = isr
-                if self._replica is not None and self._replica.change_isr(isr):
-                    self._watermark_moved(self._replica, now)
+            self.image = image
+            if (replica := self._replica) is not None:
+                moved = replica.image_shows(image.isr, image.elr, _version(image), recovering=image.recovering)
+                self._in_sync_changed(replica, moved, now)
             return
-        self._end_replica()
-        self.leads, self.leader_epoch, self.isr = True, leader_epoch, isr
+        self._end_role()
+        self.leads, self.leader, self.leader_epoch, self.image = True, self._broker_id, leader_epoch, image
         if self._log is not None:
             with suppress(StorageFailure):  # offline: the next use tries again
                 self._watermark_moved(self._take_the_lead(), now)
 
-    def follow(self, leader_epoch: int, isr: tuple[int, ...]) -> list[WaitingAck]:
-        """Leads no longer. Returns the acks that waited; the caller ends them, and wakes the readers."""
-        self._end_replica()
-        self.leads, self.leader_epoch, self.isr = False, leader_epoch, isr
-        return self.take_acks()
+    def follow(self, leader: int, leader_epoch: int, image: PartitionImage) -> list[WaitingAck]:
+        """Leads no longer, and follows this leader; -1: nobody. Returns the acks that waited for a leadership that
+        ends; the caller ends them, and wakes the readers."""
+        led = self.leads
+        self.image = image
+        if led or (leader, leader_epoch) != (self.leader, self.leader_epoch):
+            self._end_role()
+        self.leads, self.leader, self.leader_epoch = False, leader, leader_epoch
+        return self.take_acks() if led else []
 
-    def _end_replica(self) -> None:
-        if self._replica is not None:
-            self._high_watermark = self._replica.high_watermark
-            self._replica = None
+    def _end_role(self) -> None:
+        """Keeps the high watermark of a role that ends."""
+        role = self._replica or self._following
+        if role is not None:
+            self._high_watermark = role.high_watermark
+        self._replica = self._following = None
 
-    def followers_vouch(self, now: Moment) -> bool:
-        """Whether followers vouch that no other leader was elected. A leader alone in its ISR has nobody to vouch."""
-        return False
+    @property
+    def following(self) -> FollowerReplica | None:
+        """The follower, once `begin_following` has made it."""
+        return self._following
+
+    def begin_following(self) -> FollowerReplica:
+        """The follower of the present leader. Raises StorageFailure if the log cannot be opened."""
+        assert not self.leads
+        following = self._following
+        if following is None:
+            log = self._log or self._opened_log()
+            following = FollowerReplica(log, self.leader, self.leader_epoch, self._high_watermark)
+            self._following = following
+        return following
+
+    @property
+    def replicated(self) -> bool:
+        return len(self.image.replicas) > 1
+
+    def followers_vouch(self, now: Moment, within_ms: int) -> bool:
+        """Whether every other in-sync replica fetched in this epoch within that time: nobody else was elected."""
+        replica = self._replica
+        return replica is not None and replica.followers_vouch(now.boot_ms, within_ms)
 
     @property
     def must_sync(self) -> bool:
@@ -192,8 +245,8 @@ class Partition:
         self.settings = settings
         if self._log is not None:
             self._log.change_settings(settings)
-        if self._replica is not None and self._replica.change_min_insync(settings.min_insync_replicas):
-            self._watermark_moved(self._replica, now)
+        if (replica := self._replica) is not None:
+            self._in_sync_changed(replica, replica.change_min_insync(settings.min_insync_replicas), now)
 
     # Waiting
 
@@ -201,9 +254,10 @@ class Partition:
         """Calls `done` once the record at `offset` is on this replica's disk."""
         self.waiting_durable.append(WaitingAck(offset, deadline_ms, done))
 
-    def when_committed(self, offset: int, deadline_ms: int, done: Done) -> None:
-        """Calls `done` once every in-sync replica has the record at `offset`."""
-        self.waiting_committed.append(WaitingAck(offset, deadline_ms, done))
+    def when_committed(self, offset: int, deadline_ms: int, done: Done, *, needs_enough: bool = False) -> None:
+        """Calls `done` once every in-sync replica has the record at `offset`. `needs_enough`: the wait ends with
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if the in-sync set gets too small."""
+        self.waiting_committed.append(WaitingAck(offset, deadline_ms, done, needs_enough=needs_enough))
 
     def synced(self, durable_end_offset: int, now: Moment) -> None:
         """Wakes the acks below the log's new durable end."""
@@ -223,11 +277,40 @@ class Partition:
         high_watermark = replica.high_watermark
         while waiting and waiting[0].offset < high_watermark:
             waiting.popleft().done(ErrorCode.NONE)
-        if self.waiting_readers:
-            self.wake_readers(now)
+        for reader in list(self.waiting_readers):
+            reader.woken_by(self, now)
+
+    def _in_sync_changed(self, replica: LeaderReplica, moved: bool, now: Moment) -> None:
+        if moved:
+            self._watermark_moved(replica, now)
+        if self.waiting_committed and not replica.enough_in_sync:
+            ended = [ack for ack in self.waiting_committed if ack.needs_enough]
+            kept = [ack for ack in self.waiting_committed if not ack.needs_enough]
+            self.waiting_committed.clear()
+            self.waiting_committed.extend(kept)
+            for ack in ended:
+                ack.done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def proposal_ended(self, now: Moment) -> None:
+        """The leader knows more about a change of its in-sync set."""
+        if (replica := self._replica) is not None:
+            self._in_sync_changed(replica, replica.proposal_ended(), now)
+
+    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, now: Moment) -> None:
+        """Takes the end of a follower whose history agrees with the leader's."""
+        replica = self.replica
+        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms):
+            self._watermark_moved(replica, now)
 
     def wake_readers(self, now: Moment) -> None:
+        """Has all waiting fetches look again: records came or went, or the leadership ended."""
         for reader in list(self.waiting_readers):
+            reader.woken_by(self, now)
+        if self.waiting_followers:
+            self.wake_followers(now)
+
+    def wake_followers(self, now: Moment) -> None:
+        for reader in list(self.waiting_followers):
             reader.woken_by(self, now)
 
     def expire_acks(self, now: Moment) -> bool:
@@ -248,6 +331,10 @@ class Partition:
         self.waiting_durable.clear()
         self.waiting_committed.clear()
         return taken
+
+
+def _version(image: PartitionImage) -> Version:
+    return Version(image.partition_epoch, image.mod_revision)
 
 
 def no_such_partition(name: str, index: int) -> ProtocolError:

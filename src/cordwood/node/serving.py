@@ -41,7 +41,12 @@ class Serving:
     def lease_renewed(self, sent_boot_ms: int) -> None:
         """The renewal that was sent at `sent_boot_ms` succeeded."""
         if self._lease_ms is not None and self.registered_here:
-            self.until_ms = max(self.until_ms, sent_boot_ms + self._lease_ms * 2 // 3)
+            self.until_ms = max(self.until_ms, sent_boot_ms + self.lasts_ms)
+
+    @property
+    def lasts_ms(self) -> int:
+        """How long the authority of a renewal lasts."""
+        return FOREVER_MS if self._lease_ms is None else self._lease_ms * 2 // 3
 
     def lost(self) -> None:
         """The row of the broker's registration is gone: the lease ended or was revoked."""

@@ -7,25 +7,40 @@ Three ends are distinct from the first day:
   and acks=all waits for it.
 
 One node is a cluster of one: the same machine with an in-sync set of one. The machine does no I/O and reads no clock;
-it reads the log's ends and the ends that followers report.
+it reads the log's ends and the ends that followers report. The high watermark moves only while the committed in-sync
+set has min.insync.replicas members and the ELR is empty: records that are acknowledged over a set that is not written
+yet are lost if the leader dies before the write.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.replication.in_sync import Follower, InSyncSet, Version
+
+
+class Proposal(NamedTuple):
+    """A change of the in-sync set for the metadata store."""
+
+    version: Version
+    isr: frozenset[int]
+    broker_epochs: dict[int, int]
+    """The broker epochs in which the added replicas caught up."""
 
 
 class LeaderReplica:
     """Leads one partition in one epoch. A new epoch is a new object over the same log."""
 
     __slots__ = (
-        "_follower_ends",
-        "_isr",
+        "_followers",
         "_min_insync_replicas",
+        "_others",
         "broker_id",
         "enough_in_sync",
+        "epoch_start",
         "high_watermark",
+        "in_sync",
         "leader_epoch",
         "log",
     )
@@ -38,6 +53,9 @@ class LeaderReplica:
         isr: Collection[int],
         min_insync_replicas: int,
         *,
+        elr: Collection[int] = (),
+        version: Version = Version(),  # noqa: B008
+        recovering: bool = False,
         high_watermark: int = 0,
     ) -> None:
         """`high_watermark`: the last one that this broker knew; 0: none."""
@@ -48,13 +66,17 @@ class LeaderReplica:
         # The epoch is recorded before the first request is served: else a follower could not tell where the epoch
         # began.
         log.begin_epoch(leader_epoch)
-        self._isr = frozenset(isr)
+        self.epoch_start = log.offsets.end
+        """The log's end when the leadership began: all that earlier leaders may have committed is below it."""
+        self.in_sync = InSyncSet(isr, elr, version, recovering=recovering)
         self._min_insync_replicas = min_insync_replicas
-        self.enough_in_sync = len(self._isr) >= min_insync_replicas
-        """Whether the in-sync set has min.insync.replicas members."""
-        self._follower_ends: dict[int, int] = {}
+        self.enough_in_sync = False
+        """Whether the committed in-sync set has min.insync.replicas members, and the ELR is empty."""
+        self._followers: dict[int, Follower] = {}
+        self._others: tuple[Follower, ...] = ()
+        """The followers in the maximal in-sync set."""
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
-        self.advance()
+        self._members_changed()
 
     @property
     def own_end(self) -> int:
@@ -63,32 +85,115 @@ class LeaderReplica:
         return log.offsets.durable_end if log.acks_mean_disk else log.offsets.end
 
     def advance(self) -> bool:
-        """Moves the high watermark as far as the in-sync set allows; it never falls. True if it moved."""
+        """Moves the high watermark as far as the maximal in-sync set allows; it never falls. True if it moved."""
         end = self.own_end
-        if len(self._isr) > 1:
-            end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
+        for follower in self._others:
+            if follower.end < end:
+                end = follower.end
         if end <= self.high_watermark or not self.enough_in_sync:
             return False
         self.high_watermark = end
         self.log.replayed.committed_to(end)
         return True
 
-    def follower_has(self, broker_id: int, end_offset: int) -> bool:
-        """Takes a follower's fetch offset, which is its durable end. True if the high watermark moved."""
-        self._follower_ends[broker_id] = end_offset
+    @property
+    def knows_high_watermark(self) -> bool:
+        """Whether all that an earlier leader may have committed is below the high watermark. Before that, an answer
+        about the log's end could go back behind what a reader has seen."""
+        return self.high_watermark >= self.epoch_start
+
+    # Followers
+
+    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, boot_ms: int) -> bool:
+        """Takes a fetch of a follower whose history agrees with the leader's up to `offset`, which is the end that
+        counts. True if the high watermark moved."""
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            follower = self._followers[broker_id] = Follower()
+        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms)
         return self.advance()
 
-    def change_isr(self, isr: Collection[int]) -> bool:
-        """Takes a new in-sync set: the maximal of the agreed and the proposed. True if the watermark moved."""
+    def follower(self, broker_id: int) -> Follower | None:
+        """What is known of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
+        return self._followers.get(broker_id)
+
+    def followers_vouch(self, boot_ms: int, within_ms: int) -> bool:
+        """Whether every other member of the in-sync set fetched in this epoch within that time: then none of them has
+        been elected. A leader that is alone in its in-sync set has nobody to vouch for it."""
+        others = self._others
+        return bool(others) and all(
+            follower.fetched_ms >= 0 and boot_ms - follower.fetched_ms < within_ms for follower in others
+        )
+
+    def may_join(self, broker_id: int) -> bool:
+        """Whether a follower outside of the maximal in-sync set has all that was or may have been committed."""
+        follower = self._followers.get(broker_id)
+        return (
+            follower is not None
+            and broker_id not in self.in_sync.maximal
+            and follower.end >= max(self.high_watermark, self.epoch_start)
+        )
+
+    # The in-sync set
+
+    def image_shows(
+        self, isr: Collection[int], elr: Collection[int], version: Version, *, recovering: bool = False
+    ) -> bool:
+        """Takes the partition's row in this epoch. True if the high watermark moved."""
         assert self.broker_id in isr
-        self._isr = frozenset(isr)
-        return self.change_min_insync(self._min_insync_replicas)
+        self.in_sync.image_shows(isr, elr, version, recovering=recovering)
+        return self._members_changed()
 
     def change_min_insync(self, min_insync_replicas: int) -> bool:
         """Takes a new min.insync.replicas. True if the watermark moved."""
         self._min_insync_replicas = min_insync_replicas
-        self.enough_in_sync = len(self._isr) >= min_insync_replicas
+        return self._members_changed()
+
+    def _members_changed(self) -> bool:
+        in_sync = self.in_sync
+        self._others = tuple(
+            self._followers.setdefault(member, Follower()) for member in in_sync.maximal if member != self.broker_id
+        )
+        self.enough_in_sync = len(in_sync.committed) >= self._min_insync_replicas and not in_sync.elr
         return self.advance()
+
+    def propose(
+        self, boot_ms: int, lag_ms: int, replicas: Collection[int], electable_in: Callable[[int], int | None]
+    ) -> Proposal | None:
+        """The change of the in-sync set that is due; None: none is. `electable_in` gives the broker epoch of a broker
+        that may be elected. The caller sends the proposal, and comes back with its outcome."""
+        in_sync, end = self.in_sync, self.log.offsets.end
+        if not in_sync.may_ask:
+            return None
+        lagging = [
+            member
+            for member in in_sync.committed
+            if member != self.broker_id and self._followers[member].lags(end, boot_ms, lag_ms)
+        ]
+        added = {
+            broker_id: follower.broker_epoch
+            for broker_id, follower in self._followers.items()
+            if broker_id in replicas
+            and self.may_join(broker_id)
+            and not follower.lags(end, boot_ms, lag_ms)
+            and electable_in(broker_id) == follower.broker_epoch
+        }
+        enough = len(in_sync.committed) - len(lagging) + len(added) >= self._min_insync_replicas
+        wanted = in_sync.wanted(lagging, added, enough=enough)
+        if wanted is None:
+            return None
+        epochs = {
+            broker_id: self._followers[broker_id].broker_epoch
+            for broker_id in wanted
+            if broker_id != self.broker_id and broker_id not in in_sync.committed
+        }
+        in_sync.asked(wanted)
+        self._members_changed()
+        return Proposal(in_sync.version, wanted, epochs)
+
+    def proposal_ended(self) -> bool:
+        """Counts anew after an outcome of a proposal. True if the high watermark moved."""
+        return self._members_changed()
 
     @property
     def last_stable_offset(self) -> int:

@@ -1,8 +1,8 @@
 """The checkpoint files of a data directory: one offset per partition.
 
 `recovery-point-offset-checkpoint` (below it everything is fsynced), `log-start-offset-checkpoint` (where readable
-history begins) and `cleaner-offset-checkpoint` (up to where the log is compacted). Kafka's text format: version 0,
-count, then lines "topic partition offset".
+history begins), `cleaner-offset-checkpoint` (up to where the log is compacted) and `replication-offset-checkpoint` (the
+high watermark of replicated partitions). Kafka's text format: version 0, count, then lines "topic partition offset".
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from cordwood.segments.damaged import DamagedCheckpoint
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_FILE = "cleaner-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -78,7 +78,7 @@ def decode_response(key: int, version: int, frame: bytes) -> tuple[int, Any]:
 
 
 class CutShort(Exception):
-    """The file of a topic that is being deleted is already empty."""
+    """The file of a topic that is being deleted is already empty, or a deposed leader has cut its log."""
 
 
 class State(Enum):
@@ -144,7 +144,7 @@ class Exchange:
         self._frame = frame
         self.state = State.SENT
         try:
-            self._bytes = _content(frame, _peek)
+            self._bytes = _content(frame, _peek, may_be_cut=self._to_broker)
         except (EnvironmentFailure, CutShort):
             # Records were found and removed before they could be sent (file.delete.delay.ms=0): delivery fails too.
             self.connection.network.answers.append(self)
@@ -182,16 +182,24 @@ class Exchange:
 
     # The network
 
+    @property
+    def _to_broker(self) -> bool:
+        """Whether a broker asked. Followers read beyond the high watermark, where a log may be cut."""
+        return self.connection.source != CLIENTS
+
     def deliver_answer(self) -> None:
         """Delivers the answer, and reads its records from their files."""
         assert self.state is State.SENT
         try:
-            content = _content(self._frame, _read)
+            content = _content(self._frame, _read, may_be_cut=self._to_broker)
         except (EnvironmentFailure, CutShort):
             # The broker cannot send the records that it has announced: the connection is closed.
             self.connection.hung_up()
             return
-        if content != self._bytes:
+        if content != self._bytes and self._to_broker:
+            # A deposed leader has cut its log, and has other records in this place by now.
+            _, self.answer = decode_response(self.key, self.version, content)
+        elif content != self._bytes:
             raise InvariantBroken(f"the records in the answer to {self} changed while it was on its way")
         self._frame = self._bytes = b""
         self._end(State.ANSWERED)
@@ -208,7 +216,7 @@ class Exchange:
             self.on_end(self)
 
 
-def _content(frame: Frame, read: Callable[[LogSlice], bytes]) -> bytes:
+def _content(frame: Frame, read: Callable[[LogSlice], bytes], *, may_be_cut: bool) -> bytes:
     if isinstance(frame, bytes):
         return frame
     parts = []
@@ -216,7 +224,7 @@ def _content(frame: Frame, read: Callable[[LogSlice], bytes]) -> bytes:
         if isinstance(part, LogSlice):
             data = read(part)
             if len(data) != part.length:
-                if CONDEMNED in part.file.path:
+                if may_be_cut or CONDEMNED in part.file.path:
                     raise CutShort(part.file.path)
                 raise InvariantBroken(f"{part.file.path} has {len(data)} of {part.length} bytes that were announced")
             parts.append(data)

@@ -29,6 +29,8 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.build import build_batch
 
+LATEST_EPOCH = 9
+
 
 def test_an_empty_partition_costs_no_file_until_its_first_append() -> None:
     filesystem = disk()
@@ -205,7 +207,7 @@ def test_offsets_that_an_index_cannot_hold_begin_a_new_segment() -> None:
     log = open_log(disk(), ONE_SEGMENT)
     for base_offset in (0, 10, 2**31 + 5, 2**32 + 7):
         batch = build_batch([(NOW_MS, b"k", b"v", ())], base_offset=base_offset)
-        log.append_replicated(batch, now=at(NOW_MS))
+        log.append_replicated(batch, leader_epoch=LATEST_EPOCH, now=at(NOW_MS))
     assert bases(log) == [0, 2**31 + 5, 2**32 + 7]
     assert log.offsets.end == 2**32 + 8
 
@@ -253,7 +255,7 @@ def test_a_follower_takes_batches_as_they_are_gaps_included() -> None:
         bytes(build_batch([(NOW_MS, b"k", b"v%d" % offset, ())], base_offset=offset, leader_epoch=epoch))
         for offset, epoch in ((0, 1), (1, 1), (5, 2))
     )
-    appended = log.append_replicated(bytearray(batches), now=at(NOW_MS))
+    appended = log.append_replicated(bytearray(batches), leader_epoch=LATEST_EPOCH, now=at(NOW_MS))
     assert (appended.base_offset, appended.last_offset, log.offsets.end) == (0, 5, 6)
     assert log.replayed.leader_epochs.entries == ((1, 0), (2, 5))
     assert batch_bytes(log, 0) == batches
@@ -268,7 +270,7 @@ def test_a_follower_refuses_what_cannot_be_right(damage: str) -> None:
     if damage == "crc":
         batch[-1] ^= 1
     with pytest.raises(ProtocolError) as refusal:
-        log.append_replicated(batch[:-1] if damage == "cut" else batch, now=at(NOW_MS))
+        log.append_replicated(batch[:-1] if damage == "cut" else batch, leader_epoch=LATEST_EPOCH, now=at(NOW_MS))
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.offsets.end == 1
 

@@ -1,6 +1,7 @@
 """Leadership that is lost and regained: nobody waits for a leader that is gone, and no record changes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,7 +80,8 @@ def test_a_smaller_in_sync_set_of_the_same_epoch_commits_what_waited(world: Worl
     reader = begin_fetch(world, ("orders", 0, 0), max_wait_ms=LONG_MS)
     assert not reader.answered
     partition = world.node.hosted.leader("orders", 0)
-    partition.lead(partition.leader_epoch, (ME,), world.node.now)
+    smaller = replace(partition.image, isr=(ME,), mod_revision=partition.image.mod_revision + 1)
+    partition.lead(smaller, partition.leader_epoch, world.node.now)
     world.settle()
     assert produced(waiting) == "NONE"
     assert values_in(only(reader.answer)) == [b"one"]

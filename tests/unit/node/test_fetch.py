@@ -357,10 +357,10 @@ def test_a_reader_whose_log_went_another_way_is_told_where(world: World) -> None
     assert values_in(part) == [b"c"]
 
 
-def test_replicas_are_refused_for_there_are_none(world: World) -> None:
+def test_a_broker_that_is_not_registered_is_no_follower(world: World) -> None:
     create_topic(world)
     answer = world.ask(ApiKey.FETCH, 12, **fetch_values(("orders", 0, 0)) | {"replica_id": 2})
-    assert error(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    assert error(answer.error_code) == "STALE_BROKER_EPOCH"
 
 
 def test_a_disk_that_cannot_be_read_is_a_storage_error(world: World) -> None:

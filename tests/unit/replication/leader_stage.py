@@ -9,10 +9,13 @@ from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import resolve
 from cordwood.records.build import build_batch
-from cordwood.replication.leader import LeaderReplica
+from cordwood.replication.in_sync import Version
+from cordwood.replication.leader import LeaderReplica, Proposal
 
 NOW_MS = 1_700_000_000_000
 ME = 1
+EPOCH_OF_FOLLOWERS = 7
+LAG_MS = 1000
 
 
 class LeaderStage:
@@ -23,6 +26,9 @@ class LeaderStage:
         self._log = self._open()
         self._leader: LeaderReplica | None = None
         self._ticket: FlushTicket | None = None
+        self._revision = 1
+        self._clock_ms = 0
+        self._proposal: Proposal | None = None
 
     def _open(self) -> Log:
         return Log.open(
@@ -62,7 +68,9 @@ class LeaderStage:
 
     def _do_lead(self, epoch: str, isr: str) -> None:
         members = [int(member) for member in isr.split(",")]
-        self._leader = LeaderReplica(self._log, ME, int(epoch), members, self._min_insync)
+        self._leader = LeaderReplica(
+            self._log, ME, int(epoch), members, self._min_insync, version=Version(0, self._revision)
+        )
 
     def _do_append(self, count: str) -> None:
         batch = build_batch([(NOW_MS, b"key", b"value", ())] * int(count))
@@ -83,11 +91,36 @@ class LeaderStage:
         return "moved" if self.leader.advance() else "stays"
 
     def _do_follower(self, broker_id: str, end_offset: str) -> str:
-        return "moved" if self.leader.follower_has(int(broker_id), int(end_offset)) else "stays"
-
-    def _do_isr(self, isr: str) -> str:
-        moved = self.leader.change_isr([int(member) for member in isr.split(",")])
+        moved = self.leader.follower_fetched(int(broker_id), EPOCH_OF_FOLLOWERS, int(end_offset), self._clock_ms)
         return "moved" if moved else "stays"
+
+    def _do_isr(self, isr: str, elr: str = "") -> str:
+        """The image shows a new in-sync set."""
+        self._revision += 1
+        eligible = [int(member) for member in elr.split(",") if member]
+        members = [int(member) for member in isr.split(",")]
+        moved = self.leader.image_shows(members, eligible, Version(self._revision, self._revision))
+        return "moved" if moved else "stays"
+
+    def _do_wait(self, wait_ms: str) -> None:
+        self._clock_ms += int(wait_ms)
+
+    def _do_propose(self) -> str:
+        proposal = self.leader.propose(self._clock_ms, LAG_MS, range(1, 4), lambda _: EPOCH_OF_FOLLOWERS)
+        if proposal is None:
+            return "nothing"
+        self._proposal = proposal
+        return f"asks for {','.join(map(str, sorted(proposal.isr)))}"
+
+    def _do_outcome(self, outcome: str) -> str:
+        assert self._proposal is not None
+        getattr(self.leader.in_sync, outcome)(self._proposal.version)
+        moved = self.leader.proposal_ended()
+        maximal = ",".join(map(str, sorted(self.leader.in_sync.maximal)))
+        return f"counts with {maximal}, {'moved' if moved else 'stays'}"
+
+    def _do_latest(self) -> str:
+        return "known" if self.leader.knows_high_watermark else "not known yet"
 
     def _do_set(self, name: str, value: str) -> str:
         self._settings[name] = value

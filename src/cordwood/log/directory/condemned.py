@@ -33,8 +33,9 @@ class Condemned:
         self.path = path
         self._named: dict[TopicPartition, Doomed] = {}
         """Deleted partitions whose directories still have the names of partitions."""
-        self._renaming = threading.Lock()
-        """Held for one rename and the change of the log's paths: readers of the old log never find new files."""
+        self.renaming = threading.Lock()
+        """Held for one rename and the change of the log's paths: readers of the old log never find new files. Held also
+        while a thread cuts a log."""
 
     def __contains__(self, partition: TopicPartition) -> bool:
         """Whether a deleted partition's directory has the name of this partition."""
@@ -74,7 +75,7 @@ class Condemned:
         return paths, failures
 
     def _rename(self, doomed: Doomed) -> None:
-        with self._renaming:
+        with self.renaming:
             if self._named.get(doomed.partition) is not doomed:
                 return
             if doomed.log is not None:

@@ -82,6 +82,10 @@ class DataDirectory:
         self._descriptions = TopicDescriptions(filesystem, path)
         self.on_disk = PartitionsOnDisk(filesystem, path, self._offsets, self._descriptions)
         self._condemned = Condemned(filesystem, path)
+        self._being_cut: set[Log] = set()
+        """Logs that a thread cuts: nothing of them is noted or checkpointed."""
+        self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
+        """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
         self._lock: Lock | None = None
 
     # Life
@@ -287,7 +291,7 @@ class DataDirectory:
             if costs >= COST_OF_A_STEP:
                 costs = 0
                 yield
-            if self._logs.get(log.partition) is log:
+            if self._logs.get(log.partition) is log and log not in self._being_cut:
                 costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
@@ -335,11 +339,14 @@ class DataDirectory:
     def _note_offsets(self, log: Log) -> None:
         """Notes the current offsets of a log, unless it was deleted."""
         partition = log.partition
-        if self._logs.get(partition) is not log:
+        if self._logs.get(partition) is not log or log in self._being_cut:
             return
         if log.segments:
             self.on_disk.add(partition)
         self._offsets.note(partition, log.offsets, has_segments=bool(log.segments))
+        high_watermark = self.high_watermark_of(partition)
+        if high_watermark is not None:
+            self._offsets.high_watermarks[partition] = high_watermark
 
     def checkpoint(self) -> None:
         """Checkpoints all logs, waiting for the disk."""
@@ -351,9 +358,56 @@ class DataDirectory:
         """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
         self._ends.note(tickets)
 
+    def saved_high_watermark(self, partition: TopicPartition) -> int:
+        """The last high watermark that was noted for a replicated partition; 0: none."""
+        return self._offsets.high_watermarks.get(partition, 0)
+
+    # Cuts
+
     def _about_to_be_cut(self, partition: TopicPartition, recovery_point: int) -> None:
-        self._ends.forget()
-        self._offsets.lower_recovery_point(partition, recovery_point)
+        if self._logs.get(partition) not in self._being_cut:
+            self._begin_cut(partition, recovery_point, recovery_point)()
+
+    def _begin_cut(self, partition: TopicPartition, recovery_point: int, end: int) -> Callable[[], None]:
+        sync_ends, save_offsets = self._ends.begin_forget(), self._offsets.begin_cut(partition, recovery_point, end)
+
+        def save() -> None:
+            sync_ends()
+            save_offsets()
+
+        return save
+
+    def begin_cut(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
+        """Prepares, in the loop, a cut of a follower's log at this offset; `anew`: the log is emptied and goes on at
+        the offset. No checkpoint may be under way. The returned function cuts, in any thread, and nobody uses the log
+        meanwhile. `end_cut` follows, in the loop."""
+        segments, offsets = log.segments, log.offsets
+        if not log.replayed.ready:
+            log.replayed.make_ready()
+        # The base of the segment is known without a look at the disk. The next checkpoint moves the point up again.
+        base = offset
+        if segments.all:
+            base = segments[0 if anew else segments.place_of(max(offset, segments[0].base_offset))].base_offset
+        offsets.recovery_point = min(offsets.recovery_point, base, offset)
+        offsets.truncations += 1
+        self._being_cut.add(log)
+        save = self._begin_cut(log.partition, offsets.recovery_point, offset)
+
+        def cut() -> None:
+            with self._condemned.renaming:
+                if self._logs.get(log.partition) is not log:
+                    return
+                save()
+                if anew:
+                    log.restart_at(offset)
+                else:
+                    log.truncate_to(offset)
+
+        return cut
+
+    def end_cut(self, log: Log) -> None:
+        """The cut is over, or failed."""
+        self._being_cut.discard(log)
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""

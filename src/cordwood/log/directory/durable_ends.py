@@ -141,13 +141,20 @@ class DurableEnds:
             return do_nothing
         return lambda: _empty(covered)
 
-    def forget(self) -> None:
-        """Empties the witness, durably, before a log is cut: the cut batches must not count as lost."""
+    def begin_forget(self) -> Callable[[], None]:
+        """Empties the witness before a log is cut: the cut batches must not count as lost. The returned function makes
+        that durable, in any thread."""
         self._noted, self._durable = {}, False
-        for file in self._opened_files() if self._kept else ():
+        files = list(self._opened_files()) if self._kept else []
+        for file in files:
             file.truncate(0)
-            file.sync()
         self._append(dict(self._inherited))
+
+        def sync() -> None:
+            for file in files:
+                file.sync()
+
+        return sync
 
     def close(self) -> None:
         for file in self._files:

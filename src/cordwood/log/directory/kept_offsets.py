@@ -1,6 +1,7 @@
-"""Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends.
+"""Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends, and the
+high watermarks of replicated partitions.
 
-The offsets change in the loop, and are written to the three checkpoint files in any thread. A late write never replaces
+The offsets change in the loop, and are written to the four checkpoint files in any thread. A late write never replaces
 a newer one. Each checkpoint has a witness: a flipped bit in one of the two files changes no offset.
 """
 
@@ -14,18 +15,20 @@ from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem, read_if_there
 from cordwood.segments.offset_checkpoint import (
     CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     decode_offsets,
     encode_offsets,
 )
 
-FILES = (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE)
+FILES = (LOG_START_FILE, CLEANER_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)
 """The files, in the order in which they are written."""
 
 _IF_LOST = {
     LOG_START_FILE: "records that were deleted within a segment can be read again",
     CLEANER_FILE: "logs are compacted from their start",
+    HIGH_WATERMARK_FILE: "a new leader waits for its followers before it shows records",
     RECOVERY_POINT_FILE: "logs are recovered from their start",
 }
 
@@ -36,6 +39,8 @@ class KeptOffsets:
         """A recovery point that was never saved is not in it; a lost one is 0."""
         self.log_starts: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """Of partitions with several replicas only."""
         self._filesystem = filesystem
         self._path = path
         self._open_logs: dict[TopicPartition, LogOffsets] = {}
@@ -57,6 +62,7 @@ class KeptOffsets:
         self.recovery_points, self.recovery_points_lost = recovery_points or {}, recovery_points is None
         self.log_starts = self._read(LOG_START_FILE, problems) or {}
         self.clean_offsets = self._read(CLEANER_FILE, problems) or {}
+        self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems) or {}
         return problems
 
     def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int] | None:
@@ -98,11 +104,17 @@ class KeptOffsets:
         if offsets.start or partition in self.log_starts:
             self.log_starts[partition] = offsets.start
 
-    def lower_recovery_point(self, partition: TopicPartition, recovery_point: int) -> None:
-        """Lowers a recovery point that is about to be cut below, durably."""
+    def begin_cut(self, partition: TopicPartition, recovery_point: int, end: int) -> Callable[[], None]:
+        """Lowers, in the loop, the recovery point of a log that is about to be cut at `end`, and its high watermark.
+        The returned function writes them, in any thread."""
+        lowered = []
         if self.recovery_points.get(partition, 0) > recovery_point:
             self.recovery_points[partition] = recovery_point
-            self.begin_save((RECOVERY_POINT_FILE,))()
+            lowered.append(RECOVERY_POINT_FILE)
+        if self.high_watermarks.get(partition, 0) > end:
+            self.high_watermarks[partition] = end
+            lowered.append(HIGH_WATERMARK_FILE)
+        return self.begin_save(lowered)
 
     def begin_save(self, names: Sequence[str] = FILES) -> Callable[[], None]:
         """Copies the offsets, in the loop. The returned function writes them, in any thread."""
@@ -111,6 +123,7 @@ class KeptOffsets:
         current = {
             LOG_START_FILE: self.log_starts,
             CLEANER_FILE: self.clean_offsets,
+            HIGH_WATERMARK_FILE: self.high_watermarks,
             RECOVERY_POINT_FILE: self.recovery_points,
         }
         offsets = {name: dict(current[name]) for name in names}
@@ -144,7 +157,7 @@ class KeptOffsets:
     def forget(self, partition: TopicPartition) -> bool:
         """Forgets a partition's offsets, and its log. True if a file may have some."""
         self._open_logs.pop(partition, None)
-        kept = (self.recovery_points, self.log_starts, self.clean_offsets)
+        kept = (self.recovery_points, self.log_starts, self.clean_offsets, self.high_watermarks)
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
     def forgotten_with_last_save(self, partitions: Iterable[TopicPartition]) -> None:

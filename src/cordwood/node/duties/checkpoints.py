@@ -1,6 +1,6 @@
 """Checkpoints: index entries, snapshots and recovery points of changed logs are saved, which keeps recovery short."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.checkpoint import Checkpoint
@@ -26,6 +26,7 @@ class Checkpoints:
         self._reports = reports
         self._due = False
         self._under_way = False
+        self._when_idle: list[Callable[[], None]] = []
 
     def schedule(self, now: Moment) -> None:
         interval_ms = self._image.settings.log_flush_offset_checkpoint_interval_ms
@@ -35,6 +36,13 @@ class Checkpoints:
         if not self._due:
             self._due = True
             self._loop.after(SOON_MS, self._once)
+
+    def when_idle(self, work: Callable[[], None]) -> None:
+        """Calls back when no checkpoint is under way: now, or behind the present one."""
+        if self._under_way:
+            self._when_idle.append(work)
+        else:
+            work()
 
     def _once(self, now: Moment) -> None:
         self._due = False
@@ -70,5 +78,8 @@ class Checkpoints:
 
     def _over(self, result: Exception | None) -> None:
         self._under_way = False
+        waiting, self._when_idle = self._when_idle, []
+        for work in waiting:
+            work()
         if isinstance(result, Exception):
             self._reports.failed_write(result)

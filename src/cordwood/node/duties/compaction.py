@@ -37,6 +37,8 @@ class Candidate(NamedTuple):
     name: TopicPartition
     partition: Partition
     job: CompactionJob
+    truncations: int
+    """How often the log had been cut when it was looked at."""
 
 
 class Compaction:
@@ -116,7 +118,7 @@ class Compaction:
         self._loop.timers.at(self._loop.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
     def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
-        if partition.name in self._paused:
+        if partition.name in self._paused or partition.cutting:
             return None
         if partition.opened is None and not self._logs.has_log(partition.name):
             return None
@@ -159,7 +161,7 @@ class Compaction:
             last_offsets=log.replayed.producers.last_offsets(),
             aborted_later=log.aborts.later(count),
         )
-        return Candidate(ratio, partition.name, partition, job)
+        return Candidate(ratio, partition.name, partition, job, log.offsets.truncations)
 
     def _closed_part(self, log: Log, limit_offset: int, now: Moment) -> tuple[int, int]:
         """(end offset, count) of the segments that may be compacted: closed, stable, old enough."""
@@ -193,7 +195,7 @@ class Compaction:
             for number, (old, new) in enumerate(result.replacements):
                 if number:
                     yield
-                if not self._replaced(chosen.partition, list(old), new):
+                if not self._replaced(chosen, list(old), new):
                     return
         finally:
             self._working = False
@@ -210,12 +212,15 @@ class Compaction:
             result.bytes_read,
         )
 
-    def _replaced(self, partition: Partition, old: list[int], new: int) -> bool:
-        """Replaces neighbouring segments by one. False if retention or a deletion was faster, or the disk failed: the
-        next round looks again."""
+    def _replaced(self, chosen: Candidate, old: list[int], new: int) -> bool:
+        """Replaces neighbouring segments by one. False if retention, a cut or a deletion was faster, or if the disk
+        failed: the next round looks again."""
+        partition = chosen.partition
         if not self._hosted.hosts(partition):
             return False
         log = partition.log
+        if partition.cutting or log.offsets.truncations != chosen.truncations:
+            return False
         present = {segment.base_offset for segment in log.segments}
         if not present.issuperset(old):
             return False

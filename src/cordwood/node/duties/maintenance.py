@@ -79,7 +79,7 @@ class Maintenance:
 
     def _visit(self, partition: Partition, now: Moment) -> int:
         """Rolls and drops segments of a partition as its settings ask. Returns the number of dropped segments."""
-        if not self._hosted.hosts(partition):
+        if not self._hosted.hosts(partition) or partition.cutting:
             return 0
         if partition.opened is None and not self._logs.has_log(partition.name):
             return 0

@@ -1,5 +1,8 @@
 """Fetch: answers with the visible records of each partition, now or as soon as there are enough.
 
+A follower fetches at the listener between brokers, without a session. Its fetch offset is the end that counts for the
+high watermark; it reads up to the log's end, and waits for that to move.
+
 Records stay in their files: an answer holds slices, and the sender of the answer reads the slices. A waiting fetch
 keeps what it has found; when a partition moves, only that partition is read again.
 """
@@ -15,7 +18,8 @@ from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageF
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
-from cordwood.node.partition import Partition
+from cordwood.node.partition import Partition, WaitingReader
+from cordwood.node.replication.fetching_followers import check_follower, count_follower
 from cordwood.node.request import Request, serves
 from cordwood.node.timers import Timer
 from cordwood.node.turns import Steps
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from cordwood.node.leader_hints import LeaderHints
     from cordwood.node.loop import Loop
     from cordwood.node.parked import ParkedRequests
+    from cordwood.node.replication.in_sync_changes import InSyncChanges
     from cordwood.node.reports import Reports
     from cordwood.wire.endpoints import NodeEndpoint
 
@@ -56,6 +61,7 @@ class FetchRooms(Protocol):
     fetch_sessions: FetchSessions
     hosted: HostedReplicas
     image: ClusterImage
+    in_sync_changes: InSyncChanges
     leader_hints: LeaderHints
     loop: Loop
     parked: ParkedRequests
@@ -106,7 +112,8 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
         if body.replica_id >= 0 and not request.reply.entrance.between_brokers:
             raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Followers fetch at the listener of brokers.")
         if body.replica_id >= 0:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no followers.")
+            check_follower(rooms.image, body.replica_id, body.replica_epoch)
+            return FetchPlan(targets, Mode.FULL, None)
         return rooms.fetch_sessions.resolve(
             body.session_id,
             body.session_epoch,
@@ -144,6 +151,8 @@ class Fetching:
         "_bytes",
         "_cold",
         "_committed_only",
+        "_follower",
+        "_follower_epoch",
         "_found",
         "_max_bytes",
         "_min_bytes",
@@ -165,7 +174,10 @@ class Fetching:
         # An answer that can take no more need not wait for more.
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._wait_ms = body.max_wait_ms
-        self._committed_only = body.isolation_level == READ_COMMITTED
+        self._follower = body.replica_id
+        """The broker id of a follower; -1: the reader is a client."""
+        self._follower_epoch = body.replica_epoch
+        self._committed_only = body.isolation_level == READ_COMMITTED and body.replica_id < 0
         self._found: list[FetchedPartition] = []
         self._bytes = 0
         self._urgent = False
@@ -199,8 +211,11 @@ class Fetching:
 
     def _hear_of_last_found(self) -> None:
         if self._places:
-            partition = next(reversed(self._places))
-            partition.waiting_readers[self] = None
+            self._waiting_at(next(reversed(self._places)))[self] = None
+
+    def _waiting_at(self, partition: Partition) -> dict[WaitingReader, None]:
+        """The readers that wait for the same event as this one."""
+        return partition.waiting_readers if self._follower < 0 else partition.waiting_followers
 
     def _answer_or_wait(self) -> None:
         if self._wait_ms <= 0 or not self._places:
@@ -210,7 +225,7 @@ class Fetching:
             # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
             # away.
             for partition in self._places:
-                partition.waiting_readers[self] = None
+                self._waiting_at(partition)[self] = None
             if not self._urgent:
                 self._timer = self._rooms.loop.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
 
@@ -254,7 +269,7 @@ class Fetching:
 
     def _leave(self) -> None:
         for partition in self._places:
-            partition.waiting_readers.pop(self, None)
+            self._waiting_at(partition).pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         self._rooms.parked.unpark(self._request.reply.connection_id, self)
@@ -266,7 +281,7 @@ class Fetching:
         except ProtocolError as refusal:
             error = refusal.code
         except DamagedLog as damage:
-            self._damaged(self._rooms.hosted.leader_in(target.topic, target.partition), damage)
+            self._damaged(self._partition(target), damage)
             error = ErrorCode.CORRUPT_MESSAGE
         except StorageFailure as failure:
             self._rooms.reports.failure(failure)
@@ -283,7 +298,7 @@ class Fetching:
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
         """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
         self._cold.add(place)
-        partition = self._rooms.hosted.leader_in(target.topic, target.partition)
+        partition = self._partition(target)
 
         def found(result: LogSlice | Exception | None) -> None:
             self._cold.discard(place)
@@ -342,8 +357,14 @@ class Fetching:
         partition.fetched_bytes += records.length
         self._found[place] = found._replace(records=records, aborted_transactions=aborted)
 
+    def _partition(self, target: Target) -> Partition:
+        """The target, which this broker leads."""
+        if self._follower < 0:
+            return self._rooms.hosted.leader_in(target.topic, target.partition)
+        return self._rooms.hosted.leader_for_follower(target.topic, target.partition, self._follower)
+
     def _read(self, place: int, target: Target) -> FetchedPartition:
-        partition = self._rooms.hosted.leader_in(target.topic, target.partition)
+        partition = self._partition(target)
         replica = partition.replica
         self._places[partition] = place
         replica.check_epoch(target.current_leader_epoch)
@@ -358,6 +379,26 @@ class Fetching:
                     target.partition, 0, high_watermark, stable, log.offsets.start, diverging_epoch=diverging
                 )
         end = stable if self._committed_only else high_watermark
+        if self._follower >= 0:
+            end = log.offsets.end
+            if not log.offsets.start <= target.fetch_offset <= end:
+                # The follower begins anew at the log's start.
+                self._urgent = True
+                return FetchedPartition(
+                    target.partition, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, log.offsets.start
+                )
+            if place == len(self._found):
+                # The first look is that of the request's arrival: only then the follower's end is news.
+                count_follower(
+                    self._rooms.in_sync_changes,
+                    partition,
+                    self._follower,
+                    self._follower_epoch,
+                    target.current_leader_epoch,
+                    target.fetch_offset,
+                    self._request.now,
+                )
+                high_watermark = replica.high_watermark
         allowed = min(target.max_bytes, self._max_bytes - self._bytes)
         found = None
         first = self._bytes == 0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
+    from cordwood.replication.leader import LeaderReplica
     from cordwood.wire.message_types.delete_records import DeleteRecords
     from cordwood.wire.message_types.list_offsets import ListOffsets
     from cordwood.wire.message_types.offset_for_leader_epoch import OffsetForLeaderEpoch
@@ -124,6 +125,8 @@ def _find_offset(
     timestamp, version = asked.timestamp, request.version
     if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SPECIAL_SINCE.get(timestamp, 0)):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} is not known in version {version}.")
+    if timestamp in (LATEST, MAX_TIMESTAMP) or timestamp >= 0:
+        _check_end_is_known(replica)
     if timestamp == LATEST:
         done((end, -1, replica.leader_epoch))
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -138,6 +141,15 @@ def _find_offset(
             search = log.timestamp_search(timestamp, end_offset=end, apart=rooms.apart).run
         rooms.loop.effects.for_client(
             request.reply.connection_id, search, lambda found: done(NOTHING_FOUND if found is None else found)
+        )
+
+
+def _check_end_is_known(replica: LeaderReplica) -> None:
+    """Refuses while the end of a new leader could be before what readers of an earlier leader have seen."""
+    if not replica.knows_high_watermark:
+        raise ProtocolError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{replica.log.partition}: the new leader does not know its high watermark yet.",
         )
 
 

@@ -1,0 +1,28 @@
+"""The settings of replication between brokers."""
+
+from dataclasses import dataclass
+
+from cordwood.model.settings import int32, int64
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class ReplicationSettings:
+    """How followers fetch, and when a leader takes them out of the in-sync set."""
+
+    replica_fetch_backoff_ms: int = int32(
+        1000, "The longest pause before a follower asks a leader again that could not be reached or refused.", low=1
+    )
+    replica_fetch_max_bytes: int = int32(
+        1024 * 1024,
+        "Bytes of one partition that a follower asks for at once. A batch that is larger is fetched all the same.",
+        low=1024,
+    )
+    replica_fetch_response_max_bytes: int = int32(
+        10 * 1024 * 1024, "Bytes of all partitions that a follower asks one leader for at once.", low=1024
+    )
+    replica_fetch_wait_max_ms: int = int32(
+        500, "How long a leader without new records waits with its answer to a follower.", low=0
+    )
+    replica_lag_time_max_ms: int = int64(
+        30_000, "A follower that has not been caught up for this time is taken out of the in-sync set.", low=1
+    )

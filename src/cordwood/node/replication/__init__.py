@@ -1,0 +1,1 @@
+"""The replication between brokers, as rooms of a node: fetchers of followers, changes of in-sync sets."""

@@ -1,0 +1,416 @@
+"""The fetchers of this broker's followers: one for each leader, which asks it for all partitions that it leads.
+
+A fetcher has one request outstanding. It appends what the leader sends, waits until the records count as this replica's
+(synced under `ack.durability=disk`), and asks again: its fetch offsets tell the leader how far this replica is. A
+partition whose log is cut by a thread, or whose leader refused, is left out of requests for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import TopicId
+from cordwood.model.moment import Moment
+from cordwood.node.partition import NO_LEADER, Partition
+from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.replication.follower import (
+    Append,
+    Cut,
+    FetchFrom,
+    FollowerReplica,
+    Late,
+    LeaderAnswer,
+    Refused,
+    Restart,
+)
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.node.duties.checkpoints import Checkpoints
+    from cordwood.node.flushes import FlushBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.peers import Peers
+    from cordwood.node.reports import Reports
+    from cordwood.node.serving import Serving
+    from cordwood.wire.message_types.fetch import Fetch
+
+logger = logging.getLogger("cordwood")
+
+FETCH_VERSIONS = (15, 17)
+NO_SESSION, SESSIONLESS = 0, -1
+MIN_BYTES = 1
+TIMEOUT_BEYOND_WAIT_MS = 10_000
+FIRST_PAUSE_MS = 50
+REST_MS = 100
+"""How long a partition is left out of requests after its leader refused. The image tells of a new leader sooner."""
+SHORT_WAIT_MS = 10
+"""The leader's wait while a partition is left out because its log is cut: it joins the next request."""
+OPENED_AT_ONCE = 64
+"""The most logs that are opened for one request."""
+NEVER_MS = 2**62
+WRONG_LEADER = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Refusals that end when both brokers have the same image."""
+
+
+class _Asked(NamedTuple):
+    """One partition of a request."""
+
+    partition: Partition
+    following: FollowerReplica
+    place: FetchFrom
+
+
+class _Asking(NamedTuple):
+    """The outstanding request."""
+
+    partitions: dict[tuple[TopicId, int], _Asked]
+
+
+class FetcherRooms:
+    """The rooms that all fetchers of a node use."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        peers: Peers,
+        flushes: FlushBook,
+        checkpoints: Checkpoints,
+        reports: Reports,
+        serving: Serving,
+    ) -> None:
+        self.loop = loop
+        self.image = image
+        self.logs = logs
+        self.hosted = hosted
+        self.peers = peers
+        self.flushes = flushes
+        self.checkpoints = checkpoints
+        self.reports = reports
+        self.serving = serving
+        self.after_cut: Callable[[], None] = lambda: None
+        """Called when a log was cut: the partition may have another role now."""
+
+
+class Fetchers:
+    def __init__(self, rooms: FetcherRooms) -> None:
+        self._rooms = rooms
+        self._by_leader: dict[int, _Fetcher] = {}
+        self._of: dict[Partition, _Fetcher] = {}
+
+    def role_changed(self, partition: Partition) -> None:
+        """Has the partition fetched from its present leader, if it follows one."""
+        leads_elsewhere = not partition.leads and partition.leader != NO_LEADER
+        leader = partition.leader if leads_elsewhere and self._rooms.hosted.hosts(partition) else NO_LEADER
+        before = self._of.get(partition)
+        if before is not None and before.leader != leader:
+            self.forget(partition)
+        if leader != NO_LEADER:
+            fetcher = self._by_leader.get(leader)
+            if fetcher is None:
+                fetcher = self._by_leader[leader] = _Fetcher(self._rooms, leader)
+            self._of[partition] = fetcher
+            fetcher.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Fetches the partition no longer: it is led here, or gone."""
+        fetcher = self._of.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+
+
+class _Fetcher:
+    """Fetches from one leader."""
+
+    def __init__(self, rooms: FetcherRooms, leader: int) -> None:
+        self.leader = leader
+        self._rooms = rooms
+        self._loop = rooms.loop
+        self._partitions: dict[Partition, None] = {}
+        """In the order in which requests name them: those that got records last come last."""
+        self._resting: dict[Partition, int] = {}
+        """Partitions that are left out of requests, and until when."""
+        self._syncing: dict[Partition, None] = {}
+        """Partitions whose last records are not durable yet."""
+        self._outstanding: _Asking | None = None
+        self._pause_ms = 0
+        self._paused = False
+        self._due = False
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition] = None
+        self._resting.pop(partition, None)
+        self._ask_soon()
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+        self._resting.pop(partition, None)
+        if partition in self._syncing:
+            del self._syncing[partition]
+            self._ask_soon()
+
+    # Requests
+
+    def _ask_soon(self) -> None:
+        """Asks in the next turn: changes of many partitions come in one event."""
+        if not self._due and self._outstanding is None and not self._syncing and not self._paused:
+            self._due = True
+            self._loop.after(0, self._ask)
+
+    def _ask(self, now: Moment) -> None:
+        self._due = False
+        if self._outstanding is not None or self._syncing or self._paused or not self._partitions:
+            return
+        settings = self._rooms.image.settings
+        asked: dict[tuple[TopicId, int], _Asked] = {}
+        wait_ms, opened = settings.replica_fetch_wait_max_ms, 0
+        for partition in self._partitions:
+            if partition in self._resting:
+                wait_ms = min(wait_ms, max(1, self._resting[partition] - now.boot_ms))
+                continue
+            if partition.cutting or (partition.opened is None and opened >= OPENED_AT_ONCE):
+                wait_ms = min(wait_ms, SHORT_WAIT_MS)
+                continue
+            opened += partition.opened is None
+            found = self._place_of(partition, now)
+            if found is not None:
+                asked[partition.topic_id, partition.name.partition] = found
+        if self._syncing or not asked:
+            # Answers of a leader that waits for records would hold up the news of what this replica has.
+            return
+        self._outstanding = asking = _Asking(asked)
+        request = PeerRequest(
+            self.leader, ApiKey.FETCH, FETCH_VERSIONS, self._values(asked, wait_ms), wait_ms + TIMEOUT_BEYOND_WAIT_MS
+        )
+        self._rooms.peers.send(request, lambda outcome, now: self._answered(asking, outcome, now))
+
+    def _place_of(self, partition: Partition, now: Moment) -> _Asked | None:
+        """Where the partition's log goes on; None if it cannot be asked for now."""
+        try:
+            following = partition.begin_following()
+            place = following.ask()
+        except StorageFailure as failure:
+            self._rooms.reports.failure(failure)
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return None
+        if place is None:
+            self._rooms.flushes.sync(partition)
+            self._wait_for_disk(partition, following)
+            return None
+        return _Asked(partition, following, place)
+
+    def _values(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> dict[str, Any]:
+        settings = self._rooms.image.settings
+        topics: dict[TopicId, list[dict[str, int]]] = {}
+        for (topic_id, index), (_, following, place) in asked.items():
+            topics.setdefault(topic_id, []).append(
+                {
+                    "partition": index,
+                    "current_leader_epoch": following.leader_epoch,
+                    "fetch_offset": place.offset,
+                    "last_fetched_epoch": place.last_fetched_epoch,
+                    "log_start_offset": place.log_start,
+                    "partition_max_bytes": settings.replica_fetch_max_bytes,
+                }
+            )
+        return {
+            "replica_state": {
+                "replica_id": self._rooms.image.node_id,
+                "replica_epoch": self._rooms.serving.broker_epoch,
+            },
+            "max_wait_ms": wait_ms,
+            "min_bytes": MIN_BYTES,
+            "max_bytes": settings.replica_fetch_response_max_bytes,
+            "isolation_level": 0,
+            "session_id": NO_SESSION,
+            "session_epoch": SESSIONLESS,
+            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+
+    # Answers
+
+    def _answered(self, asking: _Asking, outcome: PeerOutcome[Fetch.Response], now: Moment) -> None:
+        assert asking is self._outstanding
+        self._outstanding = None
+        if isinstance(outcome, PeerFailed):
+            self._pause(outcome.text)
+            return
+        assert isinstance(outcome, PeerAnswer)
+        if outcome.body.error_code != ErrorCode.NONE:
+            self._pause(f"broker {self.leader} refused a fetch: {ErrorCode(outcome.body.error_code).name}")
+            return
+        self._pause_ms = 0
+        for topic in outcome.body.responses:
+            for answer in topic.partitions:
+                assert topic.topic_id is not None
+                asked = asking.partitions.get((topic.topic_id, answer.partition_index))
+                if asked is not None and self._still_counts(asked):
+                    self._take(asked, answer, now)
+        self._ask_soon()
+
+    def _still_counts(self, asked: _Asked) -> bool:
+        """Whether the partition follows the same leader in the same epoch as when it was asked for."""
+        partition = asked.partition
+        return partition in self._partitions and partition.following is asked.following and not partition.cutting
+
+    def _take(self, asked: _Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
+        partition, following, place = asked
+        diverging = answer.diverging_epoch
+        step = following.answered(
+            place,
+            LeaderAnswer(
+                answer.error_code,
+                answer.high_watermark,
+                answer.log_start_offset,
+                answer.records,
+                diverging.epoch,
+                diverging.end_offset,
+            ),
+        )
+        match step:
+            case Append(records):
+                self._append(partition, following, records, answer, now)
+            case Cut(offset):
+                self._begin_cut(partition, following, offset, anew=False)
+            case Restart(offset):
+                self._begin_cut(partition, following, offset, anew=True)
+            case Refused(error):
+                if error not in WRONG_LEADER:
+                    self._rooms.reports.report(
+                        logging.WARNING, f"{partition.name}: broker {self.leader} refused a fetch: {error.name}"
+                    )
+                self._rest(partition, REST_MS, now)
+            case Late():
+                pass
+
+    def _append(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        records: bytes,
+        answer: Fetch.ResponsePartition,
+        now: Moment,
+    ) -> None:
+        log = following.log
+        try:
+            if records:
+                log.append_replicated(memoryview(records), leader_epoch=following.leader_epoch, now=now)
+            following.took(answer.high_watermark)
+            if answer.log_start_offset > log.offsets.start:
+                log.delete_records_before(min(answer.log_start_offset, log.offsets.end))
+        except ProtocolError as damage:
+            self._rooms.reports.report(logging.ERROR, f"{partition.name}: broker {self.leader} sent records: {damage}")
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return
+        except StorageFailure as failure:
+            self._rooms.reports.failed_write(failure)
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return
+        if not records:
+            return
+        partition.appended_bytes += len(records)
+        if log.segments.closing:
+            self._rooms.checkpoints.soon()
+        self._rooms.flushes.appended(partition, log, now)
+        # Partitions that got nothing come first in the next request, which may be full before the others' turn.
+        self._partitions[partition] = self._partitions.pop(partition)
+        if not following.durable:
+            self._wait_for_disk(partition, following)
+
+    def _wait_for_disk(self, partition: Partition, following: FollowerReplica) -> None:
+        self._syncing[partition] = None
+
+        def synced(error: ErrorCode) -> None:
+            if self._syncing.pop(partition, partition) is None:
+                self._ask_soon()
+
+        partition.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)
+
+    # Pauses
+
+    def _pause(self, reason: str) -> None:
+        """Asks the leader again after a pause that grows."""
+        longest_ms = self._rooms.image.settings.replica_fetch_backoff_ms
+        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), longest_ms)
+        self._paused = True
+        self._rooms.reports.report(logging.INFO, f"followers of broker {self.leader}: {reason}")
+        self._loop.after(self._pause_ms, self._go_on)
+
+    def _go_on(self, now: Moment) -> None:
+        self._paused = False
+        self._ask_soon()
+
+    def _rest(self, partition: Partition, rest_ms: int, now: Moment) -> None:
+        """Leaves the partition out of requests for a while."""
+        until_ms = self._resting[partition] = now.boot_ms + rest_ms
+        self._loop.after(rest_ms, lambda _: self._rested(partition, until_ms))
+
+    def _rested(self, partition: Partition, until_ms: int) -> None:
+        if self._resting.get(partition) == until_ms:
+            del self._resting[partition]
+            self._ask_soon()
+
+    # Cuts
+
+    def _begin_cut(self, partition: Partition, following: FollowerReplica, offset: int, *, anew: bool) -> None:
+        """Cuts the log in a thread, as soon as no checkpoint is under way. The partition keeps its role until then."""
+        offsets = following.log.offsets
+        if offset < following.high_watermark and not anew:
+            logger.error(
+                "%s is cut at offset %d, below its high watermark %d: the leader %d lacks committed records",
+                partition.name,
+                offset,
+                following.high_watermark,
+                self.leader,
+            )
+        logger.info(
+            "%s: %s offset %d (it ended at %d), as the leader %d of epoch %d has it",
+            partition.name,
+            "begins anew at" if anew else "is cut at",
+            offset,
+            offsets.end,
+            self.leader,
+            following.leader_epoch,
+        )
+        partition.cutting = True
+        self._rooms.checkpoints.when_idle(partial(self._cut, partition, following, offset, anew))
+
+    def _cut(self, partition: Partition, following: FollowerReplica, offset: int, anew: bool) -> None:
+        rooms, log = self._rooms, following.log
+        if not rooms.hosted.hosts(partition):
+            partition.cutting = False
+            return
+
+        def done(result: Exception | None) -> None:
+            rooms.logs.end_cut(log)
+            partition.cutting = False
+            following.was_cut()
+            if isinstance(result, Exception):
+                rooms.reports.failed_write(result)
+                self._rest(partition, rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
+            if rooms.hosted.hosts(partition):
+                if log.offsets.end > log.offsets.durable_end:
+                    rooms.flushes.sync(partition)
+                rooms.checkpoints.soon()
+                rooms.hosted.follow_again(partition, self._loop.now)
+                rooms.after_cut()
+            self._ask_soon()
+
+        rooms.loop.effects.blocking(rooms.logs.begin_cut(log, offset, anew=anew), done)

@@ -1,0 +1,34 @@
+"""Followers as their leader sees them at a fetch: who they are, and how far they have come."""
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
+from cordwood.node.partition import Partition
+from cordwood.node.replication.in_sync_changes import InSyncChanges
+
+
+def check_follower(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
+    """Refuses a follower that is not the broker that is registered under its id, as far as this broker knows."""
+    registered = image.broker_epochs.get(broker_id)
+    if registered != broker_epoch:
+        raise ProtocolError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Broker {broker_id} fetches in broker epoch {broker_epoch}, and is registered in {registered}.",
+        )
+
+
+def count_follower(
+    changes: InSyncChanges,
+    partition: Partition,
+    broker_id: int,
+    broker_epoch: int,
+    leader_epoch: int,
+    offset: int,
+    now: Moment,
+) -> None:
+    """Counts a follower's end, which may commit records and bring the follower into the in-sync set."""
+    if leader_epoch < 0:
+        raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH, "A follower names the leader epoch that it follows.")
+    partition.follower_fetched(broker_id, broker_epoch, offset, now)
+    if partition.replica.may_join(broker_id):
+        changes.due(partition)

@@ -1,0 +1,137 @@
+"""Changes of in-sync sets on their way to the metadata store: leaders propose, the store decides.
+
+A proposal is due when a follower has caught up, and by the clock, for followers that lag. Proposals of one moment go in
+one call, one call at a time. A change whose outcome is unknown stays pending in the leader (`replication/in_sync.py`);
+the next visit by the clock asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
+from cordwood.model.identifiers import TopicId
+from cordwood.model.moment import Moment
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
+from cordwood.node.reports import Reports
+from cordwood.replication.leader import LeaderReplica, Proposal
+
+VISITED_PER_STEP = 500
+MOST_AT_ONCE = 1000
+"""The most proposals in one call."""
+AGAIN_MS = 1000
+"""The pause before a visit for changes whose outcome is unknown or that were refused."""
+
+Outcomes = dict[tuple[TopicId, int], IsrOutcome]
+
+
+class InSyncChanges:
+    def __init__(self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, reports: Reports) -> None:
+        self._loop = loop
+        self._image = image
+        self._hosted = hosted
+        self._reports = reports
+        self._due: dict[Partition, None] = {}
+        self._calling = False
+        self._soon = False
+        self._visiting = False
+
+    def schedule(self, now: Moment) -> None:
+        self._loop.timers.at(now.boot_ms + max(1, self._image.settings.replica_lag_time_max_ms // 2), self._look)
+
+    def due(self, partition: Partition) -> None:
+        """Looks at the partition's in-sync set in the next turn."""
+        self._due[partition] = None
+        if not self._soon and not self._calling:
+            self._soon = True
+            self._loop.after(0, self._propose)
+
+    def _look(self, now: Moment) -> None:
+        self.schedule(now)
+        if not self._visiting:
+            self._visiting = True
+            self._loop.in_turns.begin_steps(self._visit())
+
+    def _visit(self) -> Iterator[None]:
+        """Looks at all leaders with followers: some may lag."""
+        for number, partition in enumerate(list(self._hosted), 1):
+            if partition.leads and partition.replicated and partition.leading is not None:
+                self.due(partition)
+            if number % VISITED_PER_STEP == 0:
+                yield
+        self._visiting = False
+
+    def _electable_in(self, broker_id: int) -> int | None:
+        broker = self._image.brokers.get(broker_id)
+        return broker.epoch if broker is not None and broker.electable else None
+
+    def _propose(self, now: Moment) -> None:
+        self._soon = False
+        if self._calling:
+            return
+        changes: list[IsrChange] = []
+        proposed: list[tuple[Partition, LeaderReplica, Proposal]] = []
+        lag_ms = self._image.settings.replica_lag_time_max_ms
+        while self._due and len(changes) < MOST_AT_ONCE:
+            partition = next(iter(self._due))
+            del self._due[partition]
+            replica = partition.leading
+            if replica is None or not self._hosted.still_leads(partition):
+                continue
+            proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._electable_in)
+            if proposal is None:
+                continue
+            proposed.append((partition, replica, proposal))
+            version = proposal.version
+            changes.append(
+                IsrChange(
+                    partition.topic_id,
+                    partition.name.partition,
+                    replica.leader_epoch,
+                    version.partition_epoch,
+                    version.mod_revision,
+                    tuple(broker for broker in partition.image.replicas if broker in proposal.isr),
+                    proposal.broker_epochs,
+                )
+            )
+        if not changes:
+            return
+        self._calling = True
+
+        def done(result: Outcomes | Exception) -> None:
+            self._calling = False
+            self._ended(proposed, result)
+            if self._due:
+                self._soon = True
+                self._loop.after(0, self._propose)
+
+        self._loop.effects.metadata(lambda writer: writer.change_isr(changes), done)
+
+    def _ended(self, proposed: list[tuple[Partition, LeaderReplica, Proposal]], result: Outcomes | Exception) -> None:
+        if isinstance(result, Exception):
+            self._reports.failure(result)
+        again: list[Partition] = []
+        for partition, replica, (version, _, _) in proposed:
+            outcome = IsrOutcome.UNKNOWN
+            if not isinstance(result, Exception):
+                outcome = result[partition.topic_id, partition.name.partition]
+            if outcome is IsrOutcome.APPLIED:
+                replica.in_sync.applied(version)
+            elif outcome is IsrOutcome.REFUSED:
+                replica.in_sync.refused(version)
+                again.append(partition)
+            else:
+                replica.in_sync.unknown(version)
+                again.append(partition)
+            if partition.leading is replica:
+                partition.proposal_ended(self._loop.now)
+        if again:
+            self._loop.after(AGAIN_MS, lambda _: self._again(again))
+
+    def _again(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if self._hosted.hosts(partition):
+                self.due(partition)

@@ -1,0 +1,137 @@
+"""A follower of one partition in one leader epoch: where it fetches, and what an answer of the leader asks it to do.
+
+| the leader answers | the follower |
+| --- | --- |
+| records | appends them; its high watermark is min(leader's, own end); it takes the leader's log start over |
+| a diverging epoch and its end | cuts its log at min(that end, its own end of that epoch), and asks again |
+| OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
+| another error | waits, and asks again |
+
+The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Only the answer to
+the outstanding request counts: a late one tells of another state of this log. The machine does no I/O and reads no
+clock; whoever drives it appends and cuts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode
+
+UNKNOWN_EPOCH = -1
+
+
+class FetchFrom(NamedTuple):
+    """What a follower asks its leader for."""
+
+    offset: int
+    """The end that counts: durable under `ack.durability=disk`, else the log's end."""
+    last_fetched_epoch: int
+    """The epoch of the last record below the offset; -1 if the log is empty."""
+    log_start: int
+
+
+class LeaderAnswer(NamedTuple):
+    error: int
+    high_watermark: int = -1
+    log_start: int = -1
+    records: bytes | None = None
+    diverging_epoch: int = -1
+    diverging_end: int = -1
+
+
+class Append(NamedTuple):
+    """The answer holds what follows the follower's log; perhaps no records."""
+
+    records: bytes
+
+
+class Cut(NamedTuple):
+    """The follower's history left the leader's at this offset."""
+
+    offset: int
+
+
+class Restart(NamedTuple):
+    """The leader has nothing of what the follower's log could go on with. The log begins anew at this offset."""
+
+    offset: int
+
+
+class Refused(NamedTuple):
+    error: ErrorCode
+
+
+class Late(NamedTuple):
+    """The answer belongs to no outstanding request."""
+
+
+Step = Append | Cut | Restart | Refused | Late
+
+
+class FollowerReplica:
+    """Follows one leader in one epoch. A new epoch is a new object over the same log."""
+
+    __slots__ = ("_asked", "high_watermark", "leader", "leader_epoch", "log")
+
+    def __init__(self, log: Log, leader: int, leader_epoch: int, high_watermark: int) -> None:
+        self.log = log
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
+        self._asked: FetchFrom | None = None
+
+    @property
+    def durable(self) -> bool:
+        """Whether all that this log has counts as this replica's."""
+        log = self.log
+        return not log.acks_mean_disk or log.offsets.durable_end >= log.offsets.end
+
+    def ask(self) -> FetchFrom | None:
+        """The next request; None while the last records are not durable. The request before is forgotten."""
+        if not self.durable:
+            return None
+        offsets = self.log.offsets
+        epoch = UNKNOWN_EPOCH
+        if offsets.end > offsets.start:
+            epoch = self.log.replayed.leader_epochs.epoch_at(offsets.end - 1)
+        self._asked = FetchFrom(offsets.end, epoch, offsets.start)
+        return self._asked
+
+    def forget_request(self) -> None:
+        """No answer to the last request counts any more."""
+        self._asked = None
+
+    def answered(self, asked: FetchFrom, answer: LeaderAnswer) -> Step:
+        """What the leader's answer to this request asks for."""
+        if asked is not self._asked or asked.offset != self.log.offsets.end:
+            return Late()
+        self._asked = None
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start >= 0:
+            offsets = self.log.offsets
+            if answer.log_start > offsets.end or offsets.start == offsets.end:
+                return Restart(answer.log_start)
+        if answer.error != ErrorCode.NONE:
+            return Refused(ErrorCode(answer.error))
+        if answer.diverging_epoch >= 0:
+            return Cut(self.cut_at(answer.diverging_epoch, answer.diverging_end))
+        return Append(answer.records or b"")
+
+    def cut_at(self, leader_epoch: int, leader_end: int) -> int:
+        """Where the history that this log shares with the leader's ends: at most at this end of the leader's epoch."""
+        offsets = self.log.offsets
+        _, own_end = self.log.replayed.leader_epochs.end_offset_for(leader_epoch, offsets.end)
+        return min(leader_end, own_end if own_end >= 0 else offsets.end, offsets.end)
+
+    def took(self, leader_high_watermark: int) -> None:
+        """The records of an answer are appended."""
+        end = min(leader_high_watermark, self.log.offsets.end)
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self.log.replayed.committed_to(end)
+
+    def was_cut(self) -> None:
+        """The log was cut, or began anew."""
+        offsets = self.log.offsets
+        self.high_watermark = max(offsets.start, min(self.high_watermark, offsets.end))

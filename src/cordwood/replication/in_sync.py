@@ -1,0 +1,175 @@
+"""The in-sync set of one partition as its leader keeps it: the committed set, changes on their way, who falls behind.
+
+A change of the set is a write to the metadata store by the leader. Until its outcome is known, the leader counts with
+the union of the committed set and of all sets that it has asked for (`maximal`): the successor comes from one of them.
+
+| change | begins with | ends with |
+| --- | --- | --- |
+| NONE | the image shows a later revision of the partition, or the store refused the only request | `asked` |
+| ASKED | `asked` | an outcome |
+| APPLIED | the store took the change | the image shows it |
+| UNCERTAIN | the store did not say | the image shows a later revision; the leader asks again meanwhile |
+
+The machine does no I/O and reads no clock.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+from typing import NamedTuple
+
+
+class Version(NamedTuple):
+    """The partition's row that the leader has seen."""
+
+    partition_epoch: int = 0
+    mod_revision: int = 0
+
+
+class Change(Enum):
+    NONE = "no change is on its way"
+    ASKED = "a request is on its way to the store"
+    APPLIED = "the store has the change, the image does not show it yet"
+    UNCERTAIN = "the store may have a change"
+
+
+ALLOWED_BEFORE: dict[Change, frozenset[Change]] = {
+    Change.NONE: frozenset({Change.NONE, Change.ASKED, Change.APPLIED, Change.UNCERTAIN}),
+    Change.ASKED: frozenset({Change.NONE, Change.UNCERTAIN}),
+    Change.APPLIED: frozenset({Change.ASKED}),
+    Change.UNCERTAIN: frozenset({Change.ASKED}),
+}
+
+
+class Follower:
+    """What the leader knows of one follower since it leads. A replica that has not fetched yet has no end."""
+
+    __slots__ = ("_fetched_ms", "_leader_end", "broker_epoch", "caught_up_ms", "end")
+
+    def __init__(self) -> None:
+        self.end = -1
+        """The end of the follower's log as `ack.durability` counts: its last fetch offset; -1: it has not fetched."""
+        self.broker_epoch = -1
+        self.caught_up_ms: int | None = None
+        """When the follower last had all that the leader had. None: nobody has looked since the leadership began."""
+        self._fetched_ms = -1
+        self._leader_end = -1
+        """The leader's log end at the last fetch."""
+
+    @property
+    def fetched_ms(self) -> int:
+        """When the follower last fetched; -1: it has not fetched."""
+        return self._fetched_ms
+
+    def fetched(self, broker_epoch: int, offset: int, leader_end: int, boot_ms: int) -> None:
+        """Takes a fetch at `offset`, whose history agrees with the leader's."""
+        if offset >= leader_end:
+            self.caught_up_ms = boot_ms
+        elif self._leader_end >= 0 and offset >= self._leader_end and broker_epoch == self.broker_epoch:
+            # The follower has by now what the leader had at the fetch before: it was caught up then.
+            self.caught_up_ms = max(self.caught_up_ms or 0, self._fetched_ms)
+        elif self.caught_up_ms is None:
+            self.caught_up_ms = boot_ms
+        self.broker_epoch = broker_epoch
+        self.end = offset
+        self._fetched_ms = boot_ms
+        self._leader_end = leader_end
+
+    def lags(self, leader_end: int, boot_ms: int, lag_ms: int) -> bool:
+        """Whether the follower has not been caught up for longer than `lag_ms`."""
+        if self.caught_up_ms is None:
+            self.caught_up_ms = boot_ms
+        if self.end >= leader_end and boot_ms - self._fetched_ms <= lag_ms:
+            return False
+        return boot_ms - self.caught_up_ms > lag_ms
+
+
+class InSyncSet:
+    __slots__ = ("_asked_for", "_change", "_pending", "_was_uncertain", "committed", "elr", "recovering", "version")
+
+    def __init__(
+        self,
+        isr: Collection[int],
+        elr: Collection[int] = (),
+        version: Version = Version(),  # noqa: B008
+        *,
+        recovering: bool = False,
+    ) -> None:
+        self.committed = frozenset(isr)
+        self.elr = frozenset(elr)
+        self.recovering = recovering
+        """Whether the partition was led by a replica that lacked committed records, and the leader has not said that
+        it goes on from there."""
+        self.version = version
+        self._change = Change.NONE
+        self._pending: frozenset[int] = frozenset()
+        """Members of all sets that were asked for at this version and may be in force."""
+        self._asked_for: frozenset[int] = frozenset()
+        self._was_uncertain = False
+        """Whether the outcome of a request at this version is unknown."""
+
+    @property
+    def change(self) -> Change:
+        return self._change
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        """The committed set and everybody whom a change on its way may add."""
+        return self.committed | self._pending
+
+    @property
+    def may_ask(self) -> bool:
+        return self._change in (Change.NONE, Change.UNCERTAIN)
+
+    def _move(self, change: Change) -> None:
+        assert self._change in ALLOWED_BEFORE[change], f"{self._change.name} does not lead to {change.name}"
+        self._change = change
+
+    def image_shows(
+        self, isr: Collection[int], elr: Collection[int], version: Version, *, recovering: bool = False
+    ) -> None:
+        """Takes the partition's row. A later revision settles every change that was asked for before."""
+        if version.mod_revision <= self.version.mod_revision:
+            return
+        self.committed, self.elr, self.recovering = frozenset(isr), frozenset(elr), recovering
+        self.version = version
+        self._pending = self._asked_for = frozenset()
+        self._was_uncertain = False
+        self._move(Change.NONE)
+
+    def wanted(self, without: Collection[int], added: Collection[int], *, enough: bool) -> frozenset[int] | None:
+        """The set to ask for; None: nothing is to be changed. `enough`: the committed set has min.insync.replicas
+        members, so that the ELR can be emptied."""
+        if not self.may_ask:
+            return None
+        wanted = self.committed.difference(without).union(added)
+        if wanted != self.committed or (enough and self.elr) or self.recovering:
+            return wanted
+        # A change whose outcome is unknown is settled by a write: the same one again.
+        return self._asked_for if self._change is Change.UNCERTAIN else None
+
+    def asked(self, isr: frozenset[int]) -> None:
+        """A request for this set goes to the store."""
+        self._was_uncertain |= self._change is Change.UNCERTAIN
+        self._move(Change.ASKED)
+        self._pending |= isr
+        self._asked_for = isr
+
+    def applied(self, version: Version) -> None:
+        """The store has taken the change that was asked for at this version."""
+        if version == self.version and self._change is Change.ASKED:
+            self._move(Change.APPLIED)
+
+    def unknown(self, version: Version) -> None:
+        """Nobody knows whether the store has taken the change that was asked for at this version."""
+        if version == self.version and self._change is Change.ASKED:
+            self._move(Change.UNCERTAIN)
+
+    def refused(self, version: Version) -> None:
+        """The store has not taken the change that was asked for at this version. An earlier request of unknown outcome
+        may still have been taken."""
+        if version == self.version and self._change is Change.ASKED:
+            if self._was_uncertain:
+                self._move(Change.UNCERTAIN)
+            else:
+                self._move(Change.NONE)
+                self._pending = self._asked_for = frozenset()

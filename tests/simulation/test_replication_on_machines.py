@@ -1,0 +1,332 @@
+"""Three brokers that replicate a topic: leaders are written into the store by hand, as a controller would."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.node.two_brokers import run
+
+from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.rows import encode_partition, partition_key
+from cordwood.cluster.stores.interface import Put
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode
+from cordwood.node.partition import Partition
+from cordwood.records.build import build_batch
+from cordwood.simulation.checkers.content import read_batches
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+ONE, TWO, THREE = 1, 2, 3
+ALL = (ONE, TWO, THREE)
+TOPIC = "t"
+LAG_MS = 5_000
+ROUND_MS = 1_100
+"""Longer than a leader waits with its answer to a follower, and a pause after a failure."""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World(seed=1, settings={"replica.lag.time.max.ms": str(LAG_MS)}, machines=3).start()
+    world.settle()
+    yield world
+    world.kill()
+
+
+def create(world: World, **configs: str) -> int:
+    """Creates a topic with three replicas. Returns its leader."""
+    topic = {
+        "name": TOPIC,
+        "num_partitions": 1,
+        "replication_factor": 3,
+        "configs": [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()],
+    }
+    (answer,) = world.ask_at(ONE, ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout_ms=1000).topics
+    assert answer.error_code == 0, answer
+    world.advance(ROUND_MS)
+    return image(world).leader
+
+
+def image(world: World, seen_by: int = ONE) -> PartitionImage:
+    return world.machine_of(seen_by).node.image.topics[TOPIC].partitions[0]
+
+
+def hosted(world: World, broker_id: int) -> Partition:
+    partition = world.machine_of(broker_id).node.hosted.get(TOPIC, 0)
+    assert partition is not None
+    return partition
+
+
+def log(world: World, broker_id: int) -> Log:
+    return hosted(world, broker_id).log
+
+
+def elect(world: World, leader: int, *, isr: tuple[int, ...] | None = None, seen_by: int | None = None) -> None:
+    """Writes a new leader of the next epoch, as a controller does."""
+    seen = world.machine_of(seen_by or leader).node.image
+    partition = seen.topics[TOPIC].partitions[0]
+    row = partition_row(partition)._replace(
+        leader=leader,
+        leader_broker_epoch=seen.broker_epochs[leader],
+        leader_epoch=partition.leader_epoch + 1,
+        isr=partition.isr if isr is None else isr,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+    put = Put(partition_key(seen.topics[TOPIC].topic_id, 0), encode_partition(row))
+    assert run(world.store.txn((), (put,))).succeeded
+    world.settle()
+
+
+def begin_produce(world: World, at: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000) -> Exchange:
+    batch = bytes(build_batch([(world.clock.wall_ms, None, value, []) for value in values]))
+    entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+    exchange = world.connect(at).request(
+        ApiKey.PRODUCE, 8, {"acks": acks, "timeout_ms": timeout_ms, "topic_data": [entry]}
+    )
+    world.settle()
+    return exchange
+
+
+def told(exchange: Exchange) -> str:
+    assert exchange.answered, exchange.state
+    return ErrorCode(exchange.answer.responses[0].partition_responses[0].error_code).name
+
+
+def read(world: World, at: int, offset: int = 0) -> Any:
+    values = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [
+            {"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]}
+        ],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    return world.ask_at(at, ApiKey.FETCH, 11, **values).responses[0].partitions[0]
+
+
+def latest(world: World, at: int) -> tuple[str, int]:
+    asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    topics = [{"name": TOPIC, "partitions": [asked]}]
+    answer = world.ask_at(at, ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics)
+    (partition,) = answer.topics[0].partitions
+    return ErrorCode(partition.error_code).name, partition.offset
+
+
+def content(a_log: Log) -> bytes:
+    """All batches of a log."""
+    return b"".join(bytes(batch) for _, batch in read_batches(a_log))
+
+
+def others(leader: int) -> list[int]:
+    return [broker_id for broker_id in ALL if broker_id != leader]
+
+
+def cut_off(world: World, broker_id: int) -> None:
+    """Cuts the links of a broker to the other brokers. The store still reaches it."""
+    for other in others(broker_id):
+        world.links.cut(broker_id, other)
+        world.links.cut(other, broker_id)
+
+
+def heal(world: World, broker_id: int) -> None:
+    for other in others(broker_id):
+        world.links.heal(broker_id, other)
+        world.links.heal(other, broker_id)
+
+
+def test_records_are_acknowledged_when_all_replicas_have_them(world: World) -> None:
+    leader = create(world)
+    for number in range(5):
+        sent = begin_produce(world, leader, b"value %d" % number)
+        world.advance(10)
+        assert told(sent) == "NONE"
+        ends = [log(world, broker_id).offsets.durable_end for broker_id in ALL]
+        assert ends == [number + 1] * 3
+    assert len({content(log(world, broker_id)) for broker_id in ALL}) == 1
+    world.advance(ROUND_MS)
+    assert [hosted(world, broker_id).high_watermark for broker_id in ALL] == [5, 5, 5]
+
+
+def test_an_ack_of_all_replicas_waits_for_a_slow_one_and_consumers_see_nothing_before(world: World) -> None:
+    leader = create(world)
+    slow = others(leader)[0]
+    cut_off(world, slow)
+    sent = begin_produce(world, leader, b"one")
+    quick = begin_produce(world, leader, b"two", acks=1)
+    world.advance(100)
+    assert not sent.answered
+    assert told(quick) == "NONE"
+    assert (read(world, leader).high_watermark, read(world, leader).records or b"") == (0, b"")
+    heal(world, slow)
+    world.advance(20_000)
+    assert told(sent) == "NONE"
+    assert read(world, leader).high_watermark == 2
+
+
+def test_a_follower_that_lags_leaves_the_in_sync_set_and_comes_back(world: World) -> None:
+    leader = create(world, min_insync_replicas="2")
+    slow, quick = others(leader)
+    cut_off(world, slow)
+    sent = begin_produce(world, leader, b"one")
+    world.advance(100)
+    assert not sent.answered
+    world.advance(2 * LAG_MS)
+    assert set(image(world).isr) == {leader, quick}
+    assert told(sent) == "NONE"
+    heal(world, slow)
+    world.advance(20_000)
+    assert set(image(world).isr) == set(ALL)
+    assert log(world, slow).offsets.end == 1
+
+
+def test_a_waiting_ack_hears_that_too_few_replicas_are_left(world: World) -> None:
+    leader = create(world, min_insync_replicas="3")
+    cut_off(world, others(leader)[0])
+    sent = begin_produce(world, leader, b"one")
+    world.advance(2 * LAG_MS)
+    assert told(sent) == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    assert told(begin_produce(world, leader, b"two")) == "NOT_ENOUGH_REPLICAS"
+    assert image(world).elr
+
+
+def test_a_history_that_diverged_is_cut_where_it_left_the_leaders(world: World) -> None:
+    leader = create(world)
+    begin_produce(world, leader, b"one", b"two")
+    world.advance(ROUND_MS)
+    cut_off(world, leader)
+    lost = begin_produce(world, leader, b"lost", b"lost too", acks=1)
+    assert told(lost) == "NONE"
+    successor, _ = others(leader)
+    world.advance(10)
+    elect(world, successor)
+    sent = begin_produce(world, successor, b"three")
+    heal(world, leader)
+    world.advance(20_000)
+    assert told(sent) == "NONE"
+    assert len({content(log(world, broker_id)) for broker_id in ALL}) == 1
+    assert [log(world, broker_id).offsets.end for broker_id in ALL] == [3, 3, 3]
+    assert b"lost" not in content(log(world, leader))
+
+
+def test_a_new_leader_does_not_tell_its_end_before_it_knows_what_is_committed(world: World) -> None:
+    leader = create(world)
+    begin_produce(world, leader, b"one")
+    world.advance(20)
+    successor, _ = others(leader)
+    cut_off(world, successor)
+    begin_produce(world, leader, b"two", acks=1)
+    world.advance(10)
+    heal(world, successor)
+    world.advance(20_000)
+    cut_off(world, successor)
+    hosted(world, successor).following.high_watermark = 0  # type: ignore[union-attr]
+    elect(world, successor)
+    assert latest(world, successor) == ("OFFSET_NOT_AVAILABLE", -1)
+    heal(world, successor)
+    world.advance(20_000)
+    assert latest(world, successor) == ("NONE", 2)
+
+
+def test_a_follower_behind_the_leaders_log_start_begins_there(world: World) -> None:
+    leader = create(world, segment_bytes="200")
+    slow, _ = others(leader)
+    cut_off(world, slow)
+    world.advance(2 * LAG_MS)
+    for number in range(6):
+        begin_produce(world, leader, b"value %d" % number * 10)
+        world.advance(100)
+    deleted = world.ask_at(
+        leader,
+        ApiKey.DELETE_RECORDS,
+        2,
+        topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 4}]}],
+        timeout_ms=1000,
+    )
+    assert deleted.topics[0].partitions[0].low_watermark == 4
+    heal(world, slow)
+    world.advance(20_000)
+    assert {(log(world, b).offsets.start, log(world, b).offsets.end) for b in ALL} == {(4, 6)}
+    assert set(image(world).isr) == set(ALL)
+
+
+def test_deleted_records_go_on_followers_as_well_and_retention_of_a_follower_never_lowers_the_start(
+    world: World,
+) -> None:
+    leader = create(world)
+    begin_produce(world, leader, b"one", b"two")
+    begin_produce(world, leader, b"three")
+    world.advance(ROUND_MS)
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 2}]}]
+    world.ask_at(leader, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
+    world.advance(2 * ROUND_MS)
+    assert [log(world, broker_id).offsets.start for broker_id in ALL] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_follower_that_was_down_catches_up(world: World, power_cut: bool) -> None:
+    leader = create(world)
+    down, _ = others(leader)
+    begin_produce(world, leader, b"one")
+    world.advance(ROUND_MS)
+    machine = world.machine_of(down)
+    if power_cut:
+        machine.lose_power()
+    else:
+        machine.stop()
+    world.advance(2 * LAG_MS)
+    assert down not in image(world, leader).isr
+    sent = begin_produce(world, leader, b"two")
+    world.advance(100)
+    assert told(sent) == "NONE"
+    machine.start()
+    world.advance(20_000)
+    assert log(world, down).offsets.end == 2
+    assert set(image(world, leader).isr) == set(ALL)
+
+
+def test_the_high_watermark_is_known_after_a_restart(world: World) -> None:
+    leader = create(world)
+    begin_produce(world, leader, b"one")
+    world.advance(ROUND_MS)
+    down, _ = others(leader)
+    machine = world.machine_of(down)
+    machine.stop()
+    machine.start()
+    assert machine.node.logs.saved_high_watermark(hosted(world, down).name) == 1
+    assert hosted(world, down).log.offsets.end == 1
+    assert hosted(world, down).high_watermark == 1
+
+
+def test_a_broker_that_is_no_replica_is_refused(world: World) -> None:
+    leader = create(world)
+    stranger = others(leader)[0]
+    seen = world.machine_of(leader).node.image
+    row = partition_row(seen.topics[TOPIC].partitions[0])
+    replicas = tuple(broker_id for broker_id in ALL if broker_id != stranger)
+    row = row._replace(replicas=replicas, isr=replicas, partition_epoch=row.partition_epoch + 1)
+    assert run(
+        world.store.txn((), (Put(partition_key(seen.topics[TOPIC].topic_id, 0), encode_partition(row)),))
+    ).succeeded
+    world.settle()
+    values = {
+        "replica_state": {"replica_id": stranger, "replica_epoch": seen.broker_epochs[stranger]},
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1000,
+        "session_epoch": -1,
+        "topics": [
+            {
+                "topic_id": seen.topics[TOPIC].topic_id,
+                "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}],
+            }
+        ],
+    }
+    answer = world.ask_at(leader, ApiKey.FETCH, 15, **values)
+    assert ErrorCode(answer.responses[0].partitions[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"

@@ -1,0 +1,213 @@
+"""The follower machine against leaders of several epochs: histories converge, and no shared record changes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.moments import at
+
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import resolve
+from cordwood.records.build import build_batch
+from cordwood.replication.follower import (
+    Append,
+    Cut,
+    FetchFrom,
+    FollowerReplica,
+    Late,
+    LeaderAnswer,
+    Refused,
+    Restart,
+)
+from cordwood.replication.leader import LeaderReplica
+from cordwood.simulation.checkers.content import read_batches
+
+NOW_MS = 1_700_000_000_000
+ME, OTHER = 1, 2
+
+
+def new_log(**overrides: str) -> Log:
+    filesystem = CrashingFilesystem()
+    filesystem.make_directory("/data")
+    return Log.open(
+        filesystem,
+        "/data/orders-0",
+        TopicPartition("orders", 0),
+        resolve({name.replace("_", "."): value for name, value in overrides.items()}),
+        recovery_point=0,
+        clean=False,
+        now=at(NOW_MS),
+    )
+
+
+def flush(log: Log) -> None:
+    ticket = log.begin_flush()
+    if ticket is not None:
+        ticket.sync()
+        ticket.finish()
+
+
+def append(log: Log, epoch: int, *values: bytes) -> None:
+    batch = build_batch([(NOW_MS, None, value, ()) for value in values])
+    log.append(batch, leader_epoch=epoch, now=at(NOW_MS))
+    flush(log)
+
+
+def content(log: Log) -> list[tuple[int, int, bytes]]:
+    return [(header.base_offset, header.partition_leader_epoch, bytes(batch)) for header, batch in read_batches(log)]
+
+
+def answer_of(leader: LeaderReplica, asked: FetchFrom) -> LeaderAnswer:
+    """The leader's answer, as the handler of fetches makes it: at most one batch."""
+    log = leader.log
+    diverging = None
+    if asked.last_fetched_epoch >= 0:
+        diverging = leader.divergence(asked.last_fetched_epoch, asked.offset)
+    if diverging is not None:
+        return LeaderAnswer(0, leader.high_watermark, log.offsets.start, None, *diverging)
+    if not log.offsets.start <= asked.offset <= log.offsets.end:
+        return LeaderAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, leader.high_watermark, log.offsets.start)
+    records = next((bytes(batch) for _, batch in read_batches(log, asked.offset)), b"")
+    leader.follower_fetched(OTHER, 1, asked.offset, 0)
+    return LeaderAnswer(0, leader.high_watermark, log.offsets.start, records)
+
+
+def one_round(follower: FollowerReplica, leader: LeaderReplica) -> str:
+    """One fetch and what follows from it."""
+    asked = follower.ask()
+    assert asked is not None
+    answer = answer_of(leader, asked)
+    log = follower.log
+    match follower.answered(asked, answer):
+        case Append(records):
+            if records:
+                log.append_replicated(bytearray(records), leader_epoch=follower.leader_epoch, now=at(NOW_MS))
+                flush(log)
+            follower.took(answer.high_watermark)
+            return "append" if records else "nothing"
+        case Cut(offset):
+            log.truncate_to(offset)
+            follower.was_cut()
+            return "cut"
+        case Restart(offset):
+            log.restart_at(offset)
+            follower.was_cut()
+            return "restart"
+        case step:
+            raise AssertionError(step)
+
+
+def catch_up(follower: FollowerReplica, leader: LeaderReplica) -> list[str]:
+    steps: list[str] = []
+    while not steps or steps[-1] != "nothing":
+        steps.append(one_round(follower, leader))
+        assert len(steps) < 200, steps
+    return steps
+
+
+def test_a_follower_takes_records_and_the_smaller_of_both_ends_as_its_high_watermark() -> None:
+    leader = LeaderReplica(new_log(), ME, 0, [ME], 1)
+    append(leader.log, 0, b"a", b"b")
+    append(leader.log, 0, b"c")
+    leader.advance()
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    assert one_round(follower, leader) == "append"
+    assert (leader.high_watermark, follower.high_watermark) == (3, 2)
+    assert catch_up(follower, leader) == ["append", "nothing"]
+    assert (follower.high_watermark, content(follower.log)) == (3, content(leader.log))
+
+
+def test_a_follower_under_disk_asks_again_only_when_its_records_are_synced() -> None:
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    follower.log.append(build_batch([(NOW_MS, None, b"a", ())]), leader_epoch=0, now=at(NOW_MS))
+    assert follower.ask() is None
+    flush(follower.log)
+    assert follower.ask() == FetchFrom(1, 0, 0)
+
+
+def test_a_follower_under_os_asks_from_its_logs_end() -> None:
+    follower = FollowerReplica(new_log(ack_durability="os"), ME, 0, 0)
+    follower.log.append(build_batch([(NOW_MS, None, b"a", ())]), leader_epoch=0, now=at(NOW_MS))
+    assert follower.ask() == FetchFrom(1, 0, 0)
+
+
+def test_a_late_answer_is_dropped() -> None:
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    first = follower.ask()
+    second = follower.ask()
+    assert first is not None
+    assert second is not None
+    assert follower.answered(first, LeaderAnswer(0, records=b"x")) == Late()
+    assert follower.answered(second, LeaderAnswer(0, records=b"x")) == Append(b"x")
+    assert follower.answered(second, LeaderAnswer(0, records=b"x")) == Late()
+
+
+def test_a_refusal_changes_nothing() -> None:
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    asked = follower.ask()
+    assert asked is not None
+    refused = follower.answered(asked, LeaderAnswer(ErrorCode.FENCED_LEADER_EPOCH))
+    assert refused == Refused(ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def test_a_follower_behind_the_leaders_log_start_begins_anew_there() -> None:
+    leader = LeaderReplica(new_log(segment_bytes="100"), ME, 0, [ME], 1)
+    for value in b"abcdef":
+        append(leader.log, 0, bytes([value]))
+    leader.log.delete_records_before(4)
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    assert catch_up(follower, leader)[0] == "restart"
+    assert (follower.log.offsets.start, follower.log.offsets.end) == (4, 6)
+
+
+def test_a_batch_of_a_later_epoch_than_its_leader_is_not_taken() -> None:
+    log = new_log()
+    append(log, 3, b"a")
+    (_, batch) = next(iter(read_batches(log)))
+    with pytest.raises(ProtocolError):
+        new_log().append_replicated(bytearray(batch), leader_epoch=2, now=at(NOW_MS))
+
+
+def test_a_log_is_never_cut_at_the_high_watermark() -> None:
+    """The follower knows of an older high watermark only; what it has beyond is the leader's, too."""
+    leader = LeaderReplica(new_log(), ME, 0, [ME], 1)
+    append(leader.log, 0, b"a")
+    append(leader.log, 0, b"b")
+    follower = FollowerReplica(new_log(), ME, 0, 0)
+    catch_up(follower, leader)
+    next_leader = LeaderReplica(leader.log, ME, 1, [ME, OTHER], 1)
+    again = FollowerReplica(follower.log, ME, 1, high_watermark=0)
+    assert catch_up(again, next_leader) == ["nothing"]
+    assert again.log.offsets.end == 2
+
+
+elections = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(elections)
+def test_replicas_converge_on_the_last_leaders_history(script: list[tuple[int, int, int]]) -> None:
+    """Unclean elections of anybody: each leader writes some batches, and one other replica fetches some of them."""
+    logs = [new_log() for _ in range(3)]
+    leader: LeaderReplica | None = None
+    for epoch, (who, batches, rounds) in enumerate(script):
+        leader = LeaderReplica(logs[who], who, epoch, [who], 1)
+        for number in range(batches):
+            append(logs[who], epoch, b"%d-%d" % (epoch, number), b"more")
+        leader.advance()
+        follower = FollowerReplica(logs[(who + 1) % 3], who, epoch, 0)
+        for _ in range(rounds):
+            one_round(follower, leader)
+    assert leader is not None
+    wanted = content(leader.log)
+    for log in logs:
+        if log is leader.log:
+            continue
+        shared = [batch for batch, leaders in zip(content(log), wanted, strict=False) if batch == leaders]
+        shared_end = 2 * len(shared)
+        follower = FollowerReplica(log, leader.broker_id, leader.leader_epoch, 0)
+        while one_round(follower, leader) != "nothing":
+            assert log.offsets.end >= shared_end, "a record that the leader has was cut"
+        assert content(log) == wanted
