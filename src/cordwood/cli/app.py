@@ -9,6 +9,8 @@ import typer
 
 from cordwood import __version__
 from cordwood.cli.audit import audit
+from cordwood.cli.cluster.status import cluster_status
+from cordwood.cli.cluster.up import cluster_up
 from cordwood.cli.command import CordwoodGroup
 from cordwood.cli.config.alter import alter as alter_config
 from cordwood.cli.config.describe import describe as describe_config
@@ -138,7 +140,13 @@ def _spark_group() -> None:
 
 _spark.command("repair-checkpoint")(repair_checkpoint)
 
+_cluster = typer.Typer(help="Run a cluster on this machine, and look at a cluster.", no_args_is_help=True)
+
+_cluster.command("up")(cluster_up)
+_cluster.command("status")(cluster_status)
+
 app.command("serve")(serve)
+app.add_typer(_cluster, name="cluster")
 app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
 app.command("produce")(produce)

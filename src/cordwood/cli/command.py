@@ -16,6 +16,7 @@ from cordwood.cli.failure import ExitCode, Failure
 
 COMMAND_ORDER = [
     "serve",
+    "cluster",
     "demo",
     "topic",
     "produce",

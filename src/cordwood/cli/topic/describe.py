@@ -59,6 +59,7 @@ def topic_as_json(view: "TopicView") -> dict[str, Any]:
                 "leader": part.leader,
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
+                "elr": None if part.elr is None else list(part.elr),
                 "start_offset": part.start_offset,
                 "end_offset": part.end_offset,
                 "size_bytes": part.size_bytes,
@@ -80,13 +81,24 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
     policy = view.settings.get("cleanup.policy")
     gaps = policy is not None and "compact" in (policy.value or "")
     print_table(
-        ["partition", "leader", "replicas", "in sync", "start", "end", "offsets" if gaps else "records", "size"],
+        [
+            "partition",
+            "leader",
+            "replicas",
+            "in sync",
+            "eligible",
+            "start",
+            "end",
+            "offsets" if gaps else "records",
+            "size",
+        ],
         [
             (
                 part.partition,
                 part.leader,
                 _ids(part.replicas),
                 _ids(part.isr),
+                _ids(part.elr or ()) or None,
                 part.start_offset,
                 part.end_offset,
                 part.span,

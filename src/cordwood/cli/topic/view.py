@@ -11,6 +11,7 @@ from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.log_sizes import SizesUnknown, log_sizes
 from cordwood.cli.promises import Promise, ack_promise, order_promise
+from cordwood.cli.raw_request import brokers
 from cordwood.cli.topic.damage import DamageView, known_damage
 
 SET_BY_SOMEBODY = frozenset(
@@ -32,6 +33,8 @@ class PartitionView:
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...] | None
+    """Replicas out of sync that may still be elected, since they have every committed record; None: unknown."""
     start_offset: int | None
     end_offset: int | None
     size_bytes: int | None
@@ -87,11 +90,13 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
     ends: Mapping[int, int] = {}
     sizes: Mapping[int, int] = {}
     damage: list[DamageView] = []
+    eligible: Mapping[int, tuple[int, ...]] = {}
     if measured:
         indexes = [partition.id for partition in description.partitions]
         starts = connection.offsets(name, indexes, OffsetSpec.earliest())
         ends = connection.offsets(name, indexes, OffsetSpec.latest())
         sizes = _sizes(connection, name, description)
+        eligible = _eligible(connection, name)
         damage = known_damage(_leaders(description), name, connection.timeout_s)
     return TopicView(
         name=name,
@@ -103,6 +108,7 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
                 leader=partition.leader.id if partition.leader is not None else None,
                 replicas=tuple(replica.id for replica in partition.replicas),
                 isr=tuple(replica.id for replica in partition.isr),
+                elr=eligible.get(partition.id),
                 start_offset=starts.get(partition.id),
                 end_offset=ends.get(partition.id),
                 size_bytes=sizes.get(partition.id),
@@ -176,6 +182,17 @@ def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:
         if partition.leader is not None and partition.leader.host:
             led.setdefault((partition.leader.host, partition.leader.port), []).append(partition.id)
     return led
+
+
+def _eligible(connection: Connection, name: str) -> dict[int, tuple[int, ...]]:
+    """The eligible leader replicas of each partition; empty if the broker does not tell them."""
+    from cordwood.cli.cluster.view import partitions_of
+
+    try:
+        found = partitions_of(brokers(connection)[0], (name,), connection.timeout_s)
+    except Failure:
+        return {}  # an older broker, or one behind authentication
+    return {each.partition: each.elr for each in found}
 
 
 def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int]:

@@ -1,0 +1,136 @@
+"""`cordwood cluster status`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.view import ClusterView, Trouble
+
+TROUBLES_SHOWN = 50
+"""More partitions than a person reads; scripts get all of them."""
+
+
+def cluster_status(
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="End with code 5 if a partition lacks a leader or replicas.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show the brokers of a cluster, who leads, and the partitions that lack replicas or a leader, with the reason."""
+    from cordwood.cli.cluster.view import cluster_view
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.failure import ExitCode
+    from cordwood.cli.output import print_json
+
+    view = cluster_view(Connection(bootstrap_servers, timeout_s))
+    if as_json:
+        print_json(status_as_json(view))
+    else:
+        _show(view)
+    if exit_code and view.troubles:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def status_as_json(view: "ClusterView") -> dict[str, Any]:
+    return {
+        "cluster_id": view.cluster_id,
+        "nodes": [
+            {
+                "id": node.node_id,
+                "host": node.address[0],
+                "port": node.address[1],
+                "rack": node.rack,
+                "fenced": node.fenced,
+                "controller": node.controller,
+                "leads": node.leads,
+                "replicas": node.replicas,
+            }
+            for node in view.nodes
+        ],
+        "topics": view.topics,
+        "partitions": view.partitions,
+        "offline": len(view.offline),
+        "below_min_in_sync": len(view.below_min_in_sync),
+        "under_replicated": len(view.under_replicated),
+        "troubles": [_trouble_as_json(trouble) for trouble in view.troubles],
+    }
+
+
+def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
+    partition = trouble.partition
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": None if trouble.offline else partition.leader,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "elr": list(partition.elr),
+        "min_in_sync": trouble.min_in_sync,
+        "offline": trouble.offline,
+        "below_min_in_sync": trouble.below_min_in_sync,
+        "under_replicated": bool(trouble.missing),
+        "missing": [{"id": each.node_id, "reason": each.reason, "lag": each.lag} for each in trouble.missing],
+    }
+
+
+def _show(view: "ClusterView") -> None:
+    from cordwood.cli.output import count_in_words, print_table, say
+
+    say(
+        f"cluster {view.cluster_id}: {count_in_words(len(view.nodes), 'broker')}, "
+        f"{count_in_words(view.topics, 'topic')}, {count_in_words(view.partitions, 'partition')}"
+    )
+    print_table(
+        ["broker", "address", "rack", "state", "leads", "replicas"],
+        [
+            (
+                node.node_id,
+                f"{node.address[0]}:{node.address[1]}",
+                node.rack,
+                ("fenced" if node.fenced else "serves") + (", controller" if node.controller else ""),
+                node.leads,
+                node.replicas,
+            )
+            for node in view.nodes
+        ],
+    )
+    if not view.troubles:
+        say("Every partition has a leader and all its replicas in sync.")
+        return
+    say(
+        f"{len(view.offline)} without a leader, {len(view.below_min_in_sync)} below min.insync.replicas, "
+        f"{len(view.under_replicated)} under-replicated:"
+    )
+    print_table(
+        ["topic", "partition", "leader", "replicas", "in sync", "eligible", "trouble", "not in sync"],
+        [
+            (
+                each.partition.topic,
+                each.partition.partition,
+                None if each.offline else each.partition.leader,
+                _ids(each.partition.replicas),
+                _ids(each.partition.isr),
+                _ids(each.partition.elr),
+                each.in_words,
+                "; ".join(map(str, each.missing)),
+            )
+            for each in view.troubles[:TROUBLES_SHOWN]
+        ],
+    )
+    if (hidden := len(view.troubles) - TROUBLES_SHOWN) > 0:
+        say(f"{count_in_words(hidden, 'partition')} more: --json has them all.")
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(str(broker) for broker in ids)

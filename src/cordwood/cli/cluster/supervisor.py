@@ -1,0 +1,259 @@
+"""Runs a local cluster: its metadata, its brokers, and the order in which they start and stop.
+
+The metadata is in an etcd of three members, or in a store of this process that the brokers reach over a socket. Which
+of the two a directory has is decided when the directory is new, and stays.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from cordwood.cli.cluster.children import Child
+from cordwood.cli.cluster.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cluster.rows import BROKERS, BrokerRow, decode_broker
+from cordwood.model.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from cordwood.cluster.stores.interface import MetadataStore
+
+METADATA_FILE = "metadata.sqlite"
+SOCKET_FILE = "metadata.sock"
+_LOCK_FILE = "supervisor.lock"
+_LOOK_EVERY_S = 0.05
+_ETCD_CLIENT_PORTS = 1000
+_ETCD_PEER_PORTS = 2000
+"""The ports of etcd's members are so far above those of the brokers."""
+
+
+class Plan(NamedTuple):
+    """What `cordwood cluster up` was asked for."""
+
+    name: str
+    nodes: int
+    directory: str
+    """The absolute path of the directory."""
+    base_port: int
+    """The port of the first broker; 0: free ports."""
+    etcd: Etcd | None
+    """None: the supervisor keeps the metadata."""
+    assignments: tuple[str, ...] = ()
+
+
+class Broker(NamedTuple):
+    node_id: int
+    port: int
+    child: Child
+    command: tuple[str, ...]
+
+
+class Supervisor:
+    """One local cluster, made by `up`, which returns when all its brokers serve. Callers always `down`."""
+
+    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+        """`say` tells a person what happens."""
+        self._plan = plan
+        self._say = say
+        self._lock: IO[str] | None = None
+        self._ends: list[Callable[[], Awaitable[None]]] = []
+        """What is to be ended, in the order in which it was started."""
+        self._store: MetadataStore
+        self.brokers: list[Broker] = []
+        self._watches: list[asyncio.Future[None]] = []
+        self._stopping = False
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
+
+    async def up(self) -> None:
+        """Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
+        plan = self._plan
+        os.makedirs(plan.directory, exist_ok=True)
+        self._take_lock()
+        ports = _ports(plan)
+        url = await self._start_etcd(plan.etcd, ports) if plan.etcd is not None else await self._serve_metadata()
+        earlier = {row.incarnation for row in (await self._rows()).values()}
+        for node_id, port in enumerate(ports.brokers, 1):
+            await self._start_broker(node_id, port, url)
+        await self._until_all_serve(earlier)
+        for broker in self.brokers:
+            self._watches.append(asyncio.ensure_future(self._watch(broker)))
+
+    def _take_lock(self) -> None:
+        self._lock = open(f"{self._plan.directory}/{_LOCK_FILE}", "a+")  # noqa: SIM115  held until the process ends
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Failure(
+                "IN_USE",
+                f"another `cordwood cluster up` runs on {self._plan.directory}",
+                "stop that one, or give another --data-dir",
+            ) from error
+
+    async def _serve_metadata(self) -> str:
+        from cordwood.cluster.stores.socket.server import StoreServer
+        from cordwood.cluster.stores.sqlite import SqliteStore
+
+        directory = self._plan.directory
+        self._store = store = await SqliteStore.open(f"{directory}/{METADATA_FILE}")
+        self._ends.append(store.close)
+        server = await StoreServer.start(store, f"{directory}/{SOCKET_FILE}", self._plan.name)
+        self._ends.append(server.close)
+        return f"unix://{directory}/{SOCKET_FILE}"
+
+    async def _start_etcd(self, etcd: Etcd, ports: "_Ports") -> str:
+        from cordwood.broker.storage import open_store
+        from cordwood.model.broker_settings import BrokerSettings
+
+        members = await EtcdMembers.start(etcd, self._plan.directory, ports.etcd_clients, ports.etcd_peers)
+        self._ends.append(members.stop)
+        for member in members.members:
+            self._watches.append(asyncio.ensure_future(self._watch_etcd(member)))
+        texts = {"cluster.name": self._plan.name, "cluster.store": members.url, "node.id": "0"}
+        self._store = await open_store(BrokerSettings.from_texts(texts))
+        self._ends.append(self._store.close)
+        return members.url
+
+    async def _start_broker(self, node_id: int, port: int, url: str) -> None:
+        plan = self._plan
+        words = [sys.executable, "-m", "cordwood.cli", "serve", "--cluster", plan.name, "--store", url]
+        words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
+        words += ["--listen", f"127.0.0.1:{port}"]
+        for assignment in plan.assignments:
+            words += ["--set", assignment]
+        environment = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
+        child = await Child.launch(f"broker {node_id}", words, f"{plan.directory}/node-{node_id}.log", environment)
+        if not self.brokers:
+            self._ends.append(self._stop_brokers)
+        self.brokers.append(Broker(node_id, port, child, ("cordwood", *words[3:])))
+
+    async def _rows(self) -> dict[int, BrokerRow]:
+        items = (await self._store.list(BROKERS)).items
+        return {int(item.key.removeprefix(BROKERS)): decode_broker(item.key, item.value) for item in items}
+
+    async def _until_all_serve(self, earlier: set[str]) -> None:
+        """Waits for registrations that are not of an earlier life, without a fence, at addresses that answer."""
+        waiting = list(self.brokers)
+        while waiting:
+            for broker in self.brokers:
+                if broker.child.ended:
+                    raise Failure(
+                        "BROKER_ENDED",
+                        f"broker {broker.node_id} ended: {broker.child.exit_reason}. It said:\n"
+                        f"{broker.child.last_words()}",
+                    )
+            rows = await self._rows()
+            for broker in list(waiting):
+                row = rows.get(broker.node_id)
+                if row is not None and not row.fenced and row.incarnation not in earlier and _answers(broker.port):
+                    waiting.remove(broker)
+            if waiting:
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _watch(self, broker: Broker) -> None:
+        await broker.child.wait()
+        if not self._stopping:
+            self._say(
+                f"broker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its output is in "
+                f"{broker.child.output}. It is not started again; to do so: {' '.join(broker.command)}"
+            )
+
+    async def _watch_etcd(self, member: Child) -> None:
+        await member.wait()
+        if not self._stopping:
+            self._say(f"{member.name} (pid {member.pid}) ended: {member.exit_reason}. Its output is in {member.output}")
+
+    async def _stop_brokers(self) -> None:
+        await asyncio.gather(*(broker.child.stop() for broker in self.brokers))
+
+    async def down(self) -> None:
+        """Ends everything that was started, the latest first."""
+        self._stopping = True
+        while self._ends:
+            await self._ends.pop()()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def chosen_metadata(directory: str, choice: str, found: Etcd | None) -> Etcd | None:
+    """The etcd that is to keep the metadata; None: the supervisor. Raises Failure."""
+    begun_with_own = os.path.exists(f"{directory}/{METADATA_FILE}")
+    begun_with_etcd = os.path.exists(member_directory(directory, 1))
+    if choice == "auto":
+        choice = "supervisor" if begun_with_own else "etcd" if begun_with_etcd else choice
+    if (choice == "etcd" and begun_with_own) or (choice == "supervisor" and begun_with_etcd):
+        has = "the supervisor's own store" if begun_with_own else "etcd"
+        raise Failure("USAGE", f"{directory} has its metadata in {has}", "give another --data-dir", ExitCode.USAGE)
+    if choice == "etcd" and (found is None or found.refusal is not None):
+        what = "there is no etcd on the PATH" if found is None else f"{found.path} cannot be used: {found.refusal}"
+        raise Failure("ETCD", what, "install etcd 3.5.28, 3.6.9 or later, or give --metadata supervisor")
+    return found if choice != "supervisor" and found is not None and found.refusal is None else None
+
+
+async def run(plan: Plan, ready: Callable[[Supervisor], None], say: Callable[[str], None]) -> None:
+    """Runs the cluster until SIGTERM, SIGINT or SIGHUP. Raises Failure."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told.set)
+    supervisor = Supervisor(plan, say)
+    stopping = asyncio.ensure_future(told.wait())
+    starting = asyncio.ensure_future(supervisor.up())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            ready(supervisor)
+            await stopping
+            say("stopping all brokers")
+    except (EnvironmentFailure, OSError) as error:
+        raise Failure("CLUSTER", str(error)) from error
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
+        await supervisor.down()
+
+
+class _Ports(NamedTuple):
+    brokers: list[int]
+    etcd_clients: list[int]
+    etcd_peers: list[int]
+
+
+def _ports(plan: Plan) -> _Ports:
+    counts = (plan.nodes, MEMBERS, MEMBERS)
+    if not plan.base_port:
+        free = _free_ports(sum(counts))
+        return _Ports(free[: plan.nodes], free[plan.nodes : -MEMBERS], free[-MEMBERS:])
+    firsts = (plan.base_port, plan.base_port + _ETCD_CLIENT_PORTS, plan.base_port + _ETCD_PEER_PORTS)
+    return _Ports(*(list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)))
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on now."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def _answers(port: int) -> bool:
+    """Whether a process listens on the port: the loopback address answers at once."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def describe(brokers: Sequence[Broker], bootstrap_servers: str) -> dict[str, object]:
+    """The line for scripts."""
+    nodes = [{"id": broker.node_id, "pid": broker.child.pid} for broker in brokers]
+    return {"bootstrap_servers": bootstrap_servers, "nodes": nodes}

@@ -1,0 +1,81 @@
+"""`cordwood cluster up`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import AsJson
+
+MAX_NODES = 100
+MAX_BASE_PORT = 60_000
+_CHOICES = ("auto", "etcd", "supervisor")
+
+
+def cluster_up(
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=MAX_NODES, help="How many brokers.")] = 3,
+    data_dir: Annotated[
+        str, typer.Option("--data-dir", "-d", metavar="DIR", help="The directory of all data: node-1, node-2, ...")
+    ] = "cordwood-cluster",
+    base_port: Annotated[
+        int,
+        typer.Option(
+            "--base-port",
+            min=0,
+            max=MAX_BASE_PORT,
+            help="The port of the first broker; the others follow. 0 picks free ports.",
+        ),
+    ] = 9092,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the cluster.")] = "local",
+    metadata: Annotated[
+        str,
+        typer.Option(
+            "--metadata",
+            metavar="WHERE",
+            help="Where the metadata is kept: `etcd`, `supervisor`, or `auto`: etcd if the PATH has one.",
+        ),
+    ] = "auto",
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of all brokers; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a cluster on this machine in the foreground until SIGTERM, Ctrl-C or the end of its terminal.
+
+    With an etcd on the PATH three members of it keep the metadata. Without one this process does, and then the metadata
+    is not replicated: the cluster does not survive its loss. A broker that ends is reported, not started again. When
+    this process ends, all others end with it.
+
+    When all brokers serve, `--json` prints one line: `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`.
+    """
+    import asyncio
+    import os
+
+    from cordwood.cli.cluster.etcd_members import etcd_on_path
+    from cordwood.cli.cluster.supervisor import Plan, Supervisor, chosen_metadata, describe, run
+    from cordwood.cli.output import print_json_line, remark, say
+
+    if metadata not in _CHOICES:
+        raise Failure("USAGE", f"--metadata {metadata!r} is none of {', '.join(_CHOICES)}", "", ExitCode.USAGE)
+    data_dir = os.path.abspath(data_dir)
+    found = None if metadata == "supervisor" else etcd_on_path()
+    plan = Plan(name, nodes, data_dir, base_port, chosen_metadata(data_dir, metadata, found), tuple(assignments or ()))
+    if plan.etcd is not None:
+        remark(f"the metadata is in three members of etcd {plan.etcd.version} ({plan.etcd.path})")
+    else:
+        refused = f"{found.path} cannot be used: {found.refusal}. " if found is not None else ""
+        remark(
+            f"{refused}the metadata is NOT replicated: this process keeps it alone, in {data_dir}/metadata.sqlite. "
+            "For a replicated one install etcd 3.5.28, 3.6.9 or later"
+        )
+
+    def ready(supervisor: Supervisor) -> None:
+        if as_json:
+            print_json_line(describe(supervisor.brokers, supervisor.bootstrap_servers))
+        else:
+            say(f"cluster {name} is ready: {nodes} brokers on {supervisor.bootstrap_servers} (data in {data_dir})")
+        sys.stdout.flush()
+
+    asyncio.run(run(plan, ready, remark))

@@ -1,0 +1,237 @@
+"""A cluster as a client sees it: its brokers, who leads, and which partitions lack replicas, with the reason.
+
+DescribeCluster tells the brokers, DescribeTopicPartitions the partitions, DescribeConfigs the min.insync.replicas of
+topics. How far a replica is behind is what its own broker answers to DescribeLogDirs: `offset_lag`, the distance from
+its log's end to the high watermark of the leader.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import Failure
+from cordwood.cli.raw_request import Address, ask, brokers
+from cordwood.model.errors import ErrorCode
+from cordwood.wire.apis import ApiKey
+
+_TOPIC = 2
+"""The type of a topic in DescribeConfigs."""
+_BROKER_ENDPOINTS = 1
+_PARTITIONS_PER_PAGE = 2000
+MIN_IN_SYNC = "min.insync.replicas"
+
+
+class NodeView(NamedTuple):
+    node_id: int
+    address: Address
+    rack: str | None
+    fenced: bool
+    controller: bool
+    leads: int = 0
+    replicas: int = 0
+
+
+class ReplicaState(NamedTuple):
+    """A replica that is not in sync, and why as far as brokers tell."""
+
+    node_id: int
+    reason: str
+    lag: int | None = None
+    """Records between the end of the replica and the leader's high watermark; None: unknown."""
+
+    def __str__(self) -> str:
+        behind = "" if self.lag is None else f", {self.lag} behind"
+        return f"{self.node_id} ({self.reason}{behind})"
+
+
+class PartitionState(NamedTuple):
+    topic: str
+    partition: int
+    leader: int
+    """-1: none."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(node for node in self.replicas if node not in self.isr)
+
+
+class Trouble(NamedTuple):
+    """A partition that is not as it should be."""
+
+    partition: PartitionState
+    min_in_sync: int
+    missing: tuple[ReplicaState, ...]
+
+    @property
+    def offline(self) -> bool:
+        return self.partition.leader < 0
+
+    @property
+    def below_min_in_sync(self) -> bool:
+        return len(self.partition.isr) < self.min_in_sync
+
+    @property
+    def in_words(self) -> str:
+        words = ["no leader"] if self.offline else []
+        if self.below_min_in_sync:
+            words.append(f"below min.insync.replicas {self.min_in_sync}")
+        return ", ".join([*words, "under-replicated"] if self.missing else words)
+
+
+class ClusterView(NamedTuple):
+    cluster_id: str
+    nodes: tuple[NodeView, ...]
+    topics: int
+    partitions: int
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def offline(self) -> list[Trouble]:
+        return [trouble for trouble in self.troubles if trouble.offline]
+
+    @property
+    def below_min_in_sync(self) -> list[Trouble]:
+        return [trouble for trouble in self.troubles if trouble.below_min_in_sync]
+
+    @property
+    def under_replicated(self) -> list[Trouble]:
+        return [trouble for trouble in self.troubles if trouble.missing]
+
+
+def cluster_view(connection: Connection) -> ClusterView:
+    """Raises Failure."""
+    address = brokers(connection)[0]
+    cluster_id, nodes = _nodes(address, connection.timeout_s)
+    partitions = partitions_of(address, (), connection.timeout_s)
+    minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
+    suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
+    lags = _lags(nodes, suspicious, connection.timeout_s)
+    return ClusterView(
+        cluster_id,
+        with_counts(nodes, partitions),
+        len(minima),
+        len(partitions),
+        tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
+    )
+
+
+def trouble_of(
+    partition: PartitionState,
+    min_in_sync: int,
+    nodes: Sequence[NodeView],
+    lags: Mapping[tuple[int, str, int], int],
+) -> Trouble:
+    where = (partition.topic, partition.partition)
+    missing = tuple(explained(node, nodes, lags.get((node, *where))) for node in partition.missing)
+    return Trouble(partition, min_in_sync, missing)
+
+
+def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState]) -> tuple[NodeView, ...]:
+    leads = Counter(each.leader for each in partitions)
+    replicas = Counter(node for each in partitions for node in each.replicas)
+    return tuple(node._replace(leads=leads[node.node_id], replicas=replicas[node.node_id]) for node in nodes)
+
+
+def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
+    """Why a replica is not in sync: its node is gone or fenced, or else it lags."""
+    node = next((node for node in nodes if node.node_id == node_id), None)
+    if node is None:
+        return ReplicaState(node_id, "its node is gone")
+    return ReplicaState(node_id, "its node is fenced" if node.fenced else "it lags", lag)
+
+
+def _nodes(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
+    values = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": _BROKER_ENDPOINTS,
+        "include_fenced_brokers": True,
+    }
+    told = ask(address, ApiKey.DESCRIBE_CLUSTER, 2, values, timeout_s)
+    if told.error_code:
+        raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
+    return told.cluster_id, [
+        NodeView(
+            each.broker_id,
+            (each.host, each.port),
+            each.rack,
+            each.is_fenced,
+            each.broker_id == told.controller_id,
+        )
+        for each in sorted(told.brokers, key=lambda each: each.broker_id)
+    ]
+
+
+def partitions_of(address: Address, topics: Sequence[str], timeout_s: float) -> list[PartitionState]:
+    """All partitions of these topics, or of all. Raises Failure."""
+    found: list[PartitionState] = []
+    cursor = None
+    while True:
+        values = {
+            "topics": [{"name": name} for name in topics],
+            "response_partition_limit": _PARTITIONS_PER_PAGE,
+            "cursor": cursor,
+        }
+        page = ask(address, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, values, timeout_s)
+        for topic in page.topics:
+            # A topic without partitions in the answer was deleted meanwhile.
+            for each in topic.partitions:
+                found.append(
+                    PartitionState(
+                        topic.name or "",
+                        each.partition_index,
+                        each.leader_id,
+                        tuple(each.replica_nodes),
+                        tuple(each.isr_nodes),
+                        tuple(each.eligible_leader_replicas or ()),
+                    )
+                )
+        if page.next_cursor is None:
+            return found
+        cursor = {
+            "topic_name": page.next_cursor.topic_name,
+            "partition_index": page.next_cursor.partition_index,
+        }
+
+
+def _min_in_sync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
+    """The setting of each topic; 1 where the broker does not tell."""
+    resources = [
+        {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": [MIN_IN_SYNC]} for name in topics
+    ]
+    minima = dict.fromkeys(topics, 1)
+    if not topics:
+        return minima
+    values = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+    for result in ask(address, ApiKey.DESCRIBE_CONFIGS, 4, values, timeout_s).results:
+        for entry in result.configs:
+            if result.error_code == ErrorCode.NONE and entry.name == MIN_IN_SYNC and entry.value is not None:
+                minima[result.resource_name] = int(entry.value)
+    return minima
+
+
+def _lags(
+    nodes: Iterable[NodeView], suspicious: Sequence[PartitionState], timeout_s: float
+) -> Mapping[tuple[int, str, int], int]:
+    """How far the missing replicas are behind, by node, topic and partition. Nodes that do not answer are left out."""
+    lags: dict[tuple[int, str, int], int] = {}
+    for node in nodes:
+        asked: dict[str, list[int]] = {}
+        for each in suspicious:
+            if node.node_id in each.missing:
+                asked.setdefault(each.topic, []).append(each.partition)
+        if not asked:
+            continue
+        values = {"topics": [{"topic": name, "partitions": indexes} for name, indexes in sorted(asked.items())]}
+        try:
+            told = ask(node.address, ApiKey.DESCRIBE_LOG_DIRS, 4, values, timeout_s)
+        except Failure:
+            continue
+        for result in told.results:
+            for topic in result.topics:
+                for part in topic.partitions:
+                    lags[node.node_id, topic.name, part.partition_index] = part.offset_lag
+    return lags

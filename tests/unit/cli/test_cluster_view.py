@@ -1,0 +1,43 @@
+"""Why a partition of a cluster is in trouble, from what brokers tell."""
+
+from cordwood.cli.cluster.view import (
+    NodeView,
+    PartitionState,
+    ReplicaState,
+    trouble_of,
+    with_counts,
+)
+
+ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)
+TWO = NodeView(2, ("b", 2), None, fenced=True, controller=False)
+THREE = NodeView(3, ("c", 3), None, fenced=False, controller=False)
+NODES = (ONE, TWO, THREE)
+
+
+def test_a_missing_replica_is_gone_or_fenced_or_lags() -> None:
+    partition = PartitionState("t", 0, 1, (1, 2, 3, 4), (1,))
+    trouble = trouble_of(partition, 2, NODES, {(3, "t", 0): 17, (3, "t", 1): 99})
+    assert trouble.missing == (
+        ReplicaState(2, "its node is fenced"),
+        ReplicaState(3, "it lags", 17),
+        ReplicaState(4, "its node is gone"),
+    )
+    assert [str(each) for each in trouble.missing] == [
+        "2 (its node is fenced)",
+        "3 (it lags, 17 behind)",
+        "4 (its node is gone)",
+    ]
+    assert trouble.in_words == "below min.insync.replicas 2, under-replicated"
+
+
+def test_a_partition_without_leader_says_so_first() -> None:
+    trouble = trouble_of(PartitionState("t", 0, -1, (4,), (4,)), 1, NODES, {})
+    assert trouble.in_words == "no leader"
+    assert trouble.offline
+    assert not trouble.below_min_in_sync
+
+
+def test_leaders_and_replicas_are_counted_for_each_node() -> None:
+    partitions = [PartitionState("t", 0, 1, (1, 2), (1, 2)), PartitionState("t", 1, -1, (2, 3), ())]
+    counted = with_counts(NODES, partitions)
+    assert [(node.node_id, node.leads, node.replicas) for node in counted] == [(1, 1, 1), (2, 0, 2), (3, 0, 1)]
