@@ -5,8 +5,9 @@ be led by brokers that lack acknowledged records. So a broker keeps the cluster'
 has seen, and refuses to start on an earlier one. The file is replaced whole, at most once in a while and in a thread:
 it is never ahead of the store, and a little behind it.
 
-The file also has the boot id of the machine, written at each start: a broker that finds another one, and no mark of a
-clean stop, may have lost what was acknowledged from memory.
+The file also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
+lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
+that stops before says so again at its next start.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ logger = logging.getLogger("cordwood.broker")
 
 _WRITE_AFTER_S = 1.0
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_LOSS_NOT_NOTED = "loss not noted"
+"""In place of the boot id: records may be lost, and the controller does not know yet."""
 
 
 class Seen(NamedTuple):
@@ -43,6 +46,13 @@ def boot_id() -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def may_have_lost(seen: Seen | None, *, stopped_cleanly: bool) -> bool:
+    """Whether records that were acknowledged from memory may be lost since the controller last took note."""
+    if seen is None:
+        return False
+    return seen.boot_id == _LOSS_NOT_NOTED or (seen.boot_id != boot_id() and not stopped_cleanly)
 
 
 def read_seen(directory: str) -> Seen | None:
@@ -108,11 +118,16 @@ class ClusterWitness:
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
 
-    def begin(self, cluster_id: str, revision: int) -> None:
-        """Raises OSError."""
-        self._seen = Seen(cluster_id, revision, boot_id())
+    def begin(self, cluster_id: str, revision: int, *, unclean: bool) -> None:
+        """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
+        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id())
         write_seen(self._directory, self._seen)
         self._written = revision
+
+    def loss_noted(self) -> None:
+        """The controller has taken note that records may be lost. The file is written with the next revision."""
+        if self._seen is not None:
+            self._seen = self._seen._replace(boot_id=boot_id())
 
     def saw(self, revision: int) -> None:
         """The image is at this revision. The file is written soon, in a thread."""

@@ -57,6 +57,9 @@ THREADS_PER_CLIENT: Final = 2
 DRAIN_S: Final = 1.0
 """How long a stopping broker waits until owed answers are sent. Acks that wait for the disk are sent in any case."""
 
+HAND_OVER_S: Final = 5.0
+"""How long a stopping broker of a cluster waits until others lead its partitions."""
+
 FEW_CONNECTIONS: Final = 500
 
 
@@ -199,15 +202,23 @@ class Server:
         for listener, bound in self._bound:
             make = partial(Connection, connections, listener.entrance)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
+        if clustered:
+            serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
+            assert writer.registration.renewing is not None
+            writer.registration.renewing.add_done_callback(self._registration_ended)
+            await writer.ready()
 
     def _keep_witness(self, follower: ImageFollower) -> None:
         """Notes from now on how far this broker has seen the cluster's metadata."""
         from cordwood.broker.cluster_witness import ClusterWitness
 
         self._witness = witness = ClusterWitness(self._storage.logs.path)
-        witness.begin(follower.image.cluster_id, follower.image.revision)
+        image = follower.image
+        witness.begin(image.cluster_id, image.revision, unclean=self._storage.standing.unclean)
 
         def changed(delta: ImageDelta) -> None:
+            if delta.brokers_changed and self._metadata_writer is not None and self._metadata_writer.takes_part:
+                witness.loss_noted()
             witness.saw(delta.revision)
             self.driver.apply(delta)
 
@@ -278,6 +289,12 @@ class Server:
             assert isinstance(failure, Exception)
             self._fail(failure)
 
+    def _registration_ended(self, renewing: "asyncio.Task[None]") -> None:
+        """Stops a broker whose node id another process has taken."""
+        if not renewing.cancelled() and (failure := renewing.exception()) is not None:
+            assert isinstance(failure, Exception)
+            self._fail(failure)
+
     def _fail(self, failure: Exception) -> None:
         if self.failed.done():
             return
@@ -298,7 +315,10 @@ class Server:
             listening.close()
 
     async def stop(self) -> None:
-        """Answers requests, flushes, checkpoints and closes. After a failure only closes: the next start recovers."""
+        """Hands leaderships over, answers requests, flushes, checkpoints and closes. After a failure only closes: the
+        next start recovers."""
+        if self._metadata_writer is not None and not self.failed.done():
+            await self._metadata_writer.drain(HAND_OVER_S)
         self._stop_listening()
         try:
             if not self.failed.done():

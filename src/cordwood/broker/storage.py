@@ -120,7 +120,7 @@ class Storage:
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directory."""
-        from cordwood.broker.cluster_witness import boot_id, check_cluster, read_seen
+        from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_seen
 
         path, owner = self.logs.path, self.logs.identity()
         if self.filesystem.exists(f"{path}/{METADATA_FILE}"):
@@ -129,8 +129,8 @@ class Storage:
                 "know: its records would not be served. Give another --data-dir, or start without --store"
             )
         seen = read_seen(path)
-        other_boot = seen is not None and seen.boot_id != boot_id()
-        self.standing = self.standing._replace(clustered=True, unclean=other_boot and not self.logs.stopped_cleanly())
+        unclean = may_have_lost(seen, stopped_cleanly=self.logs.stopped_cleanly())
+        self.standing = self.standing._replace(clustered=True, unclean=unclean)
         self.metadata = await open_store(settings)
         try:
             await check_cluster(self.metadata, path, None if owner is None else owner.cluster_id, seen)

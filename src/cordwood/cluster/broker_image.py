@@ -24,6 +24,8 @@ class BrokerImage:
     """The controller has not taken note of the registration yet."""
     draining: bool = False
     """The broker stops: the controller moves its leaderships away."""
+    starting: bool = False
+    """The broker does not answer requests yet: its fence stays."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -57,6 +59,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.unclean,
         row.fenced,
         row.draining,
+        row.starting,
         mod_revision,
     )
 

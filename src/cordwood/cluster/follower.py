@@ -39,6 +39,8 @@ class ImageFollower:
         """`boot_ms` reads the boot clock."""
         self.image = image
         self.on_change = on_change
+        self.watchers: list[Callable[[ImageDelta], None]] = []
+        """Called after `on_change`, in the loop."""
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the store is no longer followed: with the reason if the store failed."""
         self._store = store
@@ -100,6 +102,8 @@ class ImageFollower:
     def _image_changed(self, revision_before: int, delta: ImageDelta) -> None:
         if delta or delta.revision > revision_before:
             self.on_change(delta)
+            for watcher in self.watchers:
+                watcher(delta)
         for revision, waiter in self._reaching:
             if revision <= self.image.revision and not waiter.done():
                 waiter.set_result(None)

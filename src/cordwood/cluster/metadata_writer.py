@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
+from cordwood.cluster.controller import Controller
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
 from cordwood.cluster.metadata_version import SUPPORTED, VersionRange
 from cordwood.cluster.planner.configs import (
@@ -28,6 +29,7 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
+from cordwood.cluster.planner.failover import leaves_nothing, plan_accepted_loss
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
@@ -47,7 +49,7 @@ from cordwood.cluster.planner.topics import (
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, Standing
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
-from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, TxnResult
+from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure, TxnResult
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -105,6 +107,8 @@ class MetadataWriter:
             holder=holder,
             boot_ms=boot_ms,
         )
+        self._clustered = standing.clustered
+        self.controller = Controller(store, follower, self._authority, lambda: self.registration.lease)
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
@@ -122,10 +126,62 @@ class MetadataWriter:
         await self.follower.load()
         await self._sweep()
         self.follower.follow()
+        if self._clustered:
+            self.follower.watchers.append(self._look_at_fence)
+            self.controller.start()
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether the controller has taken note of this registration and lifted the broker's fence."""
+        broker = self.image.brokers.get(self.image.node_id)
+        return broker is not None and broker.epoch == self.broker_epoch and not broker.fenced
+
+    def _look_at_fence(self, delta: ImageDelta) -> None:
+        if self.takes_part:
+            self.registration.fence_lifted()
+
+    async def ready(self) -> None:
+        """Tells the cluster that this broker answers requests, so that its fence can be lifted. Raises StoreFailure."""
+        if self._clustered:
+            await self.registration.say(draining=False)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Before a stop: waits until the controller has moved the leaderships of this broker away and taken it out of
+        in-sync sets, as far as others can take over. False if the time was too short, or the store failed."""
+        if not self._clustered:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.registration.say(draining=True)
+                drained = asyncio.Event()
+
+                def look(delta: ImageDelta) -> None:
+                    if leaves_nothing(self.image, self.image.node_id):
+                        drained.set()
+
+                self.follower.watchers.append(look)
+                look(ImageDelta(self.image.revision))
+                await drained.wait()
+                return True
+        except (StoreFailure, TimeoutError):
+            return False
+
+    async def accept_loss(self, topic: str, partition: int, broker_id: int | None = None) -> int:
+        """Gives a partition without a leader the broker, or the first live replica, as its leader, whatever records it
+        lacks: an operator accepts their loss. Returns the leader. Raises ProtocolError, StoreFailure."""
+        for _ in range(ATTEMPTS_ON_ONE_KEY):
+            leader, write = plan_accepted_loss(self.image, topic, partition, broker_id)
+            result = await self._authority.attempt(together([write]))
+            await self.follower.reach(result.revision)
+            if result.succeeded:
+                return leader
+            await self._authority.check()
+        raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} leads {topic}-{partition}")
 
     async def stop(self) -> None:
-        """Stops following the store, and lets the registration expire. The store stays open: it belongs to the
-        caller."""
+        """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The
+        store stays open: it belongs to the caller."""
+        await self.controller.stop()
         await self.registration.stop()
         await self.follower.stop()
 

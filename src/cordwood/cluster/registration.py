@@ -11,6 +11,7 @@ broker of a store of its own comes back in its epoch.
 import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from cordwood.cluster.planner.registration import (
     finalised_version,
     plan_cluster_id,
     plan_first_metadata_version,
+    plan_own_row,
     plan_registration,
     plan_return,
 )
@@ -99,6 +101,9 @@ class BrokerRegistration:
         self._standing = standing
         self._holder = holder
         self._boot_ms = boot_ms
+        self._starting = standing.clustered
+        self._unclean = standing.unclean
+        self._draining = False
         self._registration: Registration
         self._registered: RegisteredBroker
         self.lease = 0
@@ -117,7 +122,6 @@ class BrokerRegistration:
             settings.broker_rack or None,
             self._metadata_versions,
             standing.storage_id,
-            standing.unclean,
             fenced=standing.clustered,
         )
         if standing.clustered:
@@ -151,7 +155,10 @@ class BrokerRegistration:
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
-            registered = plan_registration(self._registration, epoch, lease, finalised)
+            registration = self._registration._replace(
+                unclean=self._unclean, starting=self._starting, draining=self._draining
+            )
+            registered = plan_registration(registration, epoch, lease, finalised)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
                 break
         else:
@@ -178,11 +185,34 @@ class BrokerRegistration:
             await self._authority.commit(plan_first_metadata_version())
         raise OutcomeUnknown("the metadata store does not say whether it took the version of the metadata")
 
+    def fence_lifted(self) -> None:
+        """The controller has taken note of the restart: later registrations of this process are clean."""
+        self._unclean = False
+
+    async def say(self, *, draining: bool) -> None:
+        """Says in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""
+        self._starting, self._draining = False, draining
+        key = broker_key(self._authority.broker_id)
+        for _ in range(ATTEMPTS_ON_ONE_KEY):
+            item = await self._store.get(key)
+            if item is None:
+                # The lease ended: the next registration says it.
+                return
+            row = decode_broker(key, item.value)
+            if row.incarnation != self._registration.incarnation or (row.starting, row.draining) == (False, draining):
+                return
+            await self._authority.attempt(plan_own_row(item, draining=draining))
+        raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
+
     async def stop(self) -> None:
-        """Lets the registration expire."""
+        """Lets the registration expire; in a cluster it ends at once."""
         if self.renewing is not None:
             self.renewing.cancel()
             await asyncio.wait([self.renewing])
+            if self._standing.clustered:
+                with suppress(StoreFailure, TimeoutError):
+                    async with asyncio.timeout(self._lease_ms / 1000):
+                        await self._store.revoke(self.lease)
 
     async def _renew(self) -> None:
         """Keeps the row alive, or brings it back, unless a later incarnation has registered."""

@@ -80,6 +80,8 @@ class BrokerRow(NamedTuple):
     """The controller has not taken note of the registration yet: the broker leads nothing."""
     draining: bool = False
     """The broker stops: the controller moves its leaderships away."""
+    starting: bool = False
+    """The broker does not answer requests yet: its fence stays."""
     unknown: Unknown = ()
 
 
@@ -201,6 +203,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             fields.get("unclean", False),
             fields.get("fenced", False),
             fields.get("draining", False),
+            fields.get("starting", False),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

@@ -12,6 +12,10 @@ class ClusterSettings:
     auto_create_topics_enable: bool = boolean(
         True, "Whether a topic is created when a producer or consumer first asks for it."
     )
+    auto_leader_rebalance_enable: bool = boolean(
+        True,
+        "Whether partitions are led by the first of their replicas again once it is back in sync.",
+    )
     broker_lease_ms: int = int32(
         3_000,
         "How long the registration of a broker in a cluster outlives the broker: after this time others take over.",

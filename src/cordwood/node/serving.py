@@ -27,7 +27,7 @@ class Serving:
         """When the authority of the lease ends, on the boot clock."""
         self.registered_here = True
         """Whether the broker's row exists, as far as this broker knows. Without it nobody may vouch for the broker."""
-        self.on_registered: Callable[[], None] = lambda: None
+        self.on_registered: Callable[[], object] = lambda: None
         """Called after each registration."""
 
     def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:

@@ -131,6 +131,8 @@ class SimulatedDisk:
         self.unreadable = False
         """Whether every read of the platter fails (EIO)."""
         self.syncs_fail = False
+        self.loss_not_noted = False
+        """Whether the power failed without a clean stop, and the controller of the cluster does not know yet."""
         self.running: Pausable | None = None
         """The thread that runs now; None: the event loop."""
         self._undivided = 0

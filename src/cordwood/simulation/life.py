@@ -12,9 +12,11 @@ from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata_writer import MetadataWriter
-from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.registration import Standing
+from cordwood.cluster.rows import Endpoint, broker_key, decode_broker
+from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import Identity
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from cordwood.broker.threads import Workers
 
 DATA_DIRECTORY = "/data"
+RETRY_S = 0.1
 MANY_THREADS = 1_000_000
 """More threads than work: only the seed picks the work that comes next."""
 
@@ -48,6 +51,8 @@ class Setup:
     patience: Patience | None
     scrubbed: bool
     lease_ms: int
+    clustered: bool = False
+    """Whether other brokers share the store."""
 
     @property
     def broker_id(self) -> int:
@@ -87,7 +92,7 @@ class Life:
             now=clock.now,
         )
         self.flusher = SimulatedFlusher(disk, setup.patience, self.driver.flushed, self._failed)
-        self.serving = Serving()
+        self.serving = Serving(setup.lease_ms) if setup.clustered else Serving()
         self.metadata_writer: MetadataWriter
         self.node: Node
         self._setup = setup
@@ -105,13 +110,15 @@ class Life:
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
-        starting = self.loop.create_task(self._start_metadata())
+        owner = self.logs.identity()
+        storage_id = (owner and owner.storage_id) or f"{self._chance.getrandbits(64):x}"
+        starting = self.loop.create_task(self._start_metadata(storage_id))
         while not starting.done():
             self.loop.run_until_idle()
             if self.store.calls:
                 self.store.end_next_call()
         starting.result()
-        self.logs.open(Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id))
+        self.logs.open(Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id, storage_id))
         self.node = Node(
             self.metadata_writer.image,
             self.logs,
@@ -126,6 +133,9 @@ class Life:
         for _ in self.node.recover_all():
             pass
         self.driver.drive(self.node, self.flusher, self.metadata_writer)
+        if self._setup.clustered:
+            self.serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
+            self.loop.create_task(self._take_part())
         if self._setup.scrubbed:
             self.node.scrub.begin(self._scrub, self.node.now)
 
@@ -138,19 +148,44 @@ class Life:
 
         self.workers.submit(work, finished)
 
-    async def _start_metadata(self) -> None:
+    async def _start_metadata(self, storage_id: str) -> None:
         setup, clock, chance = self._setup, self._clock, self._chance
         image = ClusterImage(setup.broker_id, setup.settings)
+        standing = Standing(storage_id, self._disk.loss_not_noted, setup.clustered)
+        if setup.clustered:
+            await self._outlive_another_disk(storage_id)
         self.metadata_writer = MetadataWriter(
             self.store,
             ImageFollower(self.store, image, on_change=self.driver.apply, boot_ms=lambda: clock.boot_ms),
             new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
             lease_ms=setup.lease_ms,
+            standing=standing,
             holder=self.serving,
             boot_ms=lambda: clock.boot_ms,
         )
         self.metadata_writer.follower.stopped.add_done_callback(self._metadata_lost)
+        self.metadata_writer.follower.watchers.append(self._look_at_fence)
         await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+
+    async def _outlive_another_disk(self, storage_id: str) -> None:
+        """Ends the registration of a life on another disk: to replace a disk takes longer than a lease."""
+        key = broker_key(self._setup.broker_id)
+        item = await self.store.get(key)
+        if item is not None and decode_broker(key, item.value).storage_id != storage_id:
+            await self.store.revoke(item.lease)
+
+    async def _take_part(self) -> None:
+        """Asks for the lifting of the fence, until the store hears it."""
+        while True:
+            try:
+                await self.metadata_writer.ready()
+                return
+            except StoreFailure:
+                await asyncio.sleep(RETRY_S)
+
+    def _look_at_fence(self, delta: ImageDelta) -> None:
+        if self.metadata_writer.takes_part:
+            self._disk.loss_not_noted = False
 
     def _metadata_lost(self, stopped: "asyncio.Future[None]") -> None:
         """Ends a broker that no longer follows the metadata store, as the server does."""

@@ -8,12 +8,13 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.errors import EnvironmentFailure, SyncFailure
 from cordwood.node.node import Node
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 from cordwood.simulation.exchange import Connection, Network
-from cordwood.simulation.life import Life, Setup
+from cordwood.simulation.life import DATA_DIRECTORY, Life, Setup
 from cordwood.simulation.links import STORE, Links
 from cordwood.simulation.peers import NetworkOf
 from cordwood.simulation.slow_store import SlowStore
@@ -95,6 +96,8 @@ class Machine:
         """A power cut: unsynced writes are gone, torn or kept, as the disk picks."""
         self._forget_life()
         self.disk.lose_power()
+        if not self.disk.exists(f"{DATA_DIRECTORY}/{CLEAN_SHUTDOWN_FILE}"):
+            self.disk.loss_not_noted = True
 
     def replace_disk(self) -> None:
         """Puts an empty disk in the place of the old one. The broker does not run."""

@@ -346,10 +346,9 @@ async def test_a_node_id_that_a_broker_with_other_storage_holds_is_refused(open_
 
 async def test_a_broker_on_new_storage_waits_until_its_former_life_is_gone(open_store: OpenStore) -> None:
     async with open_store() as store:
-        old = registered(store, 400, standing=IN_A_CLUSTER)
+        old = registered(store, standing=IN_A_CLUSTER)
         await old.start(ENDPOINTS)
-        await old.stop()
-        new = registered(store, 3_000, Standing("elsewhere", clustered=True))
+        new = registered(store, 3000, Standing("elsewhere", clustered=True))
         starting = asyncio.create_task(new.start(ENDPOINTS))
         row = await store.get("brokers/1")
         assert row is not None
@@ -358,3 +357,4 @@ async def test_a_broker_on_new_storage_waits_until_its_former_life_is_gone(open_
         assert new.image.brokers[1].storage_id == "elsewhere"
         assert new.broker_epoch == 2
         await new.stop()
+        await old.stop()

@@ -1,8 +1,10 @@
 """Places partitions on brokers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 
@@ -13,9 +15,23 @@ class Assignment(NamedTuple):
     brokers: tuple[int, ...]
 
 
-def place(brokers: Sequence[int], partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
+def placeable(image: ClusterImage) -> dict[int, str | None]:
+    """The brokers that can be replicas of new partitions, by id, with their racks."""
+    return {broker_id: image.brokers[broker_id].rack for broker_id in image.electable_brokers()}
+
+
+def place(
+    brokers: Sequence[int],
+    partitions: range,
+    replication_factor: int,
+    seed: int,
+    racks: Mapping[int, str | None] = MappingProxyType({}),
+) -> list[tuple[int, ...]]:
     """Leaders go round the brokers, and so do the followers of each leader: the load of a failed broker is spread over
-    all others. The seed comes from the topic's id, so that topics start at different brokers."""
+    all others. The seed comes from the topic's id, so that topics start at different brokers.
+
+    Replicas of a partition are in different racks as far as there are enough racks. A broker without a rack has one of
+    its own."""
     count = len(brokers)
     if replication_factor > count:
         raise ProtocolError(
@@ -29,9 +45,25 @@ def place(brokers: Sequence[int], partitions: range, replication_factor: int, se
     for partition in partitions[:period]:
         first = (seed + partition) % count
         turn = (seed + partition) // count
-        others = [(first + 1 + (turn + replica) % (count - 1)) % count for replica in range(replication_factor - 1)]
-        pattern.append(tuple(brokers[index] for index in (first, *others)))
+        round_trip = [(first + 1 + (turn + step) % (count - 1)) % count for step in range(count - 1)]
+        pattern.append(_over_racks([brokers[index] for index in (first, *round_trip)], replication_factor, racks))
     return [pattern[place % period] for place in range(len(partitions))]
+
+
+def _over_racks(brokers: Sequence[int], replication_factor: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+    """The first of the brokers, then those in racks that have no replica yet, then others."""
+    chosen: list[int] = []
+    used: set[str] = set()
+    second: list[int] = []
+    for broker in brokers:
+        rack = racks.get(broker)
+        if rack is not None and rack in used:
+            second.append(broker)
+            continue
+        chosen.append(broker)
+        if rack is not None:
+            used.add(rack)
+    return tuple((*chosen, *second)[:replication_factor])
 
 
 def check_assignment(assigned: Sequence[int], brokers: Sequence[int], replication_factor: int | None) -> None:

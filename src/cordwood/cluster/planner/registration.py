@@ -2,20 +2,36 @@
 
 from typing import NamedTuple
 
+from cordwood.cluster.broker_image import ControllerImage
 from cordwood.cluster.metadata_version import FIRST_VERSION, SUPPORTED, VersionRange
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import (
     CLUSTER_ID,
+    CONTROLLER,
     METADATA_VERSION,
     PRODUCER_ID_BLOCK,
     BrokerRow,
+    ControllerRow,
     DamagedMetadata,
     Endpoint,
     broker_epoch_key,
     broker_key,
+    decode_broker,
     encode_broker,
+    encode_controller,
+    storage_key,
 )
-from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, has_value, present, unchanged_since
+from cordwood.cluster.stores.interface import (
+    Compare,
+    KeyValue,
+    Put,
+    Relation,
+    Target,
+    absent,
+    has_value,
+    present,
+    unchanged_since,
+)
 
 PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
@@ -34,6 +50,8 @@ class Registration(NamedTuple):
     storage_id: str = ""
     unclean: bool = False
     fenced: bool = False
+    draining: bool = False
+    starting: bool = False
 
 
 class RegisteredBroker(NamedTuple):
@@ -88,6 +106,8 @@ def plan_registration(
                 registration.storage_id,
                 registration.unclean,
                 registration.fenced,
+                registration.draining,
+                registration.starting,
             )
         ),
         lease,
@@ -106,6 +126,35 @@ def plan_return(registered: RegisteredBroker, lease: int) -> Plan:
     compares that the epoch is still the broker's."""
     row = registered.row._replace(lease=lease)
     return Plan((), StoreTxn((), (row,)), happened=(has_value(row.key, row.value),))
+
+
+def plan_controller(broker_id: int, broker_epoch: int, lease: int) -> StoreTxn:
+    """Makes a broker the controller if there is none, for as long as its registration lives."""
+    row = Put(CONTROLLER, encode_controller(ControllerRow(broker_id, broker_epoch)), lease)
+    return StoreTxn((absent(CONTROLLER),), (row,))
+
+
+def is_controller(controller: ControllerImage) -> Compare:
+    """The comparison that holds while this broker is the controller."""
+    return Compare(CONTROLLER, Target.CREATE_REVISION, Relation.EQUAL, controller.create_revision)
+
+
+def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
+    """Lifts the fence of a broker and notes its storage id. `item` is the broker's key as it was read."""
+    row = decode_broker(item.key, item.value)
+    return StoreTxn(
+        (unchanged_since(item), guard),
+        (
+            Put(item.key, encode_broker(row._replace(fenced=False)), item.lease),
+            Put(storage_key(broker_id), row.storage_id.encode()),
+        ),
+    )
+
+
+def plan_own_row(item: KeyValue, *, draining: bool) -> StoreTxn:
+    """Says that a broker has started, or that it stops. `item` is the broker's key as it was read."""
+    row = decode_broker(item.key, item.value)._replace(starting=False, draining=draining)
+    return StoreTxn((unchanged_since(item),), (Put(item.key, encode_broker(row), item.lease),))
 
 
 def authority_of(broker_id: int, epoch: int) -> Compare:

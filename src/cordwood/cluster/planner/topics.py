@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
-from cordwood.cluster.planner.placement import Assignment, check_assignment, place
+from cordwood.cluster.planner.placement import Assignment, check_assignment, place, placeable
 from cordwood.cluster.planner.topic_configs import check_overrides
 from cordwood.cluster.planner.transactions import Plan, StoreTxn, chunks, plan_creation, plan_in_chunks
 from cordwood.cluster.rows import (
@@ -211,7 +211,7 @@ def _assigned(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        check_assignment(brokers, sorted(image.brokers), replication_factor)
+        check_assignment(brokers, list(placeable(image)), replication_factor)
         replication_factor = len(brokers)
         by_partition[partition] = tuple(brokers)
     if sorted(by_partition) != list(range(len(by_partition))):
@@ -242,7 +242,8 @@ def _placed(image: ClusterImage, topic: NewTopic, topic_id: TopicId, settings: T
     replication_factor = topic.replication_factor
     if replication_factor == -1:
         replication_factor = image.settings.default_replication_factor
-    return place(image.electable_brokers(), range(partition_count), replication_factor, topic_id.int)
+    racks = placeable(image)
+    return place(list(racks), range(partition_count), replication_factor, topic_id.int, racks)
 
 
 def _new_partitions(
@@ -327,10 +328,11 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
                 "assignment(s) were specified.",
             )
         for brokers in topic.assignments:
-            check_assignment(brokers, sorted(image.brokers), replication_factor)
+            check_assignment(brokers, list(placeable(image)), replication_factor)
         replicas = [tuple(brokers) for brokers in topic.assignments]
     else:
-        replicas = place(sorted(image.brokers), partitions, replication_factor, topic_id.int)
+        racks = placeable(image)
+        replicas = place(list(racks), partitions, replication_factor, topic_id.int, racks)
     # Rows at or beyond the partition count may be overwritten, counted partitions may not: so every transaction
     # requires the count that was read.
     guards = (has_mod_revision(topic_key(topic_id), existing.mod_revision),)

@@ -33,7 +33,7 @@ class Bounds:
         self._ledger = ledger
         self._watched: dict[tuple[TopicId, int], Watched] = {}
         self._epochs: dict[tuple[TopicId, int], tuple[int, int]] = {}
-        """The life in which a partition was last seen, and its leader epoch in that life."""
+        """The life in which a partition was last led, and its leader epoch in that life."""
 
     def new_life(self) -> None:
         self._watched.clear()
@@ -50,8 +50,11 @@ class Bounds:
                 self._check(watched, partition, replica)
 
     def _check_epoch(self, key: tuple[TopicId, int], partition: Partition, life: int) -> None:
+        if not partition.leads:
+            return
         seen_in, epoch = self._epochs.get(key, (life, partition.leader_epoch))
-        if seen_in == life and epoch != partition.leader_epoch:
+        # A broker of a cluster whose lease ended leads in a new epoch, in the same life.
+        if seen_in == life and epoch > partition.leader_epoch:
             raise InvariantBroken(f"{partition.name} went from leader epoch {epoch} to {partition.leader_epoch}")
         if seen_in < life and epoch >= partition.leader_epoch:
             raise InvariantBroken(f"{partition.name} was restarted in leader epoch {partition.leader_epoch} <= {epoch}")

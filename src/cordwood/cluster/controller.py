@@ -1,0 +1,209 @@
+"""The controller: one broker of the cluster, which gives partitions leaders and lifts the fences of brokers.
+
+Any broker may be the controller: it creates the key `controller` under the lease of its registration if the key is
+absent. The controller keeps no state. It compares the image with the plans of `planner/failover.py` after each change,
+writes what is missing, and looks again. Each of its transactions compares the revision at which it became the
+controller, so a former controller writes nothing. Brokers are never commanded: they watch the store.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from cordwood.cluster.authority import Authority
+from cordwood.cluster.broker_image import BrokerImage, ControllerImage
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
+from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
+from cordwood.cluster.planner.registration import is_controller, plan_controller, plan_lift
+from cordwood.cluster.rows import broker_key
+from cordwood.cluster.stores.interface import Compare, MetadataStore, StoreClosed, StoreFailure
+
+logger = logging.getLogger("cordwood.cluster")
+
+PAUSE_S = 0.1
+"""The pause after a failure of the store or a lost race."""
+REBALANCE_S = 1.0
+"""The pause between two groups of preferred elections, and before the first of them."""
+ELECTED_AT_ONCE = 100
+"""Preferred elections in one group: clients look for their leaders anew after each."""
+_PARTITIONS_AT_ONCE = 1000
+"""Partitions that are looked at in one turn of the loop: 1,000 take a few milliseconds."""
+
+
+class Controller:
+    """Becomes the controller when there is none, and does its work. Belongs to one event loop."""
+
+    def __init__(
+        self, store: MetadataStore, follower: ImageFollower, authority: Authority, lease_of: Callable[[], int]
+    ) -> None:
+        """`lease_of` tells the lease of the broker's present registration."""
+        self._store = store
+        self._follower = follower
+        self._image: ClusterImage = follower.image
+        self._authority = authority
+        self._lease_of = lease_of
+        self._changed = asyncio.Event()
+        self._dirty: dict[str, None] | None = None
+        """Topics to look at; None: all."""
+        self._most_compares = MOST_COMPARES
+        self._rebalances = False
+        """Whether partitions had other than their preferred leaders at the last look."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._follower.watchers.append(self._image_changed)
+        self._changed.set()
+        self._task = asyncio.create_task(self._run(), name="controller")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _image_changed(self, delta: ImageDelta) -> None:
+        if delta.brokers_changed or delta.registered or delta.broker_settings_changed:
+            self._dirty = None
+        elif self._dirty is not None:
+            self._dirty.update(dict.fromkeys(topic.name for topic in delta.created))
+            self._dirty.update(dict.fromkeys(change.after.name for change in delta.changed))
+        self._changed.set()
+
+    @property
+    def _own(self) -> ControllerImage | None:
+        """The image's controller if it is this registration of this broker."""
+        controller = self._image.controller
+        if controller is None:
+            return None
+        mine = (self._authority.broker_id, self._authority.broker_epoch)
+        return controller if controller[:2] == mine else None
+
+    async def _run(self) -> None:
+        idle_s: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(idle_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            try:
+                idle_s = await self._look()
+            except StoreClosed:
+                return
+            except StoreFailure:
+                self._dirty = None
+                self._changed.set()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _look(self) -> float | None:
+        """Does what is to be done now. Returns in how many seconds to look again if nothing changes; None: never."""
+        if self._image.controller is None and not await self._stand():
+            return PAUSE_S
+        controller = self._own
+        if controller is None:
+            self._dirty = None
+            return None
+        if not await self._reconcile(controller):
+            # A lost race or an unknown outcome: the image may not change, so look again.
+            self._dirty = None
+            return PAUSE_S
+        return await self._rebalance(controller)
+
+    async def _stand(self) -> bool:
+        """Tries to become the controller. False: not now."""
+        if self._image.node_id not in self._image.brokers or not self._lease_of():
+            return False
+        plan = plan_controller(self._authority.broker_id, self._authority.broker_epoch, self._lease_of())
+        result = await self._authority.transact(plan)
+        await self._follower.reach(result.revision)
+        if result.succeeded:
+            logger.info("broker %d is the controller", self._authority.broker_id)
+        self._dirty = None
+        return self._image.controller is not None
+
+    # Partitions and fences
+
+    async def _reconcile(self, controller: ControllerImage) -> bool:
+        """Writes what partitions and brokers lack. True if nothing is missing, as far as the image tells."""
+        names, self._dirty = self._dirty, {}
+        everything = names is None
+        fenced = {broker_id: each.epoch for broker_id, each in self._image.brokers.items() if each.fenced}
+        holds_up: set[int] = set()
+        writes: list[GuardedPut] = []
+        looked_at = 0
+        for name in sorted(self._image.topics) if names is None else names:
+            topic = self._image.topics.get(name)
+            if topic is None:
+                continue
+            steps = plan_topic(self._image, topic)
+            writes += steps.writes
+            holds_up |= steps.holds_up
+            looked_at += len(topic.partitions)
+            if looked_at > _PARTITIONS_AT_ONCE:
+                looked_at = 0
+                await asyncio.sleep(0)
+        if writes:
+            await self._write(writes, controller)
+            # The image has the writes now: their topics and the brokers are looked at again.
+            self._dirty = None
+            return False
+        if not everything:
+            return True
+        lifted = True
+        for broker in ready_to_serve(self._image, holds_up):
+            # A broker that registered while the topics were looked at waits for the next look.
+            if fenced.get(broker.broker_id) == broker.epoch:
+                lifted = await self._lift(broker, controller) and lifted
+        return lifted
+
+    async def _write(self, writes: Iterable[GuardedPut], controller: ControllerImage) -> bool:
+        """Writes in batches, side by side. True if all succeeded."""
+        guard = is_controller(controller)
+        groups = list(batches(writes, self._most_compares))
+        results = await asyncio.gather(*(self._write_batch(group, guard) for group in groups))
+        await self._follower.reach(max(revision for _, revision in results))
+        succeeded = all(done for done, _ in results)
+        # A batch fails as a whole: smaller ones let the others through.
+        self._most_compares = MOST_COMPARES if succeeded else max(self._most_compares // 4, 4)
+        return succeeded
+
+    async def _write_batch(self, group: Sequence[GuardedPut], guard: Compare) -> tuple[bool, int]:
+        try:
+            result = await self._authority.transact(together(group, [guard]))
+        except StoreClosed:
+            raise
+        except StoreFailure as failure:
+            logger.warning("the controller could not write %d partitions: %s", len(group), failure)
+            return False, 0
+        return result.succeeded, result.revision
+
+    async def _lift(self, broker: BrokerImage, controller: ControllerImage) -> bool:
+        """Lifts the fence of a broker. True if that succeeded, or is no longer to be done."""
+        item = await self._store.get(broker_key(broker.broker_id))
+        if item is None or item.mod_revision != broker.mod_revision:
+            return False
+        result = await self._authority.transact(plan_lift(item, broker.broker_id, is_controller(controller)))
+        await self._follower.reach(result.revision)
+        if result.succeeded:
+            logger.info("broker %d takes part in epoch %d", broker.broker_id, broker.epoch)
+        return result.succeeded
+
+    # Preferred leaders
+
+    async def _rebalance(self, controller: ControllerImage) -> float | None:
+        """Gives a group of partitions their preferred leaders back. Returns when to look for the next group."""
+        if not self._image.settings.auto_leader_rebalance_enable:
+            return None
+        elections = preferred_elections(self._image, self._image.sorted_topics())
+        group = [election for election, _ in zip(elections, range(ELECTED_AT_ONCE), strict=False)]
+        if not group:
+            self._rebalances = False
+            return None
+        if not self._rebalances:
+            # Brokers that return get a moment to settle.
+            self._rebalances = True
+            return REBALANCE_S
+        await self._write(group, controller)
+        return REBALANCE_S

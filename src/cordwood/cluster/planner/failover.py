@@ -1,0 +1,251 @@
+"""Plans the controller's next write of each partition: pure functions of the image.
+
+A leader that is gone is followed by a live member of the ISR, else by a live eligible leader replica (ELR), else by
+nobody until one of them is back. Where `unclean.leader.election.enable` says so, any live replica follows it, and may
+lack committed records.
+
+A broker that registered is fenced until the partitions have taken note of the registration: it leads nothing by an
+earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost with another storage id (a replaced or
+emptied disk), and under `ack.durability=os` with an unclean restart of the machine, unless no other replica has more.
+
+A plan for a partition is made of that partition and the registered brokers alone. When there is nothing to do for any
+partition, the controller writes nothing.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from cordwood.cluster.broker_image import BrokerImage
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.planner.isr import GuardedPut, in_sync
+from cordwood.cluster.planner.registration import authority_of
+from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
+from cordwood.cluster.stores.interface import Compare, Put, has_mod_revision
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+NOBODY = -1
+
+
+class Decision(NamedTuple):
+    """What is to be written for a partition, if anything, and whose fences have to stay until then."""
+
+    row: PartitionRow | None
+    holds_up: frozenset[int] = frozenset()
+
+
+_IN_ORDER = Decision(None)
+
+
+def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> Decision:
+    """The next state of a partition."""
+    unworthy = _unworthy(image, topic, partition)
+    leader = partition.leader
+    lone = len(partition.replicas) == 1
+    registered = image.brokers.get(leader)
+    if registered is not None and registered.fenced and lone and not unworthy:
+        # A lone replica leads on, once its fence is lifted.
+        return _IN_ORDER
+    leads = (
+        registered is not None
+        and not registered.fenced
+        and (lone or partition.leader_broker_epoch == registered.epoch)
+        and leader not in unworthy
+    )
+    holds_up = set(unworthy)
+    if registered is not None and registered.fenced:
+        holds_up.add(leader)
+    successor = leader if leads else NOBODY
+    if not leads or (registered is not None and registered.draining):
+        elected = _elect(image, topic, partition, unworthy)
+        if elected is not None:
+            return Decision(_elected(image, topic, partition, elected, unworthy), frozenset(holds_up))
+    return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
+
+
+def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> frozenset[int]:
+    """The replicas in ISR or ELR that lost committed records."""
+    candidates = (*partition.isr, *partition.elr)
+    fenced = [broker for broker in candidates if (each := image.brokers.get(broker)) is not None and each.fenced]
+    if not fenced:
+        return frozenset()
+    emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
+    if not topic.settings.acks_mean_disk:
+        forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
+        if not emptied.union(forgetful).issuperset(candidates):
+            emptied |= forgetful
+    return frozenset(emptied)
+
+
+def _electable(image: ClusterImage, broker: int) -> bool:
+    registered = image.brokers.get(broker)
+    return registered is not None and registered.electable
+
+
+def _elect(image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]) -> int | None:
+    """The next leader; None: nobody can lead. The first of the replicas is preferred."""
+    for candidates in (partition.isr, partition.elr):
+        for broker in partition.replicas:
+            if broker in candidates and broker not in unworthy and _electable(image, broker):
+                return broker
+    # Without ISR and ELR all replicas have lost their storage: an operator accepts the loss.
+    # With a leader the first write takes the leadership away, so that a leader that still runs hears of it.
+    unclean = topic.settings.unclean_leader_election_enable and (partition.isr or partition.elr)
+    if unclean and partition.leader == NOBODY:
+        return next((broker for broker in partition.replicas if _electable(image, broker)), None)
+    return None
+
+
+def _elected(
+    image: ClusterImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    leader: int,
+    unworthy: Collection[int],
+) -> PartitionRow:
+    """The partition with another leader, or with the same one in a new epoch. Absent brokers leave the ISR."""
+    clean = leader not in unworthy and (leader in partition.isr or leader in partition.elr)
+    if clean:
+        isr, elr = in_sync(
+            partition,
+            {leader, *(broker for broker in partition.isr if _stays(image, broker))},
+            topic.settings.min_insync_replicas,
+            unworthy=unworthy,
+        )
+    else:
+        isr, elr = (leader,), ()
+    return partition_row(partition)._replace(
+        leader=leader,
+        leader_broker_epoch=image.brokers[leader].epoch,
+        leader_epoch=image.leadership(partition).epoch + 1,
+        isr=isr,
+        elr=elr,
+        recovering=partition.recovering or not clean,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+def _stays(image: ClusterImage, broker: int) -> bool:
+    """Whether a broker stays in the ISRs that it is in. A fenced broker is about to come back."""
+    registered = image.brokers.get(broker)
+    return registered is not None and not registered.draining
+
+
+def _without_lost(
+    image: ClusterImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    leader: int,
+    unworthy: Collection[int],
+) -> PartitionRow | None:
+    """The partition with the leader that it has, or without one; None: it is that already."""
+    before = partition_row(partition)
+    if leader == NOBODY:
+        # Whoever comes back first of these is elected: nobody leaves but those who lost records.
+        isr = tuple(broker for broker in partition.isr if broker not in unworthy)
+        elr = tuple(broker for broker in partition.elr if broker not in unworthy)
+        if not isr:
+            isr, elr = elr, ()
+    else:
+        stay = {leader, *(broker for broker in partition.isr if _stays(image, broker))}
+        if stay.issuperset(partition.isr) and not unworthy:
+            return None
+        isr, elr = in_sync(partition, stay, topic.settings.min_insync_replicas, unworthy=unworthy)
+    row = before._replace(isr=isr, elr=elr)
+    if leader == NOBODY != partition.leader:
+        row = row._replace(leader=NOBODY, leader_broker_epoch=0, leader_epoch=image.leadership(partition).epoch + 1)
+    if row == before:
+        return None
+    return row._replace(partition_epoch=partition.partition_epoch + 1)
+
+
+def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow) -> GuardedPut:
+    """The write of a partition, under the comparisons that it was decided by."""
+    partition = topic.partitions[index]
+    key = partition_key(topic.topic_id, index)
+    compares: list[Compare] = [has_mod_revision(key, partition.mod_revision)]
+    if row.leader_epoch != partition.leader_epoch:
+        # The leader before: a registration of it would raise the epoch of a lone replica meanwhile.
+        for broker in dict.fromkeys((partition.leader, row.leader)):
+            if broker in image.broker_epochs:
+                compares.append(authority_of(broker, image.broker_epochs[broker]))
+    return GuardedPut(Put(key, encode_partition(row)), tuple(compares))
+
+
+class Steps(NamedTuple):
+    """The next writes, and the brokers whose fences have to stay until these writes are made."""
+
+    writes: list[GuardedPut]
+    holds_up: frozenset[int]
+
+
+def plan_topic(image: ClusterImage, topic: TopicImage) -> Steps:
+    """The next writes of the partitions of a topic."""
+    writes = []
+    holds_up: set[int] = set()
+    decided: dict[int, Decision] = {}
+    for index, partition in enumerate(topic.partitions):
+        # Equal partitions of a topic share one object.
+        decision = decided.get(id(partition))
+        if decision is None:
+            decision = decided[id(partition)] = decide(image, topic, partition)
+        if decision.row is not None:
+            writes.append(guarded(image, topic, index, decision.row))
+            holds_up |= decision.holds_up
+    return Steps(writes, frozenset(holds_up))
+
+
+def preferred_elections(image: ClusterImage, topics: Iterable[TopicImage]) -> Iterator[GuardedPut]:
+    """Elections of first replicas that are in the ISR and do not lead. The partitions are in order otherwise."""
+    for topic in topics:
+        for index, partition in enumerate(topic.partitions):
+            preferred = partition.replicas[0]
+            if partition.leader in (preferred, NOBODY) or preferred not in partition.isr:
+                continue
+            if _electable(image, preferred) and _electable(image, partition.leader):
+                yield guarded(image, topic, index, _elected(image, topic, partition, preferred, ()))
+
+
+def leaves_nothing(image: ClusterImage, broker_id: int) -> bool:
+    """Whether a draining broker has nothing that another broker could take over: no leadership, no place in an ISR."""
+    registered = image.brokers.get(broker_id)
+    if registered is None:
+        return True
+    return registered.draining and not any(
+        broker_id in partition.isr and decide(image, topic, partition).row is not None
+        for topic in image.sorted_topics()
+        for partition in topic.partitions
+    )
+
+
+def plan_accepted_loss(
+    image: ClusterImage, topic_name: str, index: int, broker_id: int | None
+) -> tuple[int, GuardedPut]:
+    """Elects a live replica of a partition without a leader, whatever it lacks. Raises ProtocolError."""
+    topic = image.topics.get(topic_name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of '{topic_name}'.")
+    partition = topic.partitions[index]
+    if partition.leader != NOBODY:
+        raise ProtocolError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
+        )
+    live = [broker for broker in partition.replicas if _electable(image, broker)]
+    wanted = live[:1] if broker_id is None else [broker for broker in live if broker == broker_id]
+    if not wanted:
+        raise ProtocolError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"No replica can lead partition {index} of '{topic_name}': of its replicas {list(partition.replicas)} the "
+            f"brokers {live} are live.",
+        )
+    row = _elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
+    return wanted[0], guarded(image, topic, index, row)
+
+
+def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:
+    """Fenced brokers whose fences can be lifted, by id. `holds_up` is of all partitions."""
+    return [
+        broker
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.fenced and not broker.starting and broker_id not in holds_up
+    ]
