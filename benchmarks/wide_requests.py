@@ -247,6 +247,9 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Wide(
         0, lambda count, _: {"topics": [{"name": name} for name in _names(count)], "response_partition_limit": 2000}
     ),
+    ApiKey.DESCRIBE_QUORUM: Wide(
+        2, lambda count, _: {"topics": [{"topic_name": name, "partitions": []} for name in _names(count)]}
+    ),
     ApiKey.FAMILY_DECIDE: Wide(0, _decide),
     ApiKey.FAMILY_LIST: Wide(0, lambda count, _: {"families": _names(count)}),
     ApiKey.DAMAGE_LIST: Wide(0, lambda count, _: {"topics": _names(count)}),

@@ -37,6 +37,7 @@ from cordwood.cluster.rows import (
 )
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
 from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
+from cordwood.cluster.tombstones import Tombstone, decode_tombstone
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
@@ -130,8 +131,8 @@ class ClusterImage:
         """The finalised version, which writers write."""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
-        self.deleted_topics: dict[TopicId, str] = {}
-        """Tombstones of deleted topics whose directories may still exist: names by id."""
+        self.deleted_topics: dict[TopicId, Tombstone] = {}
+        """Tombstones of deleted topics whose directories may still exist."""
         self.brokers: dict[int, BrokerImage] = {}
         self.broker_epochs: dict[int, int] = {}
         self.storage_ids: dict[int, str] = {}
@@ -139,6 +140,8 @@ class ClusterImage:
         self.controller: ControllerImage | None = None
         self.epochs_revision = 0
         """The revision of the last change of a broker epoch, for caches of leaderships."""
+        self.brokers_revision = 0
+        """The revision of the last change of a broker's registration, for caches of brokers that are there."""
         self.default_broker_config: Mapping[str, str] = _NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
@@ -287,6 +290,8 @@ class ClusterImage:
             )
         if touched.registered:
             self.epochs_revision = revision
+        if touched.brokers:
+            self.brokers_revision = revision
         if self.settings.topic_defaults != defaults_before:
             touched.topics.update(dict.fromkeys(self._stored))
         return self._delta(touched)
@@ -306,7 +311,7 @@ class ClusterImage:
                 if event.value is None:
                     self.deleted_topics.pop(TopicId(rest), None)
                 else:
-                    self.deleted_topics[TopicId(rest)] = event.value.decode()
+                    self.deleted_topics[TopicId(rest)] = decode_tombstone(event.value, event.mod_revision)
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":

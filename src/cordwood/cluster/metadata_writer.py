@@ -44,7 +44,6 @@ from cordwood.cluster.planner.topics import (
     plan_create_partitions,
     plan_create_topics,
     plan_delete_topics,
-    plan_forget_deletions,
 )
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, Standing
@@ -52,6 +51,7 @@ from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure, TxnResult
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.cluster.strays import StrayPartitions
+from cordwood.cluster.tombstones import plan_directories_gone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 
@@ -280,13 +280,17 @@ class MetadataWriter:
             False,
         )
 
-    async def forget_deletions(self, topic_ids: Iterable[TopicId]) -> None:
-        """Removes the tombstones of deleted topics whose directories are gone. Raises StoreFailure."""
-        for plan in plan_forget_deletions(self.image, topic_ids):
-            for _ in range(ATTEMPTS_ON_ONE_KEY):
-                if (await self._authority.commit(plan)).succeeded:
-                    break
-                await self._authority.check()
+    async def forget_deletions(self, topic_ids: Collection[TopicId]) -> None:
+        """Notes in the tombstones of deleted topics that this broker's directories are gone. Raises StoreFailure."""
+        for attempt in range(ATTEMPTS_ON_ONE_KEY):
+            # After a lost race one by one: another broker may be at the same tombstones.
+            groups = [topic_ids] if not attempt else [[topic_id] for topic_id in topic_ids]
+            plans = [plan for group in groups for plan in plan_directories_gone(self.image, group)]
+            results = [await self._authority.attempt(plan) for plan in plans]
+            await self.follower.reach(max((result.revision for result in results), default=0))
+            if all(result.succeeded for result in results):
+                return
+            await self._authority.check()
 
     async def incremental_alter_configs(
         self,

@@ -17,7 +17,7 @@ Keys, relative to the cluster:
     configs/topics/<id>             what was set on the topic: name to text
     configs/brokers/<broker>        what was set on one broker while it ran
     configs/brokers/default         what was set on all brokers while they ran
-    deleted_topics/<id>             a tombstone: the name of a deleted topic. Dropped once its directories are gone
+    deleted_topics/<id>             a tombstone: the name of a deleted topic, brokers with directories of it
     configs/groups/<group>          what was set on one consumer group
     producer_id_block               the first producer id that was never handed out
 

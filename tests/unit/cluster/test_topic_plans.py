@@ -14,9 +14,10 @@ from cordwood.cluster.planner.topics import (
     TopicReference,
     plan_create_partitions,
     plan_delete_topics,
-    plan_forget_deletions,
 )
+from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
+from cordwood.cluster.tombstones import Tombstone, plan_directories_gone
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId
 
@@ -303,21 +304,32 @@ async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_a_tombstone_that_c
     assert delta.deleted == (topic,)
     assert metadata.image.topics == {}
     assert metadata.image.partition_count == 0
-    assert metadata.image.deleted_topics == (await metadata.copy()).deleted_topics == {topic.topic_id: "t"}
-    for transaction in plan_forget_deletions(metadata.image, [topic.topic_id, UNKNOWN_ID]):
-        await metadata.carry_out(transaction)
+    stone = Tombstone("t", (1,), delta.revision)
+    assert metadata.image.deleted_topics == (await metadata.copy()).deleted_topics == {topic.topic_id: stone}
+    for transaction in plan_directories_gone(metadata.image, [topic.topic_id, UNKNOWN_ID]):
+        await metadata.carry_out(Plan((), transaction))
     assert metadata.image.deleted_topics == {}
     assert [item.key for item in (await metadata.store.list("")).items] == before
 
 
-async def test_tombstones_stay_while_another_broker_may_have_directories_of_the_topic() -> None:
-    metadata = await Metadata().register(1, 2)
-    topic = await metadata.create(NewTopic("t", 2, 1))
+async def test_a_tombstone_stays_until_each_broker_has_removed_its_directories() -> None:
+    metadata = await Metadata().register(1, 2, 3)
+    both = Assignment(0, (1, 2))
+    topic = await metadata.create(NewTopic("t", assignments=(both,)))
     (deletion,) = plan_delete_topics(metadata.image, [TopicReference("t")]).values()
     assert isinstance(deletion, TopicDeletion)
     await metadata.carry_out(deletion.plan)
-    assert plan_forget_deletions(metadata.image, [topic.topic_id]) == []
-    assert metadata.image.deleted_topics == {topic.topic_id: "t"}
+
+    async def gone_at(broker_id: int) -> None:
+        metadata.image.node_id = broker_id
+        for transaction in plan_directories_gone(metadata.image, [topic.topic_id]):
+            await metadata.carry_out(Plan((), transaction))
+
+    for broker_id, left in ((3, (1, 2)), (2, (1,)), (2, (1,))):
+        await gone_at(broker_id)
+        assert metadata.image.deleted_topics[topic.topic_id].brokers == left
+    await gone_at(1)
+    assert metadata.image.deleted_topics == {}
 
 
 UNKNOWN_ID = TopicId(int=7777)

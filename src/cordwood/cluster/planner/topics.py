@@ -13,7 +13,7 @@ from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
 from cordwood.cluster.planner.placement import Assignment, check_assignment, place, placeable
 from cordwood.cluster.planner.topic_configs import check_overrides
-from cordwood.cluster.planner.transactions import Plan, StoreTxn, chunks, plan_creation, plan_in_chunks
+from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
 from cordwood.cluster.rows import (
     PartitionRow,
     TopicRow,
@@ -36,6 +36,7 @@ from cordwood.cluster.stores.interface import (
     has_value,
 )
 from cordwood.cluster.strays import StrayPartitions
+from cordwood.cluster.tombstones import tombstone_of
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (
     CONSUMER_OFFSETS_TOPIC,
@@ -411,7 +412,7 @@ def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicIma
 
 def _deletion(topic: TopicImage) -> Plan:
     """Deletes a topic in one transaction, however many partitions it has, and leaves a tombstone
-    (`plan_forget_deletions`)."""
+    (`tombstones.py`)."""
     name_key = topic_name_key(topic.name)
     return Plan(
         (),
@@ -422,25 +423,12 @@ def _deletion(topic: TopicImage) -> Plan:
                 Delete(topic_key(topic.topic_id)),
                 Delete(topic_config_key(topic.topic_id)),
                 DeletePrefix(partitions_prefix(topic.topic_id)),
-                Put(deleted_topic_key(topic.topic_id), topic.name.encode()),
+                Put(deleted_topic_key(topic.topic_id), tombstone_of(topic)),
             ),
         ),
         # Not the name: another topic may have it by now, and must not be deleted instead.
         happened=(absent(topic_key(topic.topic_id)),),
     )
-
-
-def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[Plan]:
-    """Drops the tombstones of deleted topics. The caller knows that its broker has no directory of these topics left.
-
-    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted. So tombstones stay
-    if other brokers have ever registered: a broker that was away during the deletion still has its directories, and
-    nobody knows when these are gone.
-    """
-    if image.broker_epochs.keys() - {image.node_id}:
-        return []
-    deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
-    return [Plan((), StoreTxn((), group), happened=(absent(group[0][0]),)) for group in chunks(deletes)]
 
 
 def topic_by_name(image: ClusterImage, name: str) -> TopicImage:

@@ -56,7 +56,7 @@ class Removals:
 
     def sort_out_strays(self) -> None:
         """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
-        tombstones = dict(self._image.deleted_topics)
+        tombstones = {topic_id: stone.name for topic_id, stone in self._image.deleted_topics.items()}
         remaining: set[TopicId] = set()
         for name, verdict in self._logs.strays(Known(self._topic_id_of, tombstones)).items():
             try:

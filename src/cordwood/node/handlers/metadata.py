@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cordwood.node.reports import Reports
     from cordwood.wire.apis import Api
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
+    from cordwood.wire.message_types.describe_quorum import DescribeQuorum
     from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
 
 
@@ -93,19 +94,24 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     )
 
 
+_Layout = tuple[int, int, ErrorCode, frozenset[int]]
+
+
 class EncodedTopics:
-    """Entries of Metadata responses, kept until their topic changes, or the epoch of a broker: encoding 10,000
-    partitions takes a while."""
+    """Entries of Metadata responses, kept until their topic changes, or a broker comes, goes or registers anew:
+    encoding 10,000 partitions takes a while."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._kept: dict[str, tuple[TopicImage, int, dict[tuple[int, int, ErrorCode, frozenset[int]], bytes]]] = {}
+        self._kept: dict[
+            str, tuple[TopicImage, tuple[int, int], dict[tuple[int, int, ErrorCode, frozenset[int]], bytes]]
+        ] = {}
 
     def entry(self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int]) -> bytes:
         """The entry for a client that cannot reach these brokers."""
-        kept, epochs_revision = self._kept.get(topic.name), self._image.epochs_revision
-        if kept is None or kept[0] is not topic or kept[1] != epochs_revision:
-            kept = self._kept[topic.name] = (topic, epochs_revision, {})
+        kept, brokers = self._kept.get(topic.name), (self._image.epochs_revision, self._image.brokers_revision)
+        if kept is None or kept[0] is not topic or kept[1] != brokers:
+            kept = self._kept[topic.name] = (topic, brokers, {})
         why = ErrorCode.LEADER_NOT_AVAILABLE
         if unreachable and version >= LISTENER_NOT_FOUND_FROM:
             why = ErrorCode.LISTENER_NOT_FOUND
@@ -131,6 +137,7 @@ def _describe(
             leader_epoch,
             partition.replicas,
             partition.isr,
+            _offline(image, partition),
             error_code=error,
         )
         for index, (partition, (leader, leader_epoch, error)) in enumerate(led)
@@ -142,11 +149,23 @@ def _leader(
     image: ClusterImage, partition: PartitionImage, why: ErrorCode, unreachable: frozenset[int]
 ) -> tuple[int, int, ErrorCode]:
     """The leader that a client is told, its epoch, and the error of a partition without one; `why` if the client cannot
-    reach the leader."""
+    reach the leader. A leader that is not among the brokers that clients are told is none."""
     leader, epoch = image.leadership(partition)
     if leader in unreachable:
         return NO_LEADER, epoch, why
-    return leader, epoch, ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+    if not _is_there(image, leader):
+        return NO_LEADER, epoch, ErrorCode.LEADER_NOT_AVAILABLE
+    return leader, epoch, ErrorCode.NONE
+
+
+def _is_there(image: ClusterImage, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced
+
+
+def _offline(image: ClusterImage, partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas whose brokers are away."""
+    return tuple(broker_id for broker_id in partition.replicas if not _is_there(image, broker_id))
 
 
 def metadata(rooms: MetadataRooms, request: Request) -> Steps | None:
@@ -285,12 +304,13 @@ def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolErro
     return TopicMetadata(asked.name, None, (), error_code=code)
 
 
-def broker_endpoints(image: ClusterImage, listener: str) -> list[NodeEndpoint]:
-    """The brokers, as clients of a listener reach them. Brokers without this listener are left out."""
+def broker_endpoints(image: ClusterImage, listener: str, *, fenced: bool = False) -> list[NodeEndpoint]:
+    """The brokers, as clients of a listener reach them. Brokers without this listener are left out, and fenced ones
+    unless `fenced`."""
     brokers = []
     for broker_id, broker in sorted(image.brokers.items()):
         endpoint = broker.endpoint(listener)
-        if endpoint is not None:
+        if endpoint is not None and (fenced or not broker.fenced):
             brokers.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
     return brokers
 
@@ -308,7 +328,8 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
-    brokers = broker_endpoints(rooms.image, request.reply.entrance.name)
+    registered = rooms.image.brokers
+    brokers = broker_endpoints(rooms.image, request.reply.entrance.name, fenced=body.include_fenced_brokers)
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
@@ -316,7 +337,13 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         cluster_id=rooms.image.cluster_id,
         controller_id=rooms.image.controller_id,
         brokers=[
-            {"broker_id": broker_id, "host": host, "port": port, "rack": rack, "is_fenced": False}
+            {
+                "broker_id": broker_id,
+                "host": host,
+                "port": port,
+                "rack": rack,
+                "is_fenced": registered[broker_id].fenced,
+            }
             for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
         ],
         cluster_authorized_operations=operations,
@@ -394,8 +421,20 @@ def _described_partition(
         # The Java client cannot take null here, although the schema allows it.
         "eligible_leader_replicas": partition.elr,
         "last_known_elr": (),
-        "offline_replicas": (),
+        "offline_replicas": _offline(image, partition),
     }
+
+
+def describe_quorum(rooms: MetadataRooms, request: Request[DescribeQuorum]) -> None:
+    """Refuses with words. Voters and their offsets would be an invention: no broker votes here."""
+    request.decode()
+    request.answer(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="There is no quorum of controllers: the metadata is agreed on in the metadata store. Broker "
+        f"{rooms.image.controller_id} is the controller.",
+        topics=(),
+        nodes=(),
+    )
 
 
 HANDLERS = (
@@ -403,4 +442,5 @@ HANDLERS = (
     serves(ApiKey.METADATA, 0, 13, metadata),
     serves(ApiKey.DESCRIBE_CLUSTER, 0, 2, describe_cluster),
     serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, describe_topic_partitions),
+    serves(ApiKey.DESCRIBE_QUORUM, 0, 2, describe_quorum),
 )

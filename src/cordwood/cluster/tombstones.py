@@ -1,0 +1,67 @@
+"""Tombstones of deleted topics: which brokers may still have directories of a topic that is gone.
+
+A broker deletes a directory only if its topic id has a tombstone. Each broker takes itself out of the tombstone when
+its directories are gone, and the last one drops the tombstone. A broker that is away does so when it is back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.rows import deleted_topic_key
+from cordwood.cluster.stores.interface import MAX_OPERATIONS, Compare, Delete, Operation, Put, has_mod_revision
+from cordwood.model.identifiers import TopicId
+
+if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage, TopicImage
+
+
+class Tombstone(NamedTuple):
+    name: str
+    brokers: tuple[int, ...]
+    """The brokers that have not said yet that their directories are gone."""
+    mod_revision: int = 0
+
+
+def tombstone_of(topic: TopicImage) -> bytes:
+    """The tombstone of a topic that is deleted now."""
+    brokers = {broker for partition in topic.partitions for broker in partition.replicas}
+    return _encode(topic.name, sorted(brokers))
+
+
+def _encode(name: str, brokers: Iterable[int]) -> bytes:
+    return json.dumps({"name": name, "brokers": list(brokers)}, separators=(",", ":")).encode()
+
+
+def decode_tombstone(value: bytes, mod_revision: int) -> Tombstone:
+    """Raises ValueError, TypeError, AttributeError."""
+    if not value.startswith(b"{"):
+        # The first tombstones were names: there was one broker.
+        return Tombstone(value.decode(), (), mod_revision)
+    fields = json.loads(value)
+    return Tombstone(str(fields.get("name")), tuple(map(int, fields.get("brokers"))), mod_revision)
+
+
+def plan_directories_gone(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[StoreTxn]:
+    """Takes the image's broker out of tombstones: it has no directory of these topics left.
+
+    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
+    """
+    compares: list[Compare] = []
+    operations: list[Operation] = []
+    for topic_id in topic_ids:
+        stone = image.deleted_topics.get(topic_id)
+        if stone is None or (stone.brokers and image.node_id not in stone.brokers):
+            continue
+        key = deleted_topic_key(topic_id)
+        others = [broker for broker in stone.brokers if broker != image.node_id]
+        compares.append(has_mod_revision(key, stone.mod_revision))
+        operations.append(Put(key, _encode(stone.name, others)) if others else Delete(key))
+    at_once = MAX_OPERATIONS - 2
+    return [
+        StoreTxn(tuple(compares[start : start + at_once]), tuple(operations[start : start + at_once]))
+        for start in range(0, len(operations), at_once)
+    ]

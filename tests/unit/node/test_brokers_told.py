@@ -1,0 +1,78 @@
+"""Which brokers, leaders and controllers clients and administrators are told in a cluster of several."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.node.speaking import create_topic, error
+from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
+
+from cordwood.cluster.rows import broker_key, decode_broker, encode_broker
+from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World(seed=1).start()
+    create_topic(world, "orders")
+    register(world)
+    elect(world, "orders", OTHER)
+    yield world
+    world.kill()
+
+
+def metadata(world: World) -> Any:
+    return world.ask(ApiKey.METADATA, 12, topics=[{"name": "orders"}])
+
+
+def told(world: World) -> tuple[list[int], int, list[int], str]:
+    """Brokers, and the leader of the partition, its offline replicas and its error."""
+    answer = metadata(world)
+    part = answer.topics[0].partitions[0]
+    brokers = [each.node_id for each in answer.brokers]
+    return brokers, part.leader_id, list(part.offline_replicas), error(part.error_code)
+
+
+def fence(world: World) -> None:
+    item = run(world.store.get(broker_key(OTHER)))
+    row = decode_broker(item.key, item.value)._replace(fenced=True)
+    write(world, Put(item.key, encode_broker(row)))
+
+
+def test_a_broker_that_is_there_leads(world: World) -> None:
+    assert told(world) == ([ME, OTHER], OTHER, [], "NONE")
+
+
+@pytest.mark.parametrize(
+    "leave", [fence, lambda world: write(world, Delete(broker_key(OTHER)))], ids=["fenced", "gone"]
+)
+def test_a_broker_that_is_fenced_or_gone_is_not_told_and_leads_nothing(world: World, leave: Any) -> None:
+    assert told(world) == ([ME, OTHER], OTHER, [], "NONE")
+    leave(world)
+    assert told(world) == ([ME], -1, [OTHER], "LEADER_NOT_AVAILABLE")
+    described = world.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": "orders"}])
+    part = described.topics[0].partitions[0]
+    assert (part.leader_id, list(part.offline_replicas)) == (-1, [OTHER])
+    register(world)
+    assert told(world)[0] == [ME, OTHER]
+
+
+def test_fenced_brokers_are_described_to_who_asks_for_them(world: World) -> None:
+    def described(**values: Any) -> list[tuple[int, bool]]:
+        answer = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, **values)
+        assert answer.controller_id == ME
+        return [(each.broker_id, each.is_fenced) for each in answer.brokers]
+
+    assert described() == [(ME, False), (OTHER, False)]
+    fence(world)
+    assert described() == [(ME, False)]
+    assert described(include_fenced_brokers=True) == [(ME, False), (OTHER, True)]
+
+
+def test_a_quorum_of_controllers_is_refused_with_words(world: World) -> None:
+    asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    answer = world.ask(ApiKey.DESCRIBE_QUORUM, 2, topics=asked)
+    assert error(answer.error_code) == "UNSUPPORTED_VERSION"
+    assert "no quorum of controllers" in (answer.error_message or "")
