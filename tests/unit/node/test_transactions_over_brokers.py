@@ -11,6 +11,7 @@ from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.catching_up import PATIENCE_MS
+from cordwood.node.coordinators.marker_sender import MOST_UNDER_WAY
 from cordwood.node.node import Node
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
@@ -365,6 +366,27 @@ def test_markers_wait_for_a_leader_that_is_away(world: World) -> None:
     assert visible(world, 0, AWAY) == [b"v0"]
     ends = [each.log.offsets.end for each in node(world, HOME).hosted.led(TOPIC)]
     assert ends == [2], "a partition that has its marker gets no other"
+
+
+def test_a_request_carries_the_markers_of_many_transactions(world: World) -> None:
+    producers = [Producer(world, f"writer-{number}") for number in range(40)]
+    for producer in producers:
+        assert producer.write(b"v", 0, AWAY) == "NONE"
+    world.links.cut(HOME, AWAY)
+    requests: list[int] = []
+
+    def note(exchange: Exchange) -> None:
+        if exchange.key is ApiKey.WRITE_TXN_MARKERS:
+            requests.append(len(exchange.values["markers"]))
+
+    world.machine_of(AWAY).network.on_request = note
+    for producer in producers:
+        assert producer.end() == "NONE"
+    world.links.heal(HOME, AWAY)
+    world.settle()
+    assert requests[:MOST_UNDER_WAY] == [1] * MOST_UNDER_WAY
+    assert requests[MOST_UNDER_WAY:] == [len(producers) - MOST_UNDER_WAY]
+    assert visible(world, 0, AWAY) == [b"v"] * len(producers)
 
 
 def test_markers_wait_for_a_leader_that_does_not_answer(world: World) -> None:

@@ -1,13 +1,17 @@
-"""Sends the markers of a decided transaction to the leaders of its partitions: one request to each broker.
+"""Sends the markers of decided transactions to the leaders of their partitions.
 
-Markers for partitions that this broker leads go to its own `MarkerWriter`, in a later event, as a request would.
+A request to a broker carries markers of as many transactions as wait for it. A few requests to each broker are under
+way at a time, and markers that come meanwhile wait for the next: thousands of transactions that end together do not
+fill the port. Markers for partitions that this broker leads go to its own `MarkerWriter`, in a later event, as a
+request would.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode, known_error
@@ -25,7 +29,46 @@ TIMEOUT_MS = COMMIT_TIMEOUT_MS + 5_000
 
 VERSIONS = (1, 2)
 
+MOST_UNDER_WAY = 8
+"""Requests to one broker that have no answer yet."""
+
+PARTITIONS_AT_ONCE = 4_000
+"""The most markers of one request. With as many topics the request is within its width (`wire.widths`)."""
+
 Sent = Callable[[dict[TopicPartition, ErrorCode]], None]
+
+
+class _Marker(NamedTuple):
+    """The marker of one transaction for one broker."""
+
+    ending: Ending
+    names: list[TopicPartition]
+    written: Sent
+
+
+class _Outbox:
+    """The markers for one broker."""
+
+    __slots__ = ("under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.waiting: deque[_Marker] = deque()
+
+    def next(self) -> list[_Marker]:
+        """The markers of the next request. Answers name producers: each producer is in a request once."""
+        markers: list[_Marker] = []
+        producers: set[int] = set()
+        partitions = 0
+        while self.waiting:
+            marker = self.waiting[0]
+            partitions += len(marker.names)
+            producer_id = marker.ending.writer.producer_id
+            if markers and (partitions > PARTITIONS_AT_ONCE or producer_id in producers):
+                break
+            markers.append(self.waiting.popleft())
+            producers.add(producer_id)
+        return markers
 
 
 class MarkerSender:
@@ -34,6 +77,8 @@ class MarkerSender:
         self._peers = peers
         self._home = home
         self._writer = writer
+        self._outboxes: dict[int, _Outbox] = {}
+        """Markers by broker; brokers without markers have no outbox."""
 
     def send(self, ending: Ending, partitions: Iterable[TopicPartition], done: Sent) -> None:
         """Calls back once, with the outcome of each partition. Nothing is tried again here."""
@@ -46,10 +91,15 @@ class MarkerSender:
                 outcomes[name] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 by_leader.setdefault(leader, []).append(name)
-        waiting = len(by_leader)
-        if not waiting:
+        if not by_leader:
             done(outcomes)
             return
+        parts = [
+            (leader, names[start : start + PARTITIONS_AT_ONCE])
+            for leader, names in by_leader.items()
+            for start in range(0, len(names), PARTITIONS_AT_ONCE)
+        ]
+        waiting = len(parts)
 
         def written(there: dict[TopicPartition, ErrorCode]) -> None:
             nonlocal waiting
@@ -58,16 +108,33 @@ class MarkerSender:
             if not waiting:
                 done(outcomes)
 
-        def answered(names: list[TopicPartition], outcome: PeerOutcome, now: Moment) -> None:
-            written(_outcomes(names, outcome))
-
-        for leader, names in by_leader.items():
+        for leader, names in parts:
             if leader == self._image.node_id:
                 self._home.call(partial(self._writer.write, ending, names, written))
-                continue
-            values = {"markers": [_marker(ending, names)]}
+            else:
+                outbox = self._outboxes.setdefault(leader, _Outbox())
+                outbox.waiting.append(_Marker(ending, names, written))
+                self._send_next(leader, outbox)
+
+    def _send_next(self, leader: int, outbox: _Outbox) -> None:
+        while outbox.waiting and outbox.under_way < MOST_UNDER_WAY:
+            markers = outbox.next()
+            values = {"markers": [_marker(marker.ending, marker.names) for marker in markers]}
+            outbox.under_way += 1
             request = PeerRequest(leader, ApiKey.WRITE_TXN_MARKERS, VERSIONS, values, TIMEOUT_MS)
-            self._peers.send(request, partial(answered, names))
+            self._peers.send(request, partial(self._answered, leader, outbox, markers))
+        if not outbox.under_way:
+            del self._outboxes[leader]
+
+    def _answered(
+        self, leader: int, outbox: _Outbox, markers: list[_Marker], outcome: PeerOutcome, now: Moment
+    ) -> None:
+        outbox.under_way -= 1
+        self._send_next(leader, outbox)
+        told = _outcomes(outcome)
+        for ending, names, written in markers:
+            by_partition = told.get(ending.writer.producer_id, {})
+            written({name: by_partition.get(name, ErrorCode.NETWORK_EXCEPTION) for name in names})
 
 
 def _marker(ending: Ending, names: list[TopicPartition]) -> dict[str, Any]:
@@ -88,13 +155,16 @@ def _marker(ending: Ending, names: list[TopicPartition]) -> dict[str, Any]:
     }
 
 
-def _outcomes(names: list[TopicPartition], outcome: PeerOutcome) -> dict[TopicPartition, ErrorCode]:
-    """The outcome of each partition; NETWORK_EXCEPTION where the broker did not tell."""
-    told = dict.fromkeys(names, ErrorCode.NETWORK_EXCEPTION)
-    if isinstance(outcome, PeerAnswer):
-        body: WriteTxnMarkers.Response = outcome.body
-        for marker in body.markers:
-            for topic in marker.topics:
-                for each in topic.partitions:
-                    told[TopicPartition(topic.name, each.partition_index)] = known_error(each.error_code)
-    return told
+def _outcomes(outcome: PeerOutcome) -> dict[int, dict[TopicPartition, ErrorCode]]:
+    """The outcome of each partition that the broker told, by producer id."""
+    if not isinstance(outcome, PeerAnswer):
+        return {}
+    body: WriteTxnMarkers.Response = outcome.body
+    return {
+        marker.producer_id: {
+            TopicPartition(topic.name, each.partition_index): known_error(each.error_code)
+            for topic in marker.topics
+            for each in topic.partitions
+        }
+        for marker in body.markers
+    }
