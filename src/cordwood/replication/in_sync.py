@@ -17,6 +17,8 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
+from cordwood.model.moves import Moves
+
 
 class Version(NamedTuple):
     """The partition's row that the leader has seen."""
@@ -32,12 +34,15 @@ class Change(Enum):
     UNCERTAIN = "the store may have a change"
 
 
-ALLOWED_BEFORE: dict[Change, frozenset[Change]] = {
-    Change.NONE: frozenset({Change.NONE, Change.ASKED, Change.APPLIED, Change.UNCERTAIN}),
-    Change.ASKED: frozenset({Change.NONE, Change.UNCERTAIN}),
-    Change.APPLIED: frozenset({Change.ASKED}),
-    Change.UNCERTAIN: frozenset({Change.ASKED}),
-}
+IN_SYNC_MOVES = Moves(
+    "change of an in-sync set",
+    {
+        Change.NONE: {Change.NONE, Change.ASKED, Change.APPLIED, Change.UNCERTAIN},
+        Change.ASKED: {Change.NONE, Change.UNCERTAIN},
+        Change.APPLIED: {Change.ASKED},
+        Change.UNCERTAIN: {Change.ASKED},
+    },
+)
 
 
 class Follower:
@@ -121,8 +126,7 @@ class InSyncSet:
         return self._change in (Change.NONE, Change.UNCERTAIN)
 
     def _move(self, change: Change) -> None:
-        assert self._change in ALLOWED_BEFORE[change], f"{self._change.name} does not lead to {change.name}"
-        self._change = change
+        self._change = IN_SYNC_MOVES.moved(str(self.version), self._change, change)
 
     def image_shows(
         self, isr: Collection[int], elr: Collection[int], version: Version, *, recovering: bool = False

@@ -13,6 +13,7 @@ from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.families import slot_id
 from cordwood.model.moves import Moves
+from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.ending import complete
 from cordwood.transactions.families_deciding import end
 from cordwood.transactions.log_records import removal_of
@@ -21,7 +22,14 @@ from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES, Sta
 Pairs = set[tuple[str, str]]
 """Names of states, before and after."""
 
-TABLES: list[Moves[Any]] = [CLASSIC_GROUP_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES]
+TABLES: list[Moves[Any]] = [
+    CLASSIC_GROUP_MOVES,
+    CONSUMER_GROUP_MOVES,
+    MEMBER_MOVES,
+    TRANSACTION_MOVES,
+    SLOT_MOVES,
+    IN_SYNC_MOVES,
+]
 
 KAFKAS_CLASSIC_GROUPS = {
     "EMPTY": "PREPARING_REBALANCE",
