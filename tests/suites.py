@@ -38,6 +38,7 @@ HOMES = {
     "spark": {"spark"},
     "interop": {"interop"},
     "crash": {"crash", "soak"},
+    "cluster": {"crash"},
     "fuzz": {LANDING, "soak"},
     "property": {LANDING, "soak"},
     "simulation": {LANDING, "soak"},

@@ -1,0 +1,149 @@
+"""Records that were acknowledged by all survive the leader: kill -9, another leads, the broker comes back."""
+
+import json
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
+from tests.deadline import eventually
+from tests.etcd.finding import Etcd
+
+FAILOVER_WITHIN_S = 60.0
+
+
+def create(cluster: LocalCluster, partitions: int, replicas: int) -> str:
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"min.insync.replicas": str(min(replicas, 2))}
+    new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
+    admin.create_topics([new], operation_timeout=30)[name].result(timeout=60)
+    return name
+
+
+def status(cluster: LocalCluster) -> dict[str, Any]:
+    """As a script sees it, from any broker that answers."""
+    ended = subprocess.run(
+        [*CORDWOOD, "cluster", "status", "--bootstrap-server", cluster.bootstrap, "--json"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+def leader_of(cluster: LocalCluster, topic: str) -> int:
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=30)
+    return int(metadata.topics[topic].partitions[0].leader)
+
+
+def produce(cluster: LocalCluster, topic: str, values: list[str]) -> None:
+    """All values, acknowledged by all in-sync replicas."""
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": int(FAILOVER_WITHIN_S * 1000),
+        }
+    )
+    for value in values:
+        producer.produce(topic, value=value, partition=0, on_delivery=delivered)
+    assert producer.flush(FAILOVER_WITHIN_S) == 0
+    assert failed == []
+
+
+def consume(cluster: LocalCluster, topic: str, count: int) -> list[str]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": f"readers-{uuid.uuid4().hex[:8]}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+
+    def enough() -> bool:
+        for message in consumer.consume(1000, timeout=0.5):
+            if message.error() is None:
+                values.append((message.value() or b"").decode())
+        return len(values) >= count
+
+    try:
+        eventually(enough, FAILOVER_WITHIN_S, what=f"{count} records")
+    finally:
+        consumer.close()
+    return values
+
+
+def all_in_sync(cluster: LocalCluster) -> bool:
+    told = status(cluster)
+    return not told["troubles"] and len(told["nodes"]) == 3 and not any(node["fenced"] for node in told["nodes"])
+
+
+def play(cluster: LocalCluster) -> None:
+    topic = create(cluster, 1, 3)
+    first, second, third = ([f"{letter}{number}" for number in range(200)] for letter in "abc")
+    produce(cluster, topic, first)
+    leader = leader_of(cluster, topic)
+    cluster.kill(leader)
+    produce(cluster, topic, second)
+    assert leader_of(cluster, topic) not in (leader, -1)
+
+    def missing_is_explained() -> bool:
+        troubles = [trouble for trouble in status(cluster)["troubles"] if trouble["topic"] == topic]
+        return bool(troubles) and troubles[0]["missing"] == [{"id": leader, "reason": "its node is gone", "lag": None}]
+
+    eventually(missing_is_explained, FAILOVER_WITHIN_S, what="the reason for the missing replica")
+    cluster.restart(leader)
+    eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+    produce(cluster, topic, third)
+    assert consume(cluster, topic, 600) == first + second + third
+
+
+@pytest.mark.landing
+def test_one_replica_each_on_three_brokers_is_written_and_read(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        topic = create(cluster, 6, 1)
+        led = {
+            part.leader
+            for part in AdminClient({"bootstrap.servers": cluster.bootstrap})
+            .list_topics(topic, timeout=30)
+            .topics[topic]
+            .partitions.values()
+        }
+        assert led == {1, 2, 3}
+        values = [str(number) for number in range(500)]
+        produce(cluster, topic, values)
+        assert consume(cluster, topic, 500) == values
+        assert cluster.stop() == 0
+
+
+@pytest.mark.landing
+def test_records_survive_the_death_of_their_leader(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        play(cluster)
+
+
+@pytest.mark.timeout(300)
+def test_records_survive_the_death_of_their_leader_with_metadata_in_etcd(
+    tmp_path: Path, etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(etcd.path).parent), prepend=":")
+    with LocalCluster(tmp_path / "data", "--metadata", "etcd") as cluster:
+        play(cluster)
