@@ -225,6 +225,15 @@ def test_rule_6_a_replica_that_joins_too_early() -> None:
         cluster.write(isr=(1, 2, 3))
 
 
+def test_rule_6_a_commit_while_somebody_without_the_record_is_eligible() -> None:
+    cluster = Cluster(min_insync=1)
+    cluster.write(isr=(1,), elr=(2,))
+    cluster.replicate(entry(0), to=(LEADER,))
+    cluster.disks[LEADER].high_watermark = 1
+    with broken(6):
+        cluster.look(LEADER)
+
+
 def test_rule_7_a_high_watermark_beyond_the_end() -> None:
     cluster = Cluster()
     cluster.disks[FOLLOWER].high_watermark = 1

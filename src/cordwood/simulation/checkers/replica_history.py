@@ -136,17 +136,17 @@ class PartitionHistory:
         return changed
 
     def check_in_sync(self) -> None:
-        """Checks that every member of the in-sync set has every committed record (rule 6)."""
+        """Checks that every replica that may be elected has every committed record: the ISR, and the ELR (rule 6)."""
         if self.row is None:
             return
-        for member in self.row.isr:
+        for member in (*self.row.isr, *self.row.elr):
             replica = self.replicas.get(member) or self.replicas.setdefault(member, Replica())
             if replica.excused:
                 continue
             has = min(self.counted_end(replica), replica.agreed)
             if has < self.committed_end:
                 raise self._broken(
-                    6, f"broker {member} is in the ISR and has {has} of {self.committed_end}: {self.row}, {self!r}"
+                    6, f"broker {member} may be elected and has {has} of {self.committed_end}: {self.row}, {self!r}"
                 )
 
     # Replicas
