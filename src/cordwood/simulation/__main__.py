@@ -51,7 +51,7 @@ STEPS = {
     "groups": 3000,
     "mixed-groups": 3000,
     "micro-batches": 3000,
-    "replication": 1500,
+    "replication": 2500,
 }
 
 

@@ -30,7 +30,7 @@ from cordwood.simulation.workloads.readers import Reader
 from cordwood.simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
 from cordwood.simulation.world import World
 
-WAITS_MS = (1, 1, 5, 20, 100, 500, 1500)
+WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
 SETTLE_MS = 300
 ROUNDS_TO_FINISH = 400
 SETTINGS = {
@@ -104,7 +104,7 @@ FAULTS = (
 )
 
 
-def play(seed: int, steps: int = 1500, nodes: int = 3, weather: Weather | None = None) -> ReplicationOutcome:
+def play(seed: int, steps: int = 2500, nodes: int = 3, weather: Weather | None = None) -> ReplicationOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(ReplicationGame(seed, nodes, weather), steps)
 
@@ -114,7 +114,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         chance = random.Random(seed)
         self.weather = Weather.chosen_by(chance) if weather is None else weather
         world = World(seed, SETTINGS, machines=nodes)
-        super().__init__(seed, chance, world, Pace(0.2, WAITS_MS, self.weather.eagerness))
+        super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate
         self.clients = self._cast(nodes)

@@ -194,8 +194,10 @@ class PartitionHistory:
             if one != other:
                 break
             common = one.next
-        if before is not None and seen.start <= common < min(before.high_watermark, before.end):
-            raise self._broken(8, f"broker {broker} was cut at {common}, below its high watermark: {before}")
+        # After a loss a replica may know of a high watermark that is void.
+        visible = 0 if before is None else min(before.high_watermark, before.end)
+        if seen.start <= common < (min(visible, replica.agreed) if self.lost else visible):
+            raise self._broken(8, f"broker {broker} was cut at {common}, below its high watermark: {before}, {self!r}")
         replica.agreed = min(replica.agreed, common)
 
     def _take(self, broker: int, known: list[Entry], entries: Sequence[Entry]) -> None:
@@ -210,7 +212,8 @@ class PartitionHistory:
     def _agree(self, replica: Replica) -> None:
         """Moves `agreed` as far as the log equals the committed batches."""
         committed, entries = self.committed, replica.entries
-        replica.agreed = max(replica.agreed, min(replica.start, self.committed_end))
+        first = max(replica.start, committed[0].base) if committed else replica.start
+        replica.agreed = max(replica.agreed, min(first, self.committed_end))
         while replica.agreed < self.committed_end:
             one, other = _covering(committed, replica.agreed), _covering(entries, replica.agreed)
             if one is None or one != other:
@@ -221,6 +224,7 @@ class PartitionHistory:
 
     def _leads(self, broker: int, replica: Replica, seen: Sighting) -> None:
         leader = (broker, seen.life)
+        epoch_begins = seen.leader_epoch not in self._leaders
         if self._leaders.setdefault(seen.leader_epoch, leader) != leader:
             raise self._broken(
                 1,
@@ -236,9 +240,10 @@ class PartitionHistory:
                 4, f"broker {broker} leads in epoch {seen.leader_epoch} with {replica.agreed} of {has}: {self!r}"
             )
         if seen.high_watermark > self.committed_end and not (deposed and self.lost):
-            self._commit(broker, replica, seen)
+            self._commit(broker, replica, seen, epoch_begins=epoch_begins)
 
-    def _commit(self, broker: int, replica: Replica, seen: Sighting) -> None:
+    def _commit(self, broker: int, replica: Replica, seen: Sighting, *, epoch_begins: bool) -> None:
+        """Takes a new high watermark. After a loss a new leader may recall records that were given up for lost."""
         place = bisect_right(replica.entries, self.committed_end, key=lambda entry: entry.base)
         if place and replica.entries[place - 1].next > self.committed_end:
             place -= 1
@@ -255,7 +260,8 @@ class PartitionHistory:
             for number, each in self.replicas.items()
             if min(each.agreed, self.counted_end(each)) >= self.committed_end
         ]
-        if len(safe_on) < seen.min_insync_replicas:
+        recalls = self.lost and epoch_begins
+        if len(safe_on) < seen.min_insync_replicas and not recalls:
             raise self._broken(
                 9,
                 f"broker {broker} committed up to {self.committed_end} with {safe_on} and "
