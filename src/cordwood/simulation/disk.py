@@ -155,6 +155,7 @@ class SimulatedDisk:
     def replace_platter(self) -> None:
         """Puts an empty disk in the place of the old one."""
         self.platter = CrashingFilesystem(self._chance.getrandbits(32))
+        self.loss_not_noted = False
 
     def die_within(self, operations: int) -> None:
         """Lets the process die at one of its next operations."""

@@ -82,7 +82,7 @@ class GroupGame(Game[GroupOutcome]):
 
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         chance = random.Random(seed)
-        world = World(seed, settings(chance) | replicated(replicas), machines=nodes)
+        world = World(seed, settings(chance) | replicated(replicas), machines=nodes, clustered=replicas > 1)
         super().__init__(seed, chance, world, PACE, replicas)
         self.checker = self.new_checker()
         for machine in self.world.machines:

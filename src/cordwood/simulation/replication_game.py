@@ -34,6 +34,7 @@ WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
 SETTLE_MS = 300
 ROUNDS_TO_FINISH = 400
 SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "auto.create.topics.enable": "false",
 }
@@ -113,7 +114,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
     def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None) -> None:
         chance = random.Random(seed)
         self.weather = Weather.chosen_by(chance) if weather is None else weather
-        world = World(seed, SETTINGS, machines=nodes)
+        world = World(seed, SETTINGS, machines=nodes, clustered=True)
         super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate

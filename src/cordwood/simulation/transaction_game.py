@@ -59,7 +59,7 @@ class TransactionGame(Game[TransactionOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
-        world = World(seed, SETTINGS | replicated(replicas), machines=nodes)
+        world = World(seed, SETTINGS | replicated(replicas), machines=nodes, clustered=replicas > 1)
         super().__init__(seed, random.Random(seed), world, PACE, replicas)
         self.history = History()
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))

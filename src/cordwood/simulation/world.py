@@ -79,8 +79,10 @@ class World:
         loaded_indexes_bytes: int = 1 << 20,
         patience: Patience | None = None,
         scrubbed: bool = False,
+        clustered: bool = False,
     ) -> None:
-        """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds."""
+        """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds. `clustered`:
+        brokers register fenced, and one of them is the controller."""
         self.chance = random.Random(seed)
         self.clock = Clock()
         """The time of clients and of the store."""
@@ -98,6 +100,7 @@ class World:
                 patience,
                 scrubbed,
                 LEASE_MS if machines == 1 else SHORT_LEASE_MS,
+                clustered,
             )
             self.machines.append(
                 Machine(

@@ -1,0 +1,34 @@
+"""Games of replication: brokers fail one by one and together, and the twelve rules hold after every step.
+
+CORDWOOD_REPLICATION_SEEDS=10000 plays more of them. A failure names its seed; `python -m cordwood.simulation --game
+replication --nodes 3 --seed N` plays it again.
+"""
+
+import os
+from collections import Counter
+from dataclasses import asdict
+
+import pytest
+from tests.seeds import seeds
+
+from cordwood.simulation.replication_game import play
+
+SEEDS = int(os.environ.get("CORDWOOD_REPLICATION_SEEDS", "4"))
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_committed_records_outlive_the_faults_of_brokers_and_all_replicas_come_together_again(seed: int) -> None:
+    play(seed)
+
+
+def test_the_games_are_about_something() -> None:
+    total = Counter[str]()
+    for seed in range(3):
+        counts = asdict(play(seed))
+        del counts["events"]
+        total += Counter(counts)
+    assert total["acks"] > 50
+    assert total["committed"] > 50
+    assert total["records_read"] > 200
+    assert total["elections"] > 10
+    assert total["lives"] > 20
