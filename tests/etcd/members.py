@@ -1,6 +1,7 @@
 """A real etcd of one or three members on the loopback address, for tests: started, killed, paused, ended by pid."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -10,13 +11,14 @@ import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
 START_WITHIN_S = 30.0
 _START_ATTEMPTS = 3
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class _PortTaken(Exception):
@@ -31,7 +33,7 @@ class EtcdMember:
         self.endpoint = f"127.0.0.1:{client_port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self._etcd = etcd
-        self._data = directory / name
+        self.data = directory / name
         self._output = directory / f"{name}.out"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -47,7 +49,7 @@ class EtcdMember:
             *_ends_with_us(),
             self._etcd.path,
             f"--name={self.name}",
-            f"--data-dir={self._data}",
+            f"--data-dir={self.data}",
             f"--listen-client-urls={client_url}",
             f"--advertise-client-urls={client_url}",
             f"--listen-peer-urls={self.peer_url}",
@@ -72,13 +74,20 @@ class EtcdMember:
 
         def healthy() -> bool:
             self._check_alive()
-            with contextlib.suppress(OSError):
-                opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-                with opener.open(f"http://{self.endpoint}/health", timeout=2) as answer:
+            try:
+                with _DIRECT.open(f"http://{self.endpoint}/health", timeout=2) as answer:
                     return b"true" in answer.read()
-            return False
+            except OSError:
+                return False
 
         eventually(healthy, START_WITHIN_S, what=f"the health of {self.name}")
+
+    def post(self, path: str, body: dict[str, str]) -> dict[str, Any]:
+        """The answer of etcd's JSON gateway."""
+        request = urllib.request.Request(f"http://{self.endpoint}{path}", json.dumps(body).encode())
+        with _DIRECT.open(request, timeout=10) as answer:
+            decoded: dict[str, Any] = json.load(answer)
+            return decoded
 
     def _check_alive(self) -> None:
         assert self._process is not None
@@ -184,6 +193,12 @@ class EtcdCluster:
 
     def at(self, endpoint: str) -> EtcdMember:
         (found,) = (member for member in self.members if member.endpoint == endpoint)
+        return found
+
+    def leader(self) -> EtcdMember:
+        """The member that leads, while all members run."""
+        statuses = [(member, member.post("/v3/maintenance/status", {})) for member in self.members]
+        (found,) = (member for member, status in statuses if status["leader"] == status["header"]["member_id"])
         return found
 
     def end(self) -> None:

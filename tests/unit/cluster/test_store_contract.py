@@ -275,7 +275,7 @@ async def test_a_watch_from_a_compacted_revision_is_told_so(open_store: OpenStor
         assert await take(store.watch("", third), 1) == [Event("a", b"3", first, third)]
 
 
-# etcd has sent the events before it compacts them; tests/unit/cluster/etcd has a watch that begins too late.
+# etcd has sent the events before it compacts them; a watch that begins too late is told so, too.
 @WITHOUT_ETCD
 async def test_a_watch_that_falls_behind_a_compaction_is_told_so(open_store: OpenStore) -> None:
     async with open_store() as store:

@@ -199,6 +199,7 @@ class Members:
         """The answer of the first member that has one: for calls that may be done twice. Raises StoreUnavailable, and
         CallFailed if etcd itself refuses the call."""
         loop = asyncio.get_running_loop()
+        pause_s = 0.0
         while True:
             member = await self.connected(deadline_s)
             try:
@@ -207,8 +208,11 @@ class Members:
                 if not failure.member_is_to_blame:
                     raise
                 self.leave(member, str(failure))
-                if loop.time() >= deadline_s:
+                if loop.time() + pause_s >= deadline_s:
                     raise StoreUnavailable(f"etcd's member {member.endpoint} failed: {failure}") from failure
+                # The first change of the member is immediate.
+                await asyncio.sleep(pause_s)
+                pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
     async def attempt(
         self, member: Member, ask: Callable[[Member, float], Awaitable[Any]], within_s: float | None = None
@@ -253,9 +257,10 @@ class Members:
             await member.channel.close()
 
     async def _choose(self) -> Member:
+        self._failures.clear()
         pause_s = _FIRST_PAUSE_S
         while True:
-            self._failures, hopeless = {}, True
+            hopeless = True
             for endpoint in tuple(self._endpoints):
                 # The next search begins with the other members.
                 self._endpoints.remove(endpoint)
