@@ -73,14 +73,21 @@ Step = Append | Cut | Restart | Refused | Late
 class FollowerReplica:
     """Follows one leader in one epoch. A new epoch is a new object over the same log."""
 
-    __slots__ = ("_asked", "high_watermark", "leader", "leader_epoch", "log")
+    __slots__ = ("_asked", "high_watermark", "leader", "leader_epoch", "leader_high_watermark", "log")
 
     def __init__(self, log: Log, leader: int, leader_epoch: int, high_watermark: int) -> None:
         self.log = log
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
+        self.leader_high_watermark = self.high_watermark
+        """The high watermark of the leader, as it was last told: the end of this log may be below it."""
         self._asked: FetchFrom | None = None
+
+    @property
+    def lag(self) -> int:
+        """Committed records that this log lacks, as far as the leader told."""
+        return max(0, self.leader_high_watermark - self.log.offsets.end)
 
     @property
     def durable(self) -> bool:
@@ -126,6 +133,7 @@ class FollowerReplica:
 
     def took(self, leader_high_watermark: int) -> None:
         """The records of an answer are appended."""
+        self.leader_high_watermark = leader_high_watermark
         end = min(leader_high_watermark, self.log.offsets.end)
         if end > self.high_watermark:
             self.high_watermark = end

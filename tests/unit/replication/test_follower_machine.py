@@ -211,3 +211,16 @@ def test_replicas_converge_on_the_last_leaders_history(script: list[tuple[int, i
         while one_round(follower, leader) != "nothing":
             assert log.offsets.end >= shared_end, "a record that the leader has was cut"
         assert content(log) == wanted
+
+
+def test_a_follower_knows_how_many_committed_records_it_lacks() -> None:
+    log = new_log()
+    append(log, 1, b"a", b"b")
+    follower = FollowerReplica(log, OTHER, 1, 2)
+    assert follower.lag == 0
+    follower.took(7)
+    assert (follower.lag, follower.high_watermark) == (5, 2)
+    append(log, 1, b"c")
+    assert follower.lag == 4
+    follower.took(3)
+    assert (follower.lag, follower.high_watermark) == (0, 3)

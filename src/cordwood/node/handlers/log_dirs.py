@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the sizes of partitions on disk."""
+"""DescribeLogDirs: the sizes of partitions on disk, and how far followers are behind their leaders."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPa
     return {
         "partition_index": partition.name.partition,
         "partition_size": size_bytes,
-        "offset_lag": 0,
+        "offset_lag": 0 if partition.following is None else partition.following.lag,
         "is_future_key": False,
     }
 
