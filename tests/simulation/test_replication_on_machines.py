@@ -256,6 +256,22 @@ def test_a_follower_behind_the_leaders_log_start_begins_there(world: World) -> N
     assert set(image(world).isr) == set(ALL)
 
 
+def test_a_follower_begins_anew_with_the_batch_that_holds_the_leaders_log_start(world: World) -> None:
+    leader = create(world, segment_bytes="200")
+    slow, _ = others(leader)
+    cut_off(world, slow)
+    world.advance(2 * LAG_MS)
+    for number in range(3):
+        begin_produce(world, leader, b"value %d" % number * 10, b"and another of the same batch")
+        world.advance(100)
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 3}]}]
+    world.ask_at(leader, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
+    heal(world, slow)
+    world.advance(20_000)
+    assert {(log(world, b).offsets.start, log(world, b).offsets.end) for b in ALL} == {(3, 6)}
+    assert set(image(world).isr) == set(ALL)
+
+
 def test_deleted_records_go_on_followers_as_well_and_retention_of_a_follower_never_lowers_the_start(
     world: World,
 ) -> None:

@@ -5,6 +5,7 @@
 | records | appends them; its high watermark is min(leader's, own end); it takes the leader's log start over |
 | a diverging epoch and its end | cuts its log at min(that end, its own end of that epoch), and asks again |
 | OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
+| a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | another error | waits, and asks again |
 
 The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Only the answer to
@@ -59,6 +60,13 @@ class Restart(NamedTuple):
     offset: int
 
 
+class RestartWith(NamedTuple):
+    """The leader's log starts inside of a batch. The empty log begins anew at the start of that batch, and takes it."""
+
+    offset: int
+    records: bytes
+
+
 class Refused(NamedTuple):
     error: ErrorCode
 
@@ -67,7 +75,7 @@ class Late(NamedTuple):
     """The answer belongs to no outstanding request."""
 
 
-Step = Append | Cut | Restart | Refused | Late
+Step = Append | Cut | Restart | RestartWith | Refused | Late
 
 
 class FollowerReplica:
@@ -123,7 +131,13 @@ class FollowerReplica:
             return Refused(ErrorCode(answer.error))
         if answer.diverging_epoch >= 0:
             return Cut(self.cut_at(answer.diverging_epoch, answer.diverging_end))
-        return Append(answer.records or b"")
+        offsets, records = self.log.offsets, answer.records or b""
+        if records and offsets.start == offsets.end:
+            # The bytes are checked when they are appended.
+            base = int.from_bytes(records[:8], "big", signed=True)
+            if 0 <= base < offsets.end:
+                return RestartWith(base, records)
+        return Append(records)
 
     def cut_at(self, leader_epoch: int, leader_end: int) -> int:
         """Where the history that this log shares with the leader's ends: at most at this end of the leader's epoch."""

@@ -25,6 +25,7 @@ from cordwood.replication.follower import (
     LeaderAnswer,
     Refused,
     Restart,
+    RestartWith,
 )
 from cordwood.wire.apis import ApiKey
 
@@ -291,6 +292,14 @@ class _Fetcher:
                 self._begin_cut(partition, following, offset, anew=False)
             case Restart(offset):
                 self._begin_cut(partition, following, offset, anew=True)
+            case RestartWith(offset, records):
+                self._begin_cut(
+                    partition,
+                    following,
+                    offset,
+                    anew=True,
+                    then=lambda: self._append(partition, following, records, answer, self._loop.now),
+                )
             case Refused(error):
                 if error not in WRONG_LEADER:
                     self._rooms.reports.report(
@@ -369,8 +378,17 @@ class _Fetcher:
 
     # Cuts
 
-    def _begin_cut(self, partition: Partition, following: FollowerReplica, offset: int, *, anew: bool) -> None:
-        """Cuts the log in a thread, as soon as no checkpoint is under way. The partition keeps its role until then."""
+    def _begin_cut(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        offset: int,
+        *,
+        anew: bool,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Cuts the log in a thread, as soon as no checkpoint is under way. The partition keeps its role until then.
+        `then` follows a cut that succeeded, in the same role."""
         offsets = following.log.offsets
         if offset < following.high_watermark and not anew:
             logger.error(
@@ -390,9 +408,16 @@ class _Fetcher:
             following.leader_epoch,
         )
         partition.cutting = True
-        self._rooms.checkpoints.when_idle(partial(self._cut, partition, following, offset, anew))
+        self._rooms.checkpoints.when_idle(partial(self._cut, partition, following, offset, anew, then))
 
-    def _cut(self, partition: Partition, following: FollowerReplica, offset: int, anew: bool) -> None:
+    def _cut(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        offset: int,
+        anew: bool,
+        then: Callable[[], None],
+    ) -> None:
         rooms, log = self._rooms, following.log
         if not rooms.hosted.hosts(partition):
             partition.cutting = False
@@ -411,6 +436,8 @@ class _Fetcher:
                 rooms.checkpoints.soon()
                 rooms.hosted.follow_again(partition, self._loop.now)
                 rooms.after_cut()
+                if result is None and partition.following is following:
+                    then()
             self._ask_soon()
 
         rooms.loop.effects.blocking(rooms.logs.begin_cut(log, offset, anew=anew), done)
