@@ -23,14 +23,14 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators import transaction_completion
 from cordwood.node.hosted import Deposed, HostedReplicas
-from cordwood.simulation import group_game, log_game, mixed_group_game, transaction_game
+from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.slow_store import SlowStore
 from cordwood.wire.apis import ApiKey
 
 Patch = pytest.MonkeyPatch
-NODES, STEPS, FEW_STEPS = 3, 1000, 400
+NODES, STEPS, FEW_STEPS, FAMILY_STEPS = 3, 1000, 400, 2000
 MOST_GAMES = 30
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "6"))
 
@@ -57,6 +57,11 @@ def test_transactions_are_whole_over_brokers_that_fail_and_lose_each_other(seed:
     transaction_game.play(seed, nodes=NODES)
 
 
+@pytest.mark.parametrize("seed", seeds(SEEDS // 2))
+def test_micro_batches_are_seen_once_and_whole_over_brokers_that_fail_and_lose_each_other(seed: int) -> None:
+    micro_batch_game.play(seed, FAMILY_STEPS, nodes=NODES)
+
+
 def test_a_topic_is_deleted_while_a_broker_with_its_directories_is_away() -> None:
     log_game.play(56, 1500, nodes=NODES)
 
@@ -77,6 +82,9 @@ def test_the_games_are_about_something() -> None:
     transactions = sum((Counter(asdict(transaction_game.play(seed, nodes=NODES))) for seed in range(4)), Counter[str]())
     assert transactions["committed"] > 5
     assert transactions["refused_when_fenced"] > 3
+    families = sum((Counter(asdict(FAMILIES(seed))) for seed in range(3)), Counter[str]())
+    assert families["finished"] > 3
+    assert families["lives"] > 12
 
 
 def test_the_same_seed_is_the_same_game_in_every_process() -> None:
@@ -162,6 +170,7 @@ def takes_an_unanswered_marker_for_written(patch: Patch) -> None:
 LOG: Callable[[int], Any] = partial(log_game.play, steps=STEPS, nodes=NODES)
 GROUPS: Callable[[int], Any] = partial(group_game.play, nodes=NODES)
 TRANSACTIONS: Callable[[int], Any] = partial(transaction_game.play, nodes=NODES)
+FAMILIES: Callable[[int], Any] = partial(micro_batch_game.play, steps=FAMILY_STEPS, nodes=NODES)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +182,7 @@ TRANSACTIONS: Callable[[int], Any] = partial(transaction_game.play, nodes=NODES)
         (is_sent_requests_twice, LOG),
         (does_not_come_back_when_its_lease_ended, GROUPS),
         (takes_an_unanswered_marker_for_written, TRANSACTIONS),
+        (takes_an_unanswered_marker_for_written, FAMILIES),
     ],
 )
 def test_the_checkers_notice_a_broker_that(

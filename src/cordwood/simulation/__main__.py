@@ -37,13 +37,11 @@ GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
     "transactions": lambda *how: Counter(asdict(transaction_game.play(*how))),
     "groups": lambda *how: Counter(asdict(group_game.play(*how))),
     "mixed-groups": lambda *how: Counter(asdict(mixed_group_game.play(*how))),
-    "micro-batches": lambda seed, steps, nodes, replicas: Counter(asdict(micro_batch_game.play(seed, steps))),
+    "micro-batches": lambda *how: Counter(asdict(micro_batch_game.play(*how))),
     "replication": _replication,
 }
-ON_ONE_NODE = ("micro-batches",)
-"""Games whose clients do not look for leaders and coordinators."""
 ON_SEVERAL_NODES = ("replication",)
-WITHOUT_REPLICAS = ("log", "micro-batches", "replication")
+WITHOUT_REPLICAS = ("log", "replication")
 """Games of lone replicas, and the one that picks the replicas of each topic by its seed."""
 STEPS = {
     "log": 600,
@@ -65,8 +63,6 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=1, help="how many replicas each partition has")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
-    if arguments.nodes > 1 and arguments.game in ON_ONE_NODE:
-        parser.error(f"the game {arguments.game!r} is played on one node")
     if arguments.nodes == 1 and arguments.game in ON_SEVERAL_NODES:
         parser.error(f"the game {arguments.game!r} is played on several nodes: --nodes 3")
     if arguments.replicas > 1 and (arguments.game in WITHOUT_REPLICAS or arguments.replicas > arguments.nodes):

@@ -4,7 +4,8 @@ Promises: readers see of every batch exactly the records that one decision named
 the commit is answered; a decision holds over restarts, expiry and compaction; and once all clients are gone no
 transaction stays open.
 
-The game is played on one node: a coordinator writes markers only to partitions that its own broker leads.
+With several nodes the family's coordinator and the partitions are on different ones, whose links may be cut. With
+replicas the coordinator moves: between a join, a decision, its markers and the answer.
 """
 
 import random
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.micro_batches import check_answer, check_micro_batches
 from cordwood.simulation.checkers.rest import check_at_rest
-from cordwood.simulation.game import Game, Pace, play_out
-from cordwood.simulation.transaction_game import LONGEST_TRANSACTION_MS, ROUNDS_TO_FINISH, SETTINGS
+from cordwood.simulation.game import Pace, play_out
+from cordwood.simulation.game_of_brokers import GameOfBrokers
+from cordwood.simulation.transaction_game import CATCH_UP_MS, LONGEST_TRANSACTION_MS, ROUNDS_TO_FINISH, SETTINGS
 from cordwood.simulation.workloads.micro_batches import Attempt, Driver, Query, repeat_a_decision
 from cordwood.simulation.workloads.transactional_writers import PARTITIONS, TOPIC
-from cordwood.simulation.world import World
+from cordwood.simulation.world import World, replicated
 
 PACE = Pace(waits=0.08, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.75)
 FORGETFUL = {
@@ -41,22 +43,26 @@ class MicroBatchOutcome:
     writes_refused: int = 0
 
 
-def play(seed: int, steps: int = 3000) -> MicroBatchOutcome:
+def play(seed: int, steps: int = 3000, nodes: int = 1, replicas: int = 1) -> MicroBatchOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
-    return play_out(MicroBatchGame(seed), steps)
+    return play_out(MicroBatchGame(seed, nodes, replicas), steps)
 
 
-class MicroBatchGame(Game[MicroBatchOutcome]):
+class MicroBatchGame(GameOfBrokers[MicroBatchOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         chance = random.Random(seed)
-        super().__init__(seed, chance, World(seed, {**SETTINGS, **chance.choice(({}, FORGETFUL))}), PACE)
+        settings = {**SETTINGS, **chance.choice(({}, FORGETFUL)), **replicated(replicas)}
+        super().__init__(seed, chance, World(seed, settings, machines=nodes), PACE, replicas)
         self.query = Query()
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
-        self.world.network.on_sent = lambda exchange: check_answer(self.world, self.query, exchange)
+        for machine in self.world.machines:
+            machine.network.on_sent = lambda exchange: check_answer(self.world, self.query, exchange)
 
     def _check(self) -> None:
+        if self.leaders_may_be_away():
+            return
         self.world.settle()
         check_micro_batches(self.world, self.query, at_the_end=False)
 
@@ -99,9 +105,11 @@ class MicroBatchGame(Game[MicroBatchOutcome]):
     def _finish(self) -> None:
         self._faults_stop()
         world, query = self.world, self.query
-        world.disk.die_at = None
-        if world.life is None:
-            world.start()
+        for machine in world.machines:
+            machine.disk.die_at = None
+        world.start()
+        if self.several:
+            world.advance(CATCH_UP_MS)
         if self.chance.random() < 0.5:
             # Else no client comes back, and the broker has to end the transactions alone.
             self._run_one_more_batch()

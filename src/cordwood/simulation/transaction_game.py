@@ -9,13 +9,11 @@ With several nodes the coordinators, the partitions and the positions are on dif
 import random
 from dataclasses import dataclass
 
-from cordwood.cluster.stores.interface import StoreFailure
-from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.transactions import check_transactions
-from cordwood.simulation.game import Game, Pace, play_out
-from cordwood.simulation.machine import Machine
+from cordwood.simulation.game import Pace, play_out
+from cordwood.simulation.game_of_brokers import GameOfBrokers
 from cordwood.simulation.workloads.transactional_writers import (
     PARTITIONS,
     TOPIC,
@@ -55,7 +53,7 @@ def play(seed: int, steps: int = 1500, nodes: int = 1, replicas: int = 1) -> Tra
     return play_out(TransactionGame(seed, nodes, replicas), steps)
 
 
-class TransactionGame(Game[TransactionOutcome]):
+class TransactionGame(GameOfBrokers[TransactionOutcome]):
     topic, partitions = TOPIC, PARTITIONS
 
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
@@ -65,10 +63,8 @@ class TransactionGame(Game[TransactionOutcome]):
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
 
     def _check(self) -> None:
-        if self.several and (self.world.links.cuts or any(machine.paused for machine in self.world.machines)):
-            return  # a reader would have to wait
-        if self.replicas is not None and self.replicas.unconverged():
-            return  # some partition may have no leader now
+        if self.leaders_may_be_away():
+            return
         self.world.settle()
         check_transactions(self.world, self.history, at_the_end=False)
 
@@ -100,19 +96,6 @@ class TransactionGame(Game[TransactionOutcome]):
             free = [each for each in TRANSACTIONAL_IDS if each not in busy] or list(TRANSACTIONAL_IDS)
             return TransactionalWriter(self.stage, name, self.history, chance.choice(free), chance.choice((1, 2, 2)))
         return chance.choice(working)
-
-    def _strike(self) -> None:
-        if self.several and self.chance.random() < 0.25:
-            one, other = self.chance.sample(self.world.machines, 2)
-            self._note(cluster_faults.cut(self.world, self.chance, one, other.broker_id))
-        else:
-            super()._strike()
-
-    def _start(self, machine: Machine) -> None:
-        try:
-            super()._start(machine)
-        except StoreFailure as failure:
-            self._cannot_register(machine, failure)
 
     def _finish(self) -> None:
         self._faults_stop()

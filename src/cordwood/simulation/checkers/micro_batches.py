@@ -54,15 +54,17 @@ def check_answer(world: World, query: Query, exchange: Exchange) -> None:
         return
     (decision,) = [each for each in query.decisions if each.values is exchange.values]
     # The check's reads are not the broker's, so the process does not die at them.
-    armed, world.disk.die_at = world.disk.die_at, None
-    readable = {
-        record.value
-        for partition in world.node.hosted.led(TOPIC)
-        for header, batch in read_batches(partition.replica.log)
-        if header.last_offset < partition.replica.last_stable_offset and not header.control
-        for record in records_in(batch)
-    }
-    world.disk.die_at = armed
+    readable = set()
+    for machine in world.running:
+        armed, machine.disk.die_at = machine.disk.die_at, None
+        readable |= {
+            record.value
+            for partition in machine.node.hosted.led(TOPIC)
+            for header, batch in read_batches(partition.replica.log)
+            if header.last_offset < partition.replica.last_stable_offset and not header.control
+            for record in records_in(batch)
+        }
+        machine.disk.die_at = armed
     missing = set(decision.winning) - readable
     if missing:
         raise InvariantBroken(f"the commit of batch {decision.batch_id} is answered, and nobody can read {missing} yet")

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.families import coordinator_key
 from cordwood.records.build import build_batch
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.stage import TRANSACTION, Client, Stage
 from cordwood.simulation.workloads.transactional_writers import AGAIN, PARTITIONS, TOPIC
 from cordwood.wire.apis import ApiKey
 
@@ -68,25 +69,38 @@ class _Asking(Client):
         values: dict[str, Any],
         error_in: Callable[[Any], int],
         done: Callable[[ErrorCode, Any], None],
+        partition: int | None = None,
     ) -> None:
+        """Asks the leader of a partition, or the coordinator of the family."""
         self._busy = True
 
         def again() -> str:
-            self._ask(key, version, values, error_in, done)
+            self._ask(key, version, values, error_in, done, partition)
             return f"asks {key.name} again"
 
         def ended(exchange: Exchange) -> None:
             self._busy = False
-            if not exchange.answered:
+            if self.routes.failed(exchange):
                 self._again = again
                 return
             error = ErrorCode(error_in(exchange.answer))
             if error in AGAIN:
                 self._again = again
+                self._look_again(error, broker_id)
             else:
                 done(error, exchange.answer)
 
-        self.connection.request(key, version, values, ended)
+        if partition is None:
+            broker_id = self.routes.coordinator_of(TRANSACTION, coordinator_key(FAMILY))
+        else:
+            broker_id = self.routes.leader(TOPIC, partition)
+        self.connection_to(broker_id).request(key, version, values, ended)
+
+    def _look_again(self, error: ErrorCode, broker_id: int) -> None:
+        if error is ErrorCode.NOT_COORDINATOR:
+            self.routes.not_at(broker_id)
+        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            self.routes.learn()
 
     def act(self) -> str | None:
         if self.over or self._busy:
@@ -207,6 +221,7 @@ class Attempt(_Asking):
             values,
             lambda answer: answer.responses[0].partition_responses[0].error_code,
             done,
+            partition,
         )
         return f"writes {texts[0].decode()}"
 
@@ -289,7 +304,7 @@ class Driver(_Asking):
 def repeat_a_decision(stage: Stage, query: Query) -> str:
     """Delivers an old decision once more, on a connection whose answer is ignored."""
     decision = stage.chance.choice(query.decisions)
-    connection = stage.world.connect()
+    connection = stage.world.connect(stage.chance.choice(stage.world.machines).broker_id if stage.several else None)
     connection.request(ApiKey.FAMILY_DECIDE, 0, decision.values)
     connection.close()
     return f"a commit of batch {decision.batch_id} is repeated"
