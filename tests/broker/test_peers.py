@@ -298,3 +298,42 @@ async def test_a_broker_that_lags_behind_catches_up_before_it_answers() -> None:
     book.peers.close()
     other.peers.close()
     await server.stop()
+
+
+class Notes:
+    """What an observer hears."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[tuple[str, int, int]] = asyncio.Queue()
+
+    def refused(self, broker_id: int, broker_epoch: int) -> None:
+        self.heard.put_nowait(("refused", broker_id, broker_epoch))
+
+    def reached(self, broker_id: int, broker_epoch: int) -> None:
+        self.heard.put_nowait(("reached", broker_id, broker_epoch))
+
+
+async def test_a_kept_connection_tells_at_once_that_its_broker_is_gone() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    book, notes = Book(_7=server.address), Notes()
+    book.peers.observe(notes, lambda broker_id: 100 + broker_id)
+    book.peers.keep({PEER})
+    assert await notes.heard.get() == ("reached", PEER, 107)
+    await server.stop()
+    assert await notes.heard.get() == ("refused", PEER, 107)
+    book.peers.keep(())
+    book.peers.close()
+
+
+async def test_a_connection_that_times_out_is_no_evidence() -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with listening(silence) as address:
+        book, notes = Book(PeerLimits(), _7=address), Notes()
+        book.peers.limits = replace(book.peers.limits, connect_timeout_ms=50)
+        book.peers.observe(notes, lambda broker_id: 1)
+        assert await book.failure(metadata()) == (PeerFailure.NO_CONNECTION, False)
+        assert notes.heard.empty()
+        book.peers.close()

@@ -4,14 +4,18 @@ A connection is made when the first request needs it. Versions are asked for onc
 come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
 behind it. A peer that cannot be reached is tried again after a pause that grows; requests wait for the next attempt,
 and fail with it.
+
+A connection to a broker of the cluster is kept (`keep`): when the broker's process ends, its peers see that at once. A
+refused connection at the address of a registration is evidence that no process is there, and is reported.
 """
 
 import asyncio
+import errno
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
@@ -46,6 +50,14 @@ def registered_at(image: ClusterImage, listener: str) -> AddressOf:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     return address_of
+
+
+class Observer(Protocol):
+    """Hears whether brokers are at the addresses of their registrations."""
+
+    def refused(self, broker_id: int, broker_epoch: int) -> None: ...
+
+    def reached(self, broker_id: int, broker_epoch: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,30 @@ class PeerConnections:
         self._run = run
         self._now = now
         self._peers: dict[int, _Peer] = {}
+        self._observer: Observer | None = None
+        self._epoch_of: Callable[[int], int] = lambda broker_id: -1
+
+    def observe(self, observer: Observer, epoch_of: Callable[[int], int]) -> None:
+        """Reports refused connections from now on. `epoch_of` gives the broker epoch of a registered broker."""
+        self._observer, self._epoch_of = observer, epoch_of
+
+    def keep(self, broker_ids: Collection[int]) -> None:
+        """Keeps one connection to each of these brokers, and to no others."""
+        for broker_id in broker_ids:
+            if broker_id not in self._peers:
+                self._peers[broker_id] = _Peer(self, broker_id)
+        for broker_id, peer in self._peers.items():
+            peer.keep(broker_id in broker_ids)
+
+    def attempt_of(self, broker_id: int) -> Callable[[bool], None]:
+        """A callback for the outcome of an attempt to connect, which begins now: whether the peer was reached."""
+        epoch = self._epoch_of(broker_id)
+
+        def outcome(reached: bool) -> None:
+            if self._observer is not None:
+                (self._observer.reached if reached else self._observer.refused)(broker_id, epoch)
+
+        return outcome
 
     def send(self, request: PeerRequest, done: Done) -> None:
         peer = self._peers.get(request.broker_id)
@@ -141,6 +177,20 @@ class _Peer:
         self._connecting: asyncio.Task[None] | None = None
         self._pause_ms = 0
         self._last_correlation_id = 0
+        self._kept = False
+        self._closed = False
+
+    def keep(self, kept: bool) -> None:
+        """Keeps the connection, also without requests."""
+        if kept and not self._kept:
+            # A broker that registered anew is tried at once.
+            self._pause_ms = 0
+        self._kept = kept
+        self._connect_if_needed()
+
+    def _connect_if_needed(self) -> None:
+        if (self._waiting or self._kept) and self._link is None and self._connecting is None and not self._closed:
+            self._connecting = self._connections.loop.create_task(self._connect())
 
     def send(self, request: PeerRequest, done: Done) -> None:
         outgoing = _Outgoing(request, done, None)
@@ -152,10 +202,10 @@ class _Peer:
             self._write(self._link, outgoing)
             return
         self._waiting.append(outgoing)
-        if self._connecting is None:
-            self._connecting = self._connections.loop.create_task(self._connect())
+        self._connect_if_needed()
 
     def close(self) -> None:
+        self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
         if self._link is not None:
@@ -167,7 +217,7 @@ class _Peer:
 
     async def _connect(self) -> None:
         try:
-            while self._waiting and self._link is None:
+            while (self._waiting or self._kept) and self._link is None:
                 await asyncio.sleep(self._pause_ms / 1000)
                 await self._attempt()
         finally:
@@ -177,11 +227,13 @@ class _Peer:
         """Connects once. If that fails, all requests that wait fail."""
         address = self._connections.address_of(self._broker_id)
         if address is None:
+            self._kept = False
             self._fail_all(self._waiting, PeerFailure.UNKNOWN_BROKER, f"broker {self._broker_id} is not registered")
             self._connections.forget(self._broker_id)
             return
         host, port = address
         link: _Link | None = None
+        tell = self._connections.attempt_of(self._broker_id)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
                 _, link = await self._connections.loop.create_connection(lambda: _Link(self, self._limits), host, port)
@@ -190,11 +242,14 @@ class _Peer:
             if link is not None:
                 link.abort()
             self._pause()
+            if link is None and _is_refusal(reason):
+                tell(False)
             why = str(reason) or f"none within {self._limits.connect_timeout_ms} ms"
             self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, f"no connection to {host}:{port}: {why}")
             return
         self._pause_ms = 0
         self._link = link
+        tell(True)
         waiting, self._waiting = self._waiting, deque()
         for outgoing in waiting:
             self._write(link, outgoing)
@@ -264,6 +319,7 @@ class _Peer:
             self._link = None
             self._sent_bytes = 0
             self._fail_all(self._sent, PeerFailure.DISCONNECTED, f"the connection broke: {reason}")
+            self._connect_if_needed()
 
     def _break(self, link: "_Link", reason: str) -> None:
         link.abort()
@@ -293,6 +349,15 @@ class _Peer:
         if outgoing.timer is not None:
             outgoing.timer.cancel()
         self._connections.finish(outgoing.done, outcome)
+
+
+def _is_refusal(reason: Exception) -> bool:
+    """Whether no process listens at any of the addresses of a host."""
+    if isinstance(reason, ConnectionRefusedError):
+        return True
+    # A host with several addresses: the event loop puts the reasons of all attempts into one text.
+    several, refusal = str(reason), f"[Errno {errno.ECONNREFUSED}]"
+    return several.startswith("Multiple exceptions") and several.count("[Errno") == several.count(refusal)
 
 
 class _Link(asyncio.Protocol):

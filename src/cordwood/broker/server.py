@@ -203,10 +203,19 @@ class Server:
             make = partial(Connection, connections, listener.entrance)
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:
+            self._peers.observe(writer.evidence, lambda broker_id: image.broker_epochs.get(broker_id, -1))
+            follower.watchers.append(self._keep_peers)
             serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
             assert writer.registration.renewing is not None
             writer.registration.renewing.add_done_callback(self._registration_ended)
             await writer.ready()
+
+    def _keep_peers(self, delta: ImageDelta) -> None:
+        """Keeps a connection to each other broker that takes part in the cluster."""
+        image = self.node.image
+        if delta.brokers_changed and self._peers is not None and not self.failed.done():
+            others = [broker for broker in image.brokers.values() if broker.broker_id != image.node_id]
+            self._peers.keep({broker.broker_id for broker in others if not broker.fenced})
 
     def _keep_witness(self, follower: ImageFollower) -> None:
         """Notes from now on how far this broker has seen the cluster's metadata."""

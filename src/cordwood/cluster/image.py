@@ -21,6 +21,7 @@ from cordwood.cluster.rows import (
     CLUSTER_ID,
     CONTROLLER,
     DELETED_TOPICS,
+    EVIDENCE,
     METADATA_VERSION,
     PARTITIONS,
     STORAGE_IDS,
@@ -82,6 +83,7 @@ class ImageDelta:
     brokers_changed: bool = False
     """Brokers registered, changed or went, or another broker is the controller."""
     broker_settings_changed: bool = False
+    evidence_changed: bool = False
     registered: frozenset[int] = frozenset()
     """Brokers whose broker epoch or fence changed. Leaderships that depend on these epochs are not in `changed`."""
 
@@ -92,6 +94,7 @@ class ImageDelta:
             or self.changed
             or self.brokers_changed
             or self.broker_settings_changed
+            or self.evidence_changed
             or self.registered
         )
 
@@ -138,6 +141,8 @@ class ClusterImage:
         self.storage_ids: dict[int, str] = {}
         """The storage ids with which the fences of brokers were lifted last."""
         self.controller: ControllerImage | None = None
+        self.evidence: dict[tuple[int, int], frozenset[int]] = {}
+        """The brokers whose connections were refused, by the id and the epoch of the broker that refused them."""
         self.epochs_revision = 0
         """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.brokers_revision = 0
@@ -261,6 +266,8 @@ class ClusterImage:
         yield from (f"{STORAGE_IDS}{broker_id}" for broker_id in self.storage_ids)
         if self.controller is not None:
             yield CONTROLLER
+        for (broker_id, epoch), observers in self.evidence.items():
+            yield from (f"{EVIDENCE}{broker_id}/{epoch}/{observer}" for observer in observers)
         yield from self.config_mod_revisions
         yield from (f"{DELETED_TOPICS}{topic_id}" for topic_id in self.deleted_topics)
         for topic_text, stored in self._stored.items():
@@ -325,6 +332,9 @@ class ClusterImage:
             case "controller":
                 self.controller = None if event.value is None else controller_image(event.value, event.create_revision)
                 touched.brokers = True
+            case "evidence":
+                self._take_evidence(rest, event)
+                touched.evidence = True
             case "storage":
                 if event.value is None:
                     self.storage_ids.pop(int(rest), None)
@@ -340,6 +350,14 @@ class ClusterImage:
                 self.cluster_id = (event.value or b"").decode()
             case "metadata_version":
                 self.metadata_version = FIRST_VERSION if event.value is None else int(event.value)
+
+    def _take_evidence(self, rest: str, event: Event | KeyValue) -> None:
+        broker_id, epoch, observer = map(int, rest.split("/"))
+        observers = self.evidence.pop((broker_id, epoch), frozenset()) - {observer}
+        if event.value is not None:
+            observers |= {observer}
+        if observers:
+            self.evidence[broker_id, epoch] = observers
 
     def _topic(self, topic_text: str) -> _Topic:
         stored = self._stored.get(topic_text)
@@ -435,6 +453,7 @@ class ClusterImage:
             tuple(sorted(changed, key=lambda change: change.after.name)),
             touched.brokers,
             touched.broker_settings,
+            touched.evidence,
             frozenset(touched.registered),
         )
 
@@ -515,6 +534,7 @@ class _Touched:
         self.brokers = False
         self.registered: set[int] = set()
         self.broker_settings = False
+        self.evidence = False
 
 
 def plain_name(name: str) -> str:

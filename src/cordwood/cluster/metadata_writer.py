@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.controller import Controller
+from cordwood.cluster.evidence import Evidence
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
@@ -109,6 +110,7 @@ class MetadataWriter:
         )
         self._clustered = standing.clustered
         self.controller = Controller(store, follower, self._authority, lambda: self.registration.lease)
+        self.evidence = Evidence(store, follower, self._authority, lambda: self.registration.lease, boot_ms)
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
@@ -129,6 +131,7 @@ class MetadataWriter:
         if self._clustered:
             self.follower.watchers.append(self._look_at_fence)
             self.controller.start()
+            self.evidence.start()
 
     @property
     def takes_part(self) -> bool:
@@ -182,6 +185,7 @@ class MetadataWriter:
         """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The
         store stays open: it belongs to the caller."""
         await self.controller.stop()
+        await self.evidence.stop()
         await self.registration.stop()
         await self.follower.stop()
 

@@ -7,6 +7,8 @@ Keys, relative to the cluster:
     broker_epoch/<broker>           a counter that every registration of the broker raises
     brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions, storage;
                                     under a lease
+    evidence/<broker>/<epoch>/<observer>
+                                    empty, under the observer's lease: connections to that registration were refused
     storage/<broker>                the storage id with which the broker's fence was lifted last
     controller                      ControllerRow, under the lease of the broker that is the controller. The key's
                                     create_revision is the controller's epoch
@@ -40,6 +42,7 @@ CONTROLLER = "controller"
 BROKER_EPOCHS = "broker_epoch/"
 BROKERS = "brokers/"
 STORAGE_IDS = "storage/"
+EVIDENCE = "evidence/"
 TOPIC_NAMES = "topic_names/"
 TOPICS = "topics/"
 DELETED_TOPICS = "deleted_topics/"
@@ -120,6 +123,10 @@ def broker_epoch_key(broker_id: int) -> str:
 
 def broker_key(broker_id: int) -> str:
     return f"{BROKERS}{broker_id}"
+
+
+def evidence_key(broker_id: int, broker_epoch: int, observer: int) -> str:
+    return f"{EVIDENCE}{broker_id}/{broker_epoch}/{observer}"
 
 
 def storage_key(broker_id: int) -> str:

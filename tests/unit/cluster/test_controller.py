@@ -39,12 +39,15 @@ class Cluster:
         self._connect = connect or (lambda broker_id: store)
         self.running: dict[int, MetadataWriter] = {}
         self.settings = dict(SETTINGS)
+        self.boot_ms = 0
 
     async def start(self, broker_id: int, storage_id: str = "", *, unclean: bool = False, ready: bool = True) -> None:
         store = self._connect(broker_id)
         image = ClusterImage(broker_id, BrokerSettings.from_texts({**self.settings, "node.id": str(broker_id)}))
         standing = Standing(storage_id or f"storage {broker_id}", unclean, clustered=True)
-        writer = MetadataWriter(store, ImageFollower(store, image), lease_ms=60_000, standing=standing)
+        writer = MetadataWriter(
+            store, ImageFollower(store, image), lease_ms=60_000, standing=standing, boot_ms=lambda: self.boot_ms
+        )
         await writer.start([Endpoint("PLAINTEXT", "host", 9092)])
         self.running[broker_id] = writer
         if ready:

@@ -291,6 +291,8 @@ _KINDS = [
     "half",
     "controller",
     "no controller",
+    "evidence",
+    "no evidence",
 ]
 STEPS = st.lists(st.sampled_from(_KINDS), max_size=12)
 
@@ -328,6 +330,9 @@ async def step(metadata: Metadata, name: str, chance: random.Random) -> None:
             broker = chance.choice([1, 2])
             row = Put("controller", encode_controller(ControllerRow(broker, 1)))
             await metadata.store.txn((), [row, Put(f"storage/{broker}", b"%d" % chance.randrange(9))])
+        case "evidence" | "no evidence":
+            key = f"evidence/{chance.choice([1, 2])}/{chance.choice([1, 2])}/{chance.choice([3, 4])}"
+            await metadata.store.txn((), [Put(key, b"") if name == "evidence" else Delete(key)])
         case "no controller":
             await metadata.store.txn((), [Delete("controller"), Delete("storage/1")])
 

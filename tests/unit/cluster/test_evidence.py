@@ -1,0 +1,110 @@
+"""Refused connections end the registration of a dead broker before its lease ends; nothing else does."""
+
+import asyncio
+
+import pytest
+from tests.unit.cluster.test_controller import Cluster, cluster
+
+from cordwood.cluster.evidence import REVOKED_AGAIN_MS
+from cordwood.cluster.image import ClusterImage
+
+
+async def evidence_is_seen(three: Cluster, *observers: int) -> None:
+    seen = {observer for each in three.some.image.evidence.values() for observer in each}
+    assert seen <= set(observers)
+    await three.until(lambda image: set(observers) <= {one for each in image.evidence.values() for one in each})
+
+
+def electable(image: ClusterImage, broker_id: int, epoch: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.epoch == epoch and broker.electable
+
+
+async def test_two_observers_end_the_registration_of_a_broker_and_forget_their_evidence() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", (3, 1, 2))
+        three.running[1].evidence.refused(3, 1)
+        await evidence_is_seen(three, 1)
+        assert 3 in three.some.image.brokers
+        three.running[2].evidence.refused(3, 1)
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == 1)
+        assert 3 not in three.some.image.brokers
+        await three.until(lambda image: not image.evidence)
+
+
+async def test_the_controllers_registration_is_ended_as_well() -> None:
+    async with cluster(1, 2, 3) as three:
+        dead = three.running.pop(1)
+        for observer in (2, 3):
+            three.running[observer].evidence.refused(1, 1)
+        await three.until(lambda image: image.controller is not None and image.controller.broker_id in (2, 3))
+        assert 1 not in three.some.image.brokers
+        await dead.stop()
+
+
+async def test_one_observer_is_enough_if_no_other_is_left() -> None:
+    async with cluster(1, 2) as two:
+        two.running[1].evidence.refused(2, 1)
+        await two.until(lambda image: 2 not in image.brokers)
+
+
+async def test_one_observer_of_two_is_not_enough() -> None:
+    async with cluster(1, 2, 3) as three:
+        three.running[1].evidence.refused(3, 1)
+        await evidence_is_seen(three, 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert 3 in three.some.image.brokers
+
+
+async def test_an_observer_that_reaches_the_broker_takes_its_evidence_back() -> None:
+    async with cluster(1, 2, 3) as three:
+        three.running[1].evidence.refused(3, 1)
+        await evidence_is_seen(three, 1)
+        three.running[1].evidence.reached(3, 1)
+        await three.until(lambda image: not image.evidence)
+
+
+async def test_evidence_against_an_earlier_registration_counts_for_nothing() -> None:
+    async with cluster(1, 2, 3) as three:
+        old = three.running[3]
+        await three.start(3)
+        await three.until(lambda image: electable(image, 3, 2))
+        for observer in (1, 2):
+            three.running[observer].evidence.refused(3, 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert three.some.image.evidence == {}
+        assert 3 in three.some.image.brokers
+        await old.stop()
+
+
+async def test_a_broker_that_does_not_listen_yet_is_not_suspected() -> None:
+    async with cluster(1, 2) as two:
+        await two.start(3, ready=False)
+        await two.until(lambda image: 3 in image.brokers)
+        for observer in (1, 2):
+            two.running[observer].evidence.refused(3, 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert two.some.image.evidence == {}
+
+
+@pytest.mark.parametrize(("later_ms", "ended"), [(REVOKED_AGAIN_MS - 1, False), (REVOKED_AGAIN_MS, True)])
+async def test_a_broker_is_ended_at_most_once_a_minute(later_ms: int, ended: bool) -> None:
+    async with cluster(1, 2) as two:
+        two.running[1].evidence.refused(2, 1)
+        await two.until(lambda image: 2 not in image.brokers)
+        old = two.running[2]
+        await two.start(2)
+        await two.until(lambda image: electable(image, 2, 2))
+        two.boot_ms += later_ms
+        two.running[1].evidence.refused(2, 2)
+        if ended:
+            await two.until(lambda image: 2 not in image.brokers)
+        else:
+            await two.until(lambda image: bool(image.evidence))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert 2 in two.some.image.brokers
+        await old.stop()
