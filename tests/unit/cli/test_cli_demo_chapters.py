@@ -16,6 +16,7 @@ def test_without_names_the_whole_story_is_played() -> None:
 
 def test_a_chapter_brings_along_what_it_needs_and_nothing_else() -> None:
     assert names("kill-reader") == ["start", "write", "readers", "kill-reader"]
+    assert names("cluster") == ["cluster"]
     assert names("correct") == ["start", "write", "pipeline", "correct"]
 
 

@@ -1,6 +1,7 @@
 """The demo's data: events of customers' orders, sent by a real client and counted."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ class Acknowledged(NamedTuple):
     order: Order
     partition: int
     offset: int
+    at_s: float
+    """When the producer heard of it, on the monotonic clock."""
 
 
 class Shop:
@@ -67,7 +70,7 @@ class Shop:
             partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
-            self.acknowledged.append(Acknowledged(order, partition, offset))
+            self.acknowledged.append(Acknowledged(order, partition, offset, time.monotonic()))
 
         self._producer.produce(TOPIC, key=order.customer, value=order.value, on_delivery=delivered)
         self.sent += 1

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from cordwood.cli.demo.broker_process import BrokerProcess
+from cordwood.cli.demo.cluster_process import ClusterProcess
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop
 from cordwood.cli.demo.spark_commands import Ended, SparkCommands
 from cordwood.cli.demo.stage import Stage
@@ -30,6 +31,7 @@ class Scene:
     commands: SparkCommands | None = None
     audit: "Future[Ended] | None" = None
     """The audit, once it has begun: it runs beside other chapters."""
+    cluster: ClusterProcess | None = None
 
     def close(self) -> None:
         """Ends every process of the demo that still runs."""
@@ -39,6 +41,8 @@ class Scene:
                 reader.wait()
         if self.commands is not None:
             self.commands.close()
+        if self.cluster is not None:
+            self.cluster.close()
         self.broker.close()
 
     def file_of(self, reader: str) -> str:

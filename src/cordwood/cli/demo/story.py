@@ -10,16 +10,18 @@ from collections import Counter
 from collections.abc import Collection
 from itertools import pairwise
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.cli.demo import pipeline_story
+from cordwood.cli.demo import cluster_story, pipeline_story
 from cordwood.cli.demo.broker_process import BrokerFailed, BrokerProcess
 from cordwood.cli.demo.chapters import Chapter, chosen
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop, order_of, orders
 from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
 from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
 from cordwood.cli.demo.stage import Stage
+from cordwood.cli.demo.whole_topic import read_all, rises
+from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import read_data_directory
 from cordwood.cli.inspect.verify import verify
 from cordwood.cli.promises import ack_promise, order_promise
@@ -46,7 +48,7 @@ def run(names: Collection[str] = ()) -> int:
         try:
             for chapter in chapters:
                 chapter.play(scene)
-        except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, TookTooLong) as error:
+        except (BrokerFailed, Failure, KafkaException, subprocess.TimeoutExpired, TookTooLong) as error:
             stage.check(f"the demo ran to its end: {error}", False)
         finally:
             scene.close()
@@ -97,7 +99,7 @@ def _produce(scene: Scene) -> None:
 def _order(scene: Scene) -> None:
     stage = scene.stage
     stage.chapter("Order within a partition and a key, and none between partitions")
-    lines = _read_all(scene, "curious")
+    lines = read_all(scene.broker.bootstrap_servers, "curious")
     numbers = [order_of(line.value.encode())["number"] for line in lines]
     backwards = sum(later < earlier for earlier, later in pairwise(numbers))
     first = ", ".join(f"{number}" for number in numbers[:8])
@@ -106,8 +108,8 @@ def _order(scene: Scene) -> None:
         f"The numbers jump back {backwards} times. That is no fault: between partitions there is no order, and another "
         "reader may see the partitions interleaved differently."
     )
-    stage.check("within each partition, offsets only rise", _rises(lines, by_key=False))
-    stage.check("within each key, a customer's steps are in the order of writing", _rises(lines, by_key=True))
+    stage.check("within each partition, offsets only rise", rises(lines, by_key=False))
+    stage.check("within each key, a customer's steps are in the order of writing", rises(lines, by_key=True))
 
 
 def _two_readers(scene: Scene) -> None:
@@ -181,7 +183,7 @@ def _kill_broker(scene: Scene) -> None:
     total = FIRST_ORDERS + ORDERS_UNDER_FIRE
     stage.check("the broker was killed in the middle", killed_at is not None and killed_at < total)
     stage.check(f"all {total:,} events are acknowledged", len(shop.acknowledged) == total and not shop.errors)
-    lines = _read_all(scene, "auditor")
+    lines = read_all(scene.broker.bootstrap_servers, "auditor")
     found = Counter(order_of(line.value.encode())["number"] for line in lines)
     stage.check("no acknowledged event is lost", set(found) == set(range(total)))
     stage.check("no event is there twice: the producer is idempotent", max(found.values()) == 1)
@@ -190,7 +192,7 @@ def _kill_broker(scene: Scene) -> None:
         where[order_of(line.value.encode())["number"]] == (line.partition, line.offset) for line in lines
     )
     stage.check("each event is at its acknowledged offset", as_acknowledged)
-    stage.check("within each key the steps are still in order", _rises(lines, by_key=True))
+    stage.check("within each key the steps are still in order", rises(lines, by_key=True))
     scene.start_reader("billing").wait(PATIENCE_S)
     seen = {(line.partition, line.offset) for line in lines_of(scene.file_of("billing"))}
     stage.check(f"billing has read on, and has seen all {total:,} events", len(seen) == total)
@@ -199,7 +201,10 @@ def _kill_broker(scene: Scene) -> None:
 def _replay(scene: Scene) -> None:
     stage = scene.stage
     stage.chapter("Replay from offset 0")
-    first, second = _read_all(scene, "replay-1"), _read_all(scene, "replay-2")
+    first, second = (
+        read_all(scene.broker.bootstrap_servers, "replay-1"),
+        read_all(scene.broker.bootstrap_servers, "replay-2"),
+    )
     rows = []
     for partition in range(PARTITIONS):
         digests = [_digest(lines, partition) for lines in (first, second)]
@@ -229,47 +234,11 @@ def _files(scene: Scene) -> None:
         stage.say(f"{problem.kind}: {problem.file}: {problem.what}")
 
 
-def _read_all(scene: Scene, group: str) -> list[Line]:
-    """All records from offset 0 on, in the order in which this reader got them."""
-    consumer = consumer_of(scene.broker.bootstrap_servers, group)
-    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
-    lines: list[Line] = []
-    ended: set[int] = set()
-    deadline = time.monotonic() + PATIENCE_S
-    while len(ended) < PARTITIONS:
-        if time.monotonic() > deadline:
-            raise TookTooLong("a reader got to the end")
-        for message in consumer.consume(500, timeout=0.2):
-            error = message.error()
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(message.partition() or 0)
-                continue
-            key, value = message.key(), message.value()
-            assert isinstance(key, bytes)
-            assert isinstance(value, bytes)
-            lines.append(Line(message.partition() or 0, message.offset() or 0, key.decode(), value.decode()))
-    consumer.close()
-    return lines
-
-
 def _committed(scene: Scene, group: str) -> dict[int, int]:
     consumer = consumer_of(scene.broker.bootstrap_servers, group)
     found = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], timeout=10)
     consumer.close()
     return {at.partition: max(0, at.offset) for at in found}
-
-
-def _rises(lines: list[Line], *, by_key: bool) -> bool:
-    """Whether steps rise within every key, or offsets within every partition."""
-    last: dict[str | int, int] = {}
-    for line in lines:
-        scope: str | int = line.key if by_key else line.partition
-        number = order_of(line.value.encode())["step"] if by_key else line.offset
-        if number <= last.get(scope, -1):
-            return False
-        last[scope] = number
-    return True
 
 
 def _digest(lines: list[Line], partition: int) -> str:
@@ -290,5 +259,6 @@ CHAPTERS = (
     Chapter("replay", "The history is read twice, and both readings have the same bytes.", _replay, ("write",)),
     *pipeline_story.CHAPTERS,
     Chapter("files", "The broker is stopped, and its files are verified.", _files, ("write",)),
+    *cluster_story.CHAPTERS,
 )
 """The story in its order."""
