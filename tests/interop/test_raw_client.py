@@ -10,7 +10,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.interop.confluent_clients import produce_all, read_to_end
 from tests.interop.raw_batches import batch_of, records_of
 
-from cordwood.client.cluster import EARLIEST, LATEST, Cluster, FoundOffset, Isolation, Produced
+from cordwood.client.cluster import EARLIEST, LATEST, NO_POSITION, Cluster, FoundOffset, Isolation, Produced
 from cordwood.client.errors import BrokerUnreachable, ClientError, OffsetOutOfRange, RequestRefused, UnknownTopic
 from cordwood.client.settings import ClientSettings
 from cordwood.model.errors import ErrorCode
@@ -314,8 +314,21 @@ def test_positions_of_a_group_without_members(cluster: Cluster, make_topic: Make
         partitions[1]: (1, "first"),
         partitions[2]: (7, "batch 3"),
     }
+    assert group in cluster.groups()
     cluster.delete_group(group)
+    assert group not in cluster.groups()
     assert cluster.committed(group) == {}
+    cluster.delete_group(group)
+
+
+def test_a_text_without_a_position(cluster: Cluster, make_topic: MakeTopic) -> None:
+    name = make_topic(2)
+    partition, other = TopicPartition(name, 0), TopicPartition(name, 1)
+    group = f"group-of-{name}"
+    cluster.commit(group, {partition: NO_POSITION}, metadata="a note", retention_ms=600_000)
+    assert cluster.committed(group) == {}
+    assert cluster.committed_with_metadata(group) == {partition: (NO_POSITION, "a note")}
+    assert cluster.committed_with_metadata(group, [partition, other]) == {partition: (NO_POSITION, "a note")}
     cluster.delete_group(group)
 
 

@@ -10,7 +10,7 @@ from tests.conftest import await_topic
 from tests.deadline import eventually
 from tests.interop.raw_batches import batch_of, records_of
 
-from cordwood.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Produced
+from cordwood.client.cluster import EARLIEST, LATEST, NO_POSITION, Cluster, Isolation, Produced
 from cordwood.client.errors import OffsetOutOfRange, RequestRefused, UnknownTopic, VersionMismatch
 from cordwood.client.settings import ClientSettings
 from cordwood.model.errors import ErrorCode
@@ -70,9 +70,14 @@ def test_batches_go_in_and_come_out(cluster: Cluster, kafka: KafkaBroker) -> Non
 def test_positions_and_settings(cluster: Cluster, kafka: KafkaBroker) -> None:
     partition = TopicPartition(new_topic(kafka, "positions"), 0)
     cluster.commit("a-group", {partition: 3})
+    cluster.commit("a-note", {partition: NO_POSITION}, metadata="a note", retention_ms=600_000)
     assert cluster.committed("a-group") == {partition: 3}
+    assert cluster.committed("a-note") == {}
+    assert cluster.committed_with_metadata("a-note") == {partition: (NO_POSITION, "a note")}
+    assert set(cluster.groups()) >= {"a-group", "a-note"}
     cluster.delete_group("a-group")
     assert cluster.committed("a-group") == {}
+    assert "a-group" not in cluster.groups()
     assert cluster.describe_configs(partition.topic)["cleanup.policy"] == "delete"
 
 

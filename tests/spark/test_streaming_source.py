@@ -1,7 +1,10 @@
 """Streams in real Spark: they follow the log, stop and go on, survive brokers, and show their progress as a group."""
 
 import json
+import os
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -183,19 +186,62 @@ def test_a_query_that_fails_leaves_no_group_of_notes(
 
     def reads_and_fails(batch: DataFrame, number: int) -> None:
         assert batch.count() == 10
-        found.append([each for each in groups() if f"of-{topic}-notes-" in each])
+        found.append(_boxes(admin, topic))
         raise RuntimeError("after its tasks have left a note")
-
-    def groups() -> list[str]:
-        listed = admin.list_consumer_groups(request_timeout=30).result(30)
-        return [each.group_id for each in listed.valid]
 
     found: list[list[str]] = []
     query = begun(writer.trigger(availableNow=True).foreachBatch(reads_and_fails))
     with pytest.raises(StreamingQueryException, match="after its tasks have left a note"):
         query.awaitTermination(WITHIN_S)
     assert len(found[0]) == 1
-    eventually(lambda: not any(f"of-{topic}-notes-" in each for each in groups()), what="no group of notes")
+    eventually(lambda: not _boxes(admin, topic), what="no group of notes")
+
+
+def test_the_group_of_notes_of_a_killed_planner_goes_with_the_next_run_of_its_query(
+    load_stream: Load, put: Produce, topic: str, admin: AdminClient, tmp_path: Path
+) -> None:
+    put(topic, numbered(0, 10))
+    frame = load_stream(topic, startingOffsets="earliest", groupIdPrefix=f"of-{topic}")
+    writer = frame.writeStream.queryName("killed").option("checkpointLocation", str(tmp_path))
+
+    def kills_its_planner(batch: DataFrame, number: int) -> None:
+        assert batch.count() == 10
+        # Planners of earlier queries may still be about to end.
+        eventually(lambda: len(_planners()) == 1, what="one planner")
+        os.kill(_planners()[0], signal.SIGKILL)
+        raise RuntimeError("without a planner")
+
+    query = begun(writer.trigger(availableNow=True).foreachBatch(kills_its_planner))
+    with pytest.raises(StreamingQueryException, match="without a planner"):
+        query.awaitTermination(WITHIN_S)
+    assert len(_boxes(admin, topic)) == 1
+    with running(frame, "killed", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == list(range(10))
+    assert _boxes(admin, topic) == []
+
+
+def _boxes(admin: AdminClient, topic: str) -> list[str]:
+    listed = admin.list_consumer_groups(request_timeout=30).result(30)
+    return [each.group_id for each in listed.valid if f"of-{topic}-notes-" in each.group_id]
+
+
+def _planners() -> list[int]:
+    """The processes of planners below this one."""
+    parents, planners = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
+                planners.append(int(process.name))
+    return [each for each in planners if os.getpid() in _ancestors(each, parents)]
+
+
+def _ancestors(process: int, parents: dict[int, int]) -> list[int]:
+    found = []
+    while (process := parents.get(process, 0)) > 0:
+        found.append(process)
+    return found
 
 
 def _fails(batch: DataFrame, number: int) -> None:

@@ -8,6 +8,8 @@ from cordwood.model.identifiers import TopicId
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Stand in place of a time: the first and the next offset of a partition."""
+NO_POSITION: Final = -1
+"""Stands in place of a position: tools take a group that commits it for one that never committed, and show no lag."""
 
 
 class Isolation(IntEnum):
@@ -42,6 +44,7 @@ class Committed(NamedTuple):
     """A group's position in a partition."""
 
     offset: int
+    """The position; NO_POSITION: the group has a text here and no position."""
     metadata: str
     """The text that was committed with the position; may be empty."""
 

@@ -18,6 +18,7 @@ from cordwood.client import configs, families, fetching, groups, offsets, transa
 from cordwood.client.answers import (
     EARLIEST,
     LATEST,
+    NO_POSITION,
     Committed,
     Fetched,
     FoundOffset,
@@ -47,6 +48,7 @@ from cordwood.records.batch import Buffer
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "NO_POSITION",
     "Cluster",
     "Committed",
     "FamilyDecided",
@@ -193,15 +195,19 @@ class Cluster:
 
     # Positions of groups without members.
 
+    def groups(self) -> list[str]:
+        """The names of the cluster's groups, of whatever kind, that the brokers let this client see."""
+        return groups.names(self._brokers)
+
     def committed(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """The group's positions in these partitions or in all. Partitions without a position are left out."""
         found = groups.committed(self._brokers, group, partitions)
-        return {partition: committed.offset for partition, committed in found.items()}
+        return {partition: committed.offset for partition, committed in found.items() if committed.offset >= 0}
 
     def committed_with_metadata(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """As `committed`, with the text that was committed along with each position."""
+        """As `committed`, with the text that was committed along with each position, or with NO_POSITION."""
         return groups.committed(self._brokers, group, partitions)
 
     def commit(

@@ -1,11 +1,11 @@
-"""Positions of a group, and its deletion. Commits are those of a group without members."""
+"""Names of groups, positions of a group, and its deletion. Commits are those of a group without members."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.client.answers import Committed
+from cordwood.client.answers import NO_POSITION, Committed
 from cordwood.client.brokers import Brokers, KeyType
 from cordwood.client.errors import UnknownTopic, error_code, refusal
 from cordwood.client.link import Link
@@ -48,8 +48,8 @@ def committed(
                 if error_code(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
                 _check(link, ApiKey.OFFSET_FETCH, f"of group {group} in {partition}", row.error_code)
-                if row.committed_offset >= 0:
-                    found[partition] = Committed(row.committed_offset, row.metadata or "")
+                if row.committed_offset >= 0 or row.metadata:
+                    found[partition] = Committed(max(row.committed_offset, NO_POSITION), row.metadata or "")
         return found
 
     return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read)
@@ -102,6 +102,20 @@ def commit(
     else:
         values["retention_time_ms"] = retention_ms
         brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read, at_most=_LAST_WITH_RETENTION)
+
+
+def names(brokers: Brokers) -> list[str]:
+    """The names of all groups, from all brokers: each broker knows the groups that it coordinates."""
+
+    def attempt() -> list[str]:
+        found: set[str] = set()
+        for link in brokers.all():
+            response = link.ask(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
+            _check(link, ApiKey.LIST_GROUPS, "", response.error_code)
+            found.update(row.group_id for row in response.groups)
+        return sorted(found)
+
+    return brokers.retried(attempt)
 
 
 def delete_group(brokers: Brokers, group: str) -> None:

@@ -34,6 +34,7 @@ WRITTEN_FOR: Final = {
     ApiKey.END_TXN: 5,
     ApiKey.TXN_OFFSET_COMMIT: 5,
     ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.LIST_GROUPS: 5,
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.FAMILY_JOIN: 0,
     ApiKey.FAMILY_RENEW: 0,

@@ -326,11 +326,12 @@ class GroupShard:
     ) -> Iterator[tuple[TopicPartition, int | None] | None]:
         """Yields the group's position by partition, and None alone for a pause. A partition without a position has None
         as offset if the group's members read its topic, or if the group has a position in the topic: such a partition
-        can lose records, even while the group has no members."""
+        can lose records, even while the group has no members. A text that was committed with a negative offset is no
+        position."""
         positions = self.positions.of_group(group_id)
         topics = set(self._read_topics(group_id))
         for number, (partition, position) in enumerate(list(positions.items())):
-            if partition.topic not in topics and is_current(partition, position, self._topic_id_of):
+            if partition.topic not in topics and self._is_position(partition, position):
                 topics.add(partition.topic)
             if number % POSITIONS_PER_PAUSE == 0:
                 yield None
@@ -338,8 +339,10 @@ class GroupShard:
             for index in range(partition_count(topic)):
                 name = TopicPartition(topic, index)
                 found = positions.get(name)
-                known = found is not None and is_current(name, found, self._topic_id_of)
-                yield name, found.offset if found is not None and known else None
+                yield name, found.offset if found is not None and self._is_position(name, found) else None
+
+    def _is_position(self, partition: TopicPartition, position: Position) -> bool:
+        return position.offset >= 0 and is_current(partition, position, self._topic_id_of)
 
     def positions_of(self, group_id: str) -> dict[TopicPartition, Position]:
         """The positions of a group, without those in an earlier topic of the same name."""

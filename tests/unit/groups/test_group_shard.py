@@ -258,6 +258,15 @@ def test_what_members_read_and_never_committed_is_watched_without_a_position() -
     assert watched(stage, "nobody") == {}
 
 
+def test_a_text_without_a_position_is_not_watched() -> None:
+    stage = Stage()
+    stage.commit(REFUNDS, -1)
+    assert stage.shard.exists(GROUP)
+    assert watched(stage, GROUP) == {}
+    stage.commit(TopicPartition("refunds", 1), 7)
+    assert watched(stage, GROUP) == {REFUNDS: None, TopicPartition("refunds", 1): 7}
+
+
 @pytest.mark.parametrize("kind", [9, 10, 99])
 def test_records_of_types_that_nobody_here_writes_are_passed_over(kind: int) -> None:
     """Share groups keep theirs in the same topic, and a later Kafka may add others."""

@@ -1,23 +1,24 @@
 """What tasks tell the planner of their query: who they work for, and which records they found missing.
 
 Spark gives the two no way to talk: the planner knows the options, a task knows the query's name. Both know the broker,
-so the notes lie there, as the metadata of positions in a group that only this run of the planner uses (`box`). They are
-few: one at the beginning, and one for each loss that nobody saw coming. A note that gets lost costs a name or a count,
-never a record, so writing one never fails a task.
+so the notes lie there, as texts in a group that only this run of the planner uses (`box`). They are few: one at the
+beginning, and one for each loss that nobody saw coming. A note that gets lost costs a name or a count, never a record,
+so writing one never fails a task.
 
-The planner removes the box when it has read it, and when its query ends or fails. Notes of a query that was killed
-expire (`KEPT_MS`). Until then they are no reader who lags: their position is the end of the records that the task was
-given to read.
+A note is committed without a position, so no tool takes the box for a reader who lags or loses records. The planner
+removes the box when it has read it, and when its query ends or fails. A planner that is killed cannot: the next run of
+its query removes the box then (`remove_earlier`), and what no run follows expires (`KEPT_MS`).
 """
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster import NO_POSITION, Cluster, Committed
 from cordwood.client.errors import ClientError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.spark.query_names import query_name
@@ -31,80 +32,128 @@ _MAX_PIECES: Final = 50
 
 
 @dataclass(frozen=True)
+class Run:
+    """A run of a streaming query, as Spark tells it to tasks."""
+
+    query_id: str
+    """Outlives restarts: it is in the checkpoint."""
+    run_id: str | None = None
+    """Of this start of the query. All sources of the query have the same."""
+    query_name: str | None = None
+
+
+@dataclass(frozen=True)
 class Notes:
     """What lay in the box."""
 
-    query_id: str | None = None
-    query_name: str | None = None
+    run: Run | None = None
     lost: Mapping[TopicPartition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-
-    @property
-    def empty(self) -> bool:
-        return self.query_id is None and not self.lost
 
 
 def new_box(prefix: str) -> str:
-    return f"{prefix}-notes-{uuid.uuid4()}"
+    return f"{_beginning(prefix)}{uuid.uuid4()}"
 
 
-def introduce(cluster: Cluster, box: str, partition: TopicPartition, end: int) -> None:
-    """From a task that reads up to `end`: the id and the name of its query, if Spark tells them."""
+def _beginning(prefix: str) -> str:
+    return f"{prefix}-notes-"
+
+
+# From tasks
+
+
+def run_of_task() -> Run | None:
+    """The run that this task works for, in its foreachBatch too; None outside of a streaming query."""
     from pyspark import TaskContext  # here and not above: nothing else needs Spark
 
     context = TaskContext.get()
     query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     if context is None or query_id is None:
-        return
-    name = query_name(context.getLocalProperty("spark.job.description") or "", query_id)
-    _write(cluster, box, partition, end, {"id": query_id, "name": name or ""})
+        return None
+    description = context.getLocalProperty("spark.job.description") or ""
+    found = re.search(r"runId = ([0-9a-f-]+)", description)
+    return Run(query_id, None if found is None else found[1], query_name(description, query_id))
 
 
-def report_loss(cluster: Cluster, box: str, partition: TopicPartition, start: int, end: int) -> None:
-    """From a task: offsets [start, end) are gone."""
-    _write(cluster, box, partition, end, {"lost": [[start, end]]})
+def introduce(cluster: Cluster, box: str, partition: TopicPartition, run: Run | None) -> None:
+    """Tells the planner for which run of which query its tasks work."""
+    if run is not None:
+        _write(cluster, box, partition, run)
+
+
+def report_loss(
+    cluster: Cluster, box: str, partition: TopicPartition, start: int, end: int, run: Run | None = None
+) -> None:
+    """Tells the planner that offsets [start, end) are gone."""
+    _write(cluster, box, partition, run, (start, end))
+
+
+def _write(
+    cluster: Cluster, box: str, partition: TopicPartition, run: Run | None, lost: tuple[int, int] | None = None
+) -> None:
+    try:
+        there = cluster.committed_with_metadata(box, [partition]).get(partition)
+        note = _parse(there)
+        if run is not None:
+            note |= {"id": run.query_id, "run": run.run_id, "name": run.query_name}
+        if lost is not None:
+            note["lost"] = [*note.get("lost", []), lost][-_MAX_PIECES:]
+        cluster.commit(box, {partition: NO_POSITION}, json.dumps(note), retention_ms=KEPT_MS)
+    except ClientError as failure:
+        _log.warning("a note to the planner of this query was lost: %s", failure)
+
+
+# From the planner
 
 
 def collect(cluster: Cluster, box: str) -> Notes:
-    """From the planner: what tasks have written since the last time. Raises ClientError."""
-    found = cluster.committed_with_metadata(box)
-    query_id = query_name = None
-    lost = {}
-    for partition, committed in found.items():
-        note = _parse(committed.metadata)
-        query_id = note.get("id") or query_id
-        query_name = note.get("name") or query_name
-        if note.get("lost"):
-            lost[partition] = tuple((int(start), int(end)) for start, end in note["lost"])
+    """What tasks have written since the last time. Raises ClientError."""
+    found = _look(cluster, box)
+    lost = {
+        partition: tuple((int(start), int(end)) for start, end in note["lost"])
+        for partition, note in found.items()
+        if note.get("lost")
+    }
     if found:
         cluster.delete_group(box)
-    return Notes(query_id, query_name, lost)
+    return Notes(_run_in(found), lost)
 
 
 def remove(cluster: Cluster, box: str) -> None:
-    """From the planner whose query ends: nobody will read what lies in the box. It expires if this fails."""
+    """For a query that ends: nobody will read what lies in the box. It expires if this fails."""
     try:
         cluster.delete_group(box)
     except ClientError as failure:
         _log.info("group %s is left to expire: %s", box, failure)
 
 
-def _write(cluster: Cluster, box: str, partition: TopicPartition, position: int, note: Mapping[str, Any]) -> None:
-    try:
-        there = cluster.committed_with_metadata(box, [partition]).get(partition)
-        merged = {**(_parse(there.metadata) if there is not None else {})}
-        lost = [*merged.get("lost", []), *note.get("lost", [])]
-        merged |= note
-        if lost:
-            merged["lost"] = lost[-_MAX_PIECES:]
-        known = 0 if there is None else there.offset
-        cluster.commit(box, {partition: max(known, position)}, json.dumps(merged), retention_ms=KEPT_MS)
-    except ClientError as failure:
-        _log.warning("a note to the planner of this query was lost: %s", failure)
+def remove_earlier(cluster: Cluster, prefix: str, now: Run) -> None:
+    """Removes the boxes of earlier runs of this query, whose planners were killed. Raises ClientError.
+
+    A box of the same run belongs to another source of the query, and stays."""
+    if now.run_id is None:
+        return
+    for group in cluster.groups():
+        if group.startswith(_beginning(prefix)):
+            run = _run_in(_look(cluster, group))
+            if run is not None and run.query_id == now.query_id and run.run_id not in (None, now.run_id):
+                cluster.delete_group(group)
+                _log.info("group %s of an earlier run of this query was removed", group)
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _look(cluster: Cluster, box: str) -> dict[TopicPartition, dict[str, Any]]:
+    return {partition: _parse(committed) for partition, committed in cluster.committed_with_metadata(box).items()}
+
+
+def _run_in(found: Mapping[TopicPartition, Mapping[str, Any]]) -> Run | None:
+    for note in found.values():
+        if note.get("id"):
+            return Run(note["id"], note.get("run"), note.get("name"))
+    return None
+
+
+def _parse(committed: Committed | None) -> dict[str, Any]:
     try:
-        note = json.loads(text) if text else {}
+        note = json.loads(committed.metadata) if committed is not None and committed.metadata else {}
     except json.JSONDecodeError:
         return {}
     return note if isinstance(note, dict) else {}

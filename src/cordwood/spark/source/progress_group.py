@@ -41,7 +41,8 @@ def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing
     """How far the query that commits to this group has come."""
     found = {}
     for partition, committed in cluster.committed_with_metadata(group).items():
-        found[partition] = Standing(committed.offset, _lost(committed.metadata))
+        if committed.offset >= 0:
+            found[partition] = Standing(committed.offset, _lost(committed.metadata))
     return found
 
 

@@ -45,7 +45,7 @@ class RangeReader:
     def read(self) -> Iterator[pa.RecordBatch]:
         task = self._task
         if task.introduces and task.box is not None and task.ranges:
-            notes.introduce(self._cluster, task.box, task.ranges[0].partition, task.ranges[0].end)
+            notes.introduce(self._cluster, task.box, task.ranges[0].partition, notes.run_of_task())
         # Fresh metadata: this process may have known a topic that was deleted and created again since.
         topics = self._cluster.topics({wanted.partition.topic for wanted in task.ranges})
         ranges = [wanted for wanted in task.ranges if self._is_there(wanted, topics)]
@@ -120,4 +120,5 @@ class RangeReader:
             raise DataLoss(f"Records were lost while they were about to be read.\n{text}\n{advise([loss])}")
         _log.warning("data loss (failOnDataLoss=false): %s", text)
         if self._task.box is not None and loss.end is not None:
-            notes.report_loss(self._cluster, self._task.box, loss.partition, loss.start, loss.end)
+            run = notes.run_of_task()
+            notes.report_loss(self._cluster, self._task.box, loss.partition, loss.start, loss.end, run)

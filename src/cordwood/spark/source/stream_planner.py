@@ -33,8 +33,9 @@ from cordwood.spark.source.weighing import Scales
 
 _log = logging.getLogger(__name__)
 
+_LAST_WORDS_MS: Final = 10_000
+"""How long a planner whose query has ended tries to remove its notes. Spark does not wait for it."""
 _LOOKS: Final = 3
-_LAST_WORDS_MS: Final = 1_000
 _BETWEEN_LOOKS_S: Final = 0.2
 """A log that is gone, or ends before our position, is looked at again: brokers that just started may not know it."""
 
@@ -55,21 +56,34 @@ class StreamPlanner:
         self._last_batch_s: float | None = None
         self._was_reached = False
         self._expects_notes = False
+        self._knows_its_run = False
+        self._is_closed = False
         self._said_missing: set[str] = set()
 
     def close(self) -> None:
+        """May come in the midst of any call, also of `close` itself: a signal ends planners."""
+        if self._is_closed:
+            return
         if self._wants_notes:
-            # Of its own, and impatient: a query that ends because the broker is away is not held up by it.
+            # A connection of its own: whatever the signal interrupts may wait for an answer on the others.
             client = self.options.client
             impatient = replace(client, retry_timeout_ms=_LAST_WORDS_MS, request_timeout_ms=_LAST_WORDS_MS)
             with Cluster(impatient) as cluster:
                 notes.remove(cluster, self.box)
+        self._is_closed = True
         self._cluster.close()
         self.progress.close()
 
     @property
     def _wants_notes(self) -> bool:
         return self.progress.needs_name or not self.options.fail_on_data_loss
+
+    def box_for_tasks(self) -> tuple[str | None, bool]:
+        """Where the tasks of a batch leave notes (None: nowhere), and whether one of them is to introduce itself."""
+        if not self._wants_notes:
+            return None, False
+        self._expects_notes = True
+        return self.box, not self._knows_its_run
 
     @property
     def topic_ids(self) -> dict[str, TopicId]:
@@ -139,7 +153,6 @@ class StreamPlanner:
         end |= self._entering(start, dropped, found)
         if end != start:
             self._last_batch_s = time.monotonic()
-            self._expects_notes = True
         return end
 
     def _entering(self, start: Positions, dropped: Collection[TopicPartition], found: Survey) -> Positions:
@@ -237,11 +250,20 @@ class StreamPlanner:
             _log.warning("notes of tasks could not be read: %s", failure)
             return
         self._expects_notes = False
-        if self.progress.needs_name and found.query_id is not None:
-            self.progress.name_after(found.query_name, found.query_id)
         for partition, pieces in found.lost.items():
             for piece_start, piece_end in pieces:
                 self.ledger.add(partition, piece_start, piece_end)
+        if found.run is not None and not self._knows_its_run:
+            self._introduced(found.run)
+
+    def _introduced(self, run: notes.Run) -> None:
+        self._knows_its_run = True
+        if self.progress.needs_name:
+            self.progress.name_after(run.query_name, run.query_id)
+        try:
+            notes.remove_earlier(self._cluster, self.options.group_prefix, run)
+        except ClientError as failure:
+            _log.warning("groups of notes of earlier runs are left to expire: %s", failure)
 
     def _report_progress(self, start: Positions, found: Survey) -> None:
         existing = {partition: position for partition, position in start.items() if partition in found.partitions}

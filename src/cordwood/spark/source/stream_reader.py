@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> StreamPlanner:
         if self._planner_of_this_process is None:
             self._planner_of_this_process = StreamPlanner(self._options)
-            _end_in_order()
+            _end_in_order(self._planner_of_this_process)
             for warning in self._options.warnings:
                 _log.warning("%s", warning)
         return self._planner_of_this_process
@@ -85,8 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Of the first batch `start` is what initialOffset says now, which need not be what it said when it was planned.
         ranges = [] if start == end else ranges_between(beginning_in(end) or from_spark(start), from_spark(end))
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
-        introduces = planner.progress.needs_name
-        box = planner.box if introduces or not self._options.fail_on_data_loss else None
+        box, introduces = planner.box_for_tasks()
         return [
             ReadTask.of(task, planner.topic_ids, box, introduces=introduces and index == 0)
             for index, task in enumerate(planned)
@@ -106,8 +105,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tasks.read(partition)
 
 
-def _end_in_order() -> None:
-    """Spark ends the planner's process with SIGTERM, of which Python dies where it stands: `stop` is to be called."""
+def _end_in_order(planner: StreamPlanner) -> None:
+    """Closes the planner when Spark ends its process, which Spark does with SIGTERM, twice within milliseconds.
+
+    The second signal would cut short what the first one began, as either would cut short a `stop` that the closed
+    connection began: the first signal closes the planner whole, and the second is ignored."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        planner.close()
+        sys.exit(0)
+
     program = getattr(sys.modules.get("__main__"), "__spec__", None)
     if program is not None and program.name.endswith("python_streaming_source_runner"):
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+        signal.signal(signal.SIGTERM, end)
