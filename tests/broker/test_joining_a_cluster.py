@@ -152,6 +152,17 @@ async def test_another_boot_without_the_mark_of_a_clean_stop_is_unclean(tmp_path
         assert found == [False, False, True, False]
 
 
+async def test_a_node_id_belongs_to_one_directory_while_its_broker_lives(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        one = await Server.start(settings(tmp_path / "one", store))
+        quick = BrokerSettings.from_texts({**settings(tmp_path / "two", store).texts, "broker.lease.ms": "2000"})
+        with pytest.raises(StoreFailure, match=r"node\.id 1 is taken: a broker with another data directory"):
+            await Server.start(quick)
+        await one.stop()
+        two = await Server.start(quick)
+        await two.stop()
+
+
 async def test_a_damaged_witness_is_said(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / WITNESS_FILE).write_bytes(b"00000000\n{}")

@@ -102,10 +102,18 @@ class LocalCluster:
         os.kill(self.pids[node_id], signal.SIGKILL)
         eventually(lambda: not is_alive(self.pids[node_id]), what=f"the end of broker {node_id}")
 
+    def freeze(self, node_id: int) -> None:
+        """SIGSTOP of one broker."""
+        os.kill(self.pids[node_id], signal.SIGSTOP)
+
+    def thaw(self, node_id: int) -> None:
+        os.kill(self.pids[node_id], signal.SIGCONT)
+
     def restart(self, node_id: int) -> None:
-        """Starts a broker again, by the command that the supervisor names."""
-        eventually(lambda: f"(pid {self.pids[node_id]}) ended" in self.said, what=f"the report of broker {node_id}")
-        line = next(line for line in self.said.splitlines() if f"(pid {self.pids[node_id]}) ended" in line)
+        """Starts a broker again, by the command that the supervisor named when the broker first ended."""
+        named = f"broker {node_id} (pid "
+        eventually(lambda: named in self.said, what=f"the report of broker {node_id}")
+        line = next(line for line in self.said.splitlines() if named in line)
         command = line.partition("to do so: cordwood ")[2].split()
         with (self.directory / f"node-{node_id}.log").open("ab") as output:
             process = subprocess.Popen(
@@ -119,10 +127,10 @@ class LocalCluster:
         self._restarted.append(process)
         self.pids[node_id] = process.pid
 
-    def stop(self) -> int:
-        """SIGTERM; the exit code of the supervisor."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Tells the supervisor to stop; its exit code."""
         process = self.supervisor
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         return process.wait(STOP_WITHIN_S)
 
     def __exit__(
@@ -134,6 +142,7 @@ class LocalCluster:
 
     def _end(self) -> None:
         for restarted in self._restarted:
+            restarted.send_signal(signal.SIGCONT)
             restarted.terminate()
             try:
                 restarted.wait(STOP_WITHIN_S)

@@ -57,7 +57,7 @@ def test_a_dead_broker_is_reported_and_the_others_go_on_until_all_are_told_to_en
         assert f"broker 2 (pid {cluster.pids[2]}) ended: killed by signal 9 (SIGKILL)" in cluster.said
         assert is_alive(cluster.pids[1])
         assert is_alive(cluster.pids[3])
-        assert cluster.stop() == 0
+        assert cluster.stop(signal.SIGINT) == 0
         assert not any(map(is_alive, cluster.pids.values()))
 
 

@@ -40,12 +40,12 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
     return told
 
 
-def leader_of(cluster: LocalCluster, topic: str) -> int:
-    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=30)
+def leader_of(cluster: LocalCluster, topic: str, servers: str = "") -> int:
+    metadata = AdminClient({"bootstrap.servers": servers or cluster.bootstrap}).list_topics(topic, timeout=30)
     return int(metadata.topics[topic].partitions[0].leader)
 
 
-def produce(cluster: LocalCluster, topic: str, values: list[str]) -> None:
+def produce(cluster: LocalCluster, topic: str, values: list[str], servers: str = "") -> None:
     """All values, acknowledged by all in-sync replicas."""
     failed: list[KafkaError] = []
 
@@ -55,7 +55,7 @@ def produce(cluster: LocalCluster, topic: str, values: list[str]) -> None:
 
     producer = Producer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": servers or cluster.bootstrap,
             "acks": "all",
             "enable.idempotence": True,
             "message.timeout.ms": int(FAILOVER_WITHIN_S * 1000),
@@ -138,6 +138,27 @@ def test_one_replica_each_on_three_brokers_is_written_and_read(tmp_path: Path) -
 def test_records_survive_the_death_of_their_leader(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
         play(cluster)
+
+
+def test_a_leader_that_hangs_is_replaced_when_its_lease_ends_and_follows_when_it_goes_on(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        topic = create(cluster, 1, 3)
+        first, second = ([f"{letter}{number}" for number in range(200)] for letter in "ab")
+        produce(cluster, topic, first)
+        leader = leader_of(cluster, topic)
+        cluster.freeze(leader)
+        try:
+            others = ",".join(
+                server for server in cluster.bootstrap.split(",") if not server.endswith(f":{cluster.port(leader)}")
+            )
+            eventually(
+                lambda: leader_of(cluster, topic, others) not in (leader, -1), FAILOVER_WITHIN_S, what="another leader"
+            )
+            produce(cluster, topic, second, others)
+        finally:
+            cluster.thaw(leader)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        assert consume(cluster, topic, 400) == first + second
 
 
 @pytest.mark.timeout(300)

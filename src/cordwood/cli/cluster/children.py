@@ -72,6 +72,11 @@ class Child:
             file.seek(max(self._output_start, end - _OUTPUT_SHOWN_BYTES))
             return file.read().decode(errors="replace").strip()
 
+    async def kill(self) -> None:
+        if not self.ended:
+            self._process.kill()
+            await self._process.wait()
+
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL if the process does not end in time."""
         if self.ended:
@@ -81,5 +86,4 @@ class Child:
             async with asyncio.timeout(STOP_WITHIN_S):
                 await self._process.wait()
         except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+            await self.kill()
