@@ -69,7 +69,7 @@ class Acks:
         for number, (partition, acks) in enumerate(ended, 1):
             for ack in acks:
                 ack.done(error)
-            partition.wake_readers(self._loop.now)
+            partition.wake_everybody(self._loop.now)
             if number % ENDED_PER_STEP == 0:
                 yield
 

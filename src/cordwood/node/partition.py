@@ -277,8 +277,8 @@ class Partition:
         high_watermark = replica.high_watermark
         while waiting and waiting[0].offset < high_watermark:
             waiting.popleft().done(ErrorCode.NONE)
-        for reader in list(self.waiting_readers):
-            reader.woken_by(self, now)
+        if self.waiting_readers:
+            self.wake_readers(now)
 
     def _in_sync_changed(self, replica: LeaderReplica, moved: bool, now: Moment) -> None:
         if moved:
@@ -302,12 +302,14 @@ class Partition:
         if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms):
             self._watermark_moved(replica, now)
 
+    def wake_everybody(self, now: Moment) -> None:
+        """Has all waiting fetches look again: records went, or the leadership ended."""
+        self.wake_readers(now)
+        self.wake_followers(now)
+
     def wake_readers(self, now: Moment) -> None:
-        """Has all waiting fetches look again: records came or went, or the leadership ended."""
         for reader in list(self.waiting_readers):
             reader.woken_by(self, now)
-        if self.waiting_followers:
-            self.wake_followers(now)
 
     def wake_followers(self, now: Moment) -> None:
         for reader in list(self.waiting_followers):

@@ -231,5 +231,5 @@ class Compaction:
             return False
         finally:
             # A waiting fetch may hold slices of the segments that were replaced.
-            partition.wake_readers(self._loop.now)
+            partition.wake_everybody(self._loop.now)
         return True
