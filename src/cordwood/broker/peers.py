@@ -98,6 +98,7 @@ class PeerConnections:
         self._run = run
         self._now = now
         self._peers: dict[int, _Peer] = {}
+        self._closed = False
         self._observer: Observer | None = None
         self._epoch_of: Callable[[int], int] = lambda broker_id: -1
 
@@ -107,6 +108,8 @@ class PeerConnections:
 
     def keep(self, broker_ids: Collection[int]) -> None:
         """Keeps one connection to each of these brokers, and to no others."""
+        if self._closed:
+            return
         for broker_id in broker_ids:
             if broker_id not in self._peers:
                 self._peers[broker_id] = _Peer(self, broker_id)
@@ -142,6 +145,7 @@ class PeerConnections:
 
     def close(self) -> None:
         """Closes all connections; requests without an answer fail."""
+        self._closed = True
         for peer in list(self._peers.values()):
             peer.close()
         self._peers.clear()

@@ -57,6 +57,8 @@ THREADS_PER_CLIENT: Final = 2
 DRAIN_S: Final = 1.0
 """How long a stopping broker waits until owed answers are sent. Acks that wait for the disk are sent in any case."""
 
+TAKE_PART_S: Final = 5.0
+"""How long a starting broker of a cluster waits until the controller has taken note of it."""
 HAND_OVER_S: Final = 5.0
 """How long a stopping broker of a cluster waits until others lead its partitions."""
 
@@ -208,7 +210,9 @@ class Server:
             serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
             assert writer.registration.renewing is not None
             writer.registration.renewing.add_done_callback(self._registration_ended)
-            await writer.ready()
+            # Clients that come earlier would find no controller, and wait for their own timeouts.
+            if not await writer.take_part(TAKE_PART_S):
+                logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
 
     def _keep_peers(self, delta: ImageDelta) -> None:
         """Keeps a connection to each other broker that takes part in the cluster."""

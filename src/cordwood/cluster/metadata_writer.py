@@ -148,6 +148,30 @@ class MetadataWriter:
         if self._clustered:
             await self.registration.say(draining=False)
 
+    async def take_part(self, timeout_s: float) -> bool:
+        """As `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
+        await self.ready()
+        return not self._clustered or await self._until(lambda: self.takes_part, timeout_s)
+
+    async def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits until something holds in the image. False if the time was too short."""
+        met = asyncio.Event()
+
+        def look(delta: ImageDelta) -> None:
+            if holds():
+                met.set()
+
+        look(ImageDelta(self.image.revision))
+        self.follower.watchers.append(look)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await met.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self.follower.watchers.remove(look)
+
     async def drain(self, timeout_s: float) -> bool:
         """Before a stop: waits until the controller has moved the leaderships of this broker away and taken it out of
         in-sync sets, as far as others can take over. False if the time was too short, or the store failed."""
@@ -156,23 +180,19 @@ class MetadataWriter:
         try:
             async with asyncio.timeout(timeout_s):
                 await self.registration.say(draining=True)
-                drained = asyncio.Event()
-
-                def look(delta: ImageDelta) -> None:
-                    if leaves_nothing(self.image, self.image.node_id):
-                        drained.set()
-
-                self.follower.watchers.append(look)
-                look(ImageDelta(self.image.revision))
-                await drained.wait()
-                return True
         except (StoreFailure, TimeoutError):
             return False
+        return await self._until(lambda: leaves_nothing(self.image, self.image.node_id), timeout_s)
 
     async def accept_loss(self, topic: str, partition: int, broker_id: int | None = None) -> int:
         """Gives a partition without a leader the broker, or the first live replica, as its leader, whatever records it
         lacks: an operator accepts their loss. Returns the leader. Raises ProtocolError, StoreFailure."""
+        leader = None
         for _ in range(ATTEMPTS_ON_ONE_KEY):
+            found = self.image.partition_of(topic, partition)
+            if leader is not None and found is not None and found.leader == leader:
+                # An earlier attempt, whose outcome was unknown, came through after all.
+                return leader
             leader, write = plan_accepted_loss(self.image, topic, partition, broker_id)
             result = await self._authority.attempt(together([write]))
             await self.follower.reach(result.revision)

@@ -116,7 +116,7 @@ async def test_a_broker_stays_fenced_until_it_answers_requests() -> None:
         assert two.some.image.brokers[3].fenced
         with pytest.raises(AssertionError, match="no such broker is registered"):
             await two.create("u", (1, 3))
-        await two.running[3].ready()
+        assert await two.running[3].take_part(60)
         await two.until(lambda image: image.brokers[3].electable)
 
 
