@@ -17,7 +17,7 @@ class EtcdOptions:
     cluster: str
     deadline_ms: int = 5_000
     """The longest time of a call, including the search for a member that serves."""
-    attempt_ms: int = 2_500
+    attempt_ms: int = 1_500
     """The longest time that one member gets to answer."""
     allow_old: bool = False
     """For tests only: takes versions of etcd with known faults."""
