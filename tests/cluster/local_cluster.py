@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -114,7 +115,7 @@ class LocalCluster:
         named = f"broker {node_id} (pid "
         eventually(lambda: named in self.said, what=f"the report of broker {node_id}")
         line = next(line for line in self.said.splitlines() if named in line)
-        command = line.partition("to do so: cordwood ")[2].split()
+        command = shlex.split(line.partition("to do so: cordwood ")[2])
         with (self.directory / f"node-{node_id}.log").open("ab") as output:
             process = subprocess.Popen(
                 [*CORDWOOD, *command],

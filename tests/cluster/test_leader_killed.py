@@ -1,7 +1,10 @@
 """Records that were acknowledged by all survive the leader: kill -9, another leads, the broker comes back."""
 
 import json
+import os
+import signal
 import subprocess
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -159,6 +162,60 @@ def test_a_leader_that_hangs_is_replaced_when_its_lease_ends_and_follows_when_it
             cluster.thaw(leader)
         eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
         assert consume(cluster, topic, 400) == first + second
+
+
+def test_a_whole_cluster_that_was_stopped_or_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    first, second, third = ([f"{letter}{number}" for number in range(200)] for letter in "abc")
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        topic = create(cluster, 1, 3)
+        produce(cluster, topic, first)
+        assert cluster.stop() == 0
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        produce(cluster, topic, second)
+        for node_id in cluster.pids:
+            cluster.kill(node_id)
+        cluster.supervisor.kill()
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        produce(cluster, topic, third)
+        assert consume(cluster, topic, 600) == first + second + third
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+
+
+def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None:
+    """Followers that fetch vouch for their leader: the store is not needed to write and read."""
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        topic = create(cluster, 1, 3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+        written: list[str] = []
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+            else:
+                written.append((message.value() or b"").decode())
+
+        def write(number: int) -> None:
+            producer.produce(topic, value=str(number), partition=0, on_delivery=delivered)
+            assert producer.flush(60) == 0
+
+        write(0)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        os.kill(cluster.supervisor.pid, signal.SIGSTOP)
+        try:
+            # Three times the lease: without the store the authority of the lease is long over.
+            until_s = time.monotonic() + 9
+            number = 1
+            while time.monotonic() < until_s:
+                write(number)
+                number += 1
+        finally:
+            os.kill(cluster.supervisor.pid, signal.SIGCONT)
+        assert refused == []
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        write(number)
+        assert consume(cluster, topic, len(written)) == written
+        assert len(written) == number + 1
 
 
 @pytest.mark.timeout(300)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -162,7 +163,7 @@ class Supervisor:
         if not self._stopping:
             self._say(
                 f"broker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its output is in "
-                f"{broker.child.output}. It is not started again; to do so: {' '.join(broker.command)}"
+                f"{broker.child.output}. It is not started again; to do so: {shlex.join(broker.command)}"
             )
 
     async def _watch_etcd(self, member: Child) -> None:
