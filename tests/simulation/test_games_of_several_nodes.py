@@ -31,6 +31,7 @@ from cordwood.wire.apis import ApiKey
 
 Patch = pytest.MonkeyPatch
 NODES, STEPS, FEW_STEPS, FAMILY_STEPS = 3, 1000, 400, 2000
+REPLICATED_STEPS = 4000
 MOST_GAMES = 30
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "6"))
 
@@ -60,6 +61,16 @@ def test_transactions_are_whole_over_brokers_that_fail_and_lose_each_other(seed:
 @pytest.mark.parametrize("seed", seeds(SEEDS // 2))
 def test_micro_batches_are_seen_once_and_whole_over_brokers_that_fail_and_lose_each_other(seed: int) -> None:
     micro_batch_game.play(seed, FAMILY_STEPS, nodes=NODES)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS // 3))
+def test_transactions_are_whole_while_their_coordinators_move(seed: int) -> None:
+    transaction_game.play(seed, REPLICATED_STEPS, nodes=NODES, replicas=NODES)
+
+
+@pytest.mark.parametrize("seed", seeds(SEEDS // 3))
+def test_micro_batches_are_seen_once_and_whole_while_their_coordinator_moves(seed: int) -> None:
+    micro_batch_game.play(seed, REPLICATED_STEPS, nodes=NODES, replicas=NODES)
 
 
 def test_a_topic_is_deleted_while_a_broker_with_its_directories_is_away() -> None:

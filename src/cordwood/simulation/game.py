@@ -199,6 +199,8 @@ class Game(ABC, Generic[T]):
         self.world.stop()
         self.world.start()
         self.world.settle()
+        if self.replicas is not None:
+            self.world.advance(FENCES_LIFTED_MS)
 
     # The transcript
 

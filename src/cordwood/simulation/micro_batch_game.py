@@ -16,7 +16,15 @@ from cordwood.simulation.checkers.micro_batches import check_answer, check_micro
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.game import Pace, play_out
 from cordwood.simulation.game_of_brokers import GameOfBrokers
-from cordwood.simulation.transaction_game import CATCH_UP_MS, LONGEST_TRANSACTION_MS, ROUNDS_TO_FINISH, SETTINGS
+from cordwood.simulation.transaction_game import (
+    CATCH_UP_MS,
+    FAULT_RATES,
+    LONGEST_TRANSACTION_MS,
+    REPLICATED_FAULT_RATES,
+    REPLICATED_PACE,
+    ROUNDS_TO_FINISH,
+    SETTINGS,
+)
 from cordwood.simulation.workloads.micro_batches import Attempt, Driver, Query, repeat_a_decision
 from cordwood.simulation.workloads.transactional_writers import PARTITIONS, TOPIC
 from cordwood.simulation.world import World, replicated
@@ -54,9 +62,10 @@ class MicroBatchGame(GameOfBrokers[MicroBatchOutcome]):
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         chance = random.Random(seed)
         settings = {**SETTINGS, **chance.choice(({}, FORGETFUL)), **replicated(replicas)}
-        super().__init__(seed, chance, World(seed, settings, machines=nodes), PACE, replicas)
+        world = World(seed, settings, machines=nodes, clustered=replicas > 1)
+        super().__init__(seed, chance, world, PACE if replicas == 1 else REPLICATED_PACE, replicas)
         self.query = Query()
-        self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
+        self._fault_rate = self.chance.choice(FAULT_RATES if replicas == 1 else REPLICATED_FAULT_RATES)
         for machine in self.world.machines:
             machine.network.on_sent = lambda exchange: check_answer(self.world, self.query, exchange)
 

@@ -35,6 +35,11 @@ LONGEST_TRANSACTION_MS = 120_000
 CATCH_UP_MS = 10_000
 """Time for brokers to register again and to hear of the changes that they missed."""
 PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
+REPLICATED_PACE = Pace(waits=0.05, waits_ms=(1, 5, 20, 100), eagerness=0.9)
+"""Shorter waits: a leader serves for two seconds after it renewed its lease."""
+FAULT_RATES = (0.0, 0.005, 0.02)
+REPLICATED_FAULT_RATES = (0.0, 0.001, 0.003)
+"""Fewer faults: a new leader takes more steps than the start of a lone replica."""
 
 
 @dataclass
@@ -58,9 +63,9 @@ class TransactionGame(GameOfBrokers[TransactionOutcome]):
 
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         world = World(seed, SETTINGS | replicated(replicas), machines=nodes, clustered=replicas > 1)
-        super().__init__(seed, random.Random(seed), world, PACE, replicas)
+        super().__init__(seed, random.Random(seed), world, PACE if replicas == 1 else REPLICATED_PACE, replicas)
         self.history = History()
-        self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
+        self._fault_rate = self.chance.choice(FAULT_RATES if replicas == 1 else REPLICATED_FAULT_RATES)
 
     def _check(self) -> None:
         if self.leaders_may_be_away():

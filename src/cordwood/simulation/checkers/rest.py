@@ -1,6 +1,7 @@
 """Checks that no waiter, timer or work is left after a quiet time."""
 
 from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.links import CLIENTS
 from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 
@@ -17,8 +18,10 @@ def _check_at_rest(machine: Machine) -> None:
     node, life = machine.node, machine.life
     assert life is not None
     groups, transactions = node.groups.shards.log._shards, node.transactions.log._shards
+    # Followers always have a fetch that waits for records.
+    brokers = {each.connection_id for each in machine.network.connections if each.source != CLIENTS}
     waiting = {
-        "parked fetches": node.parked.by_connection,
+        "parked fetches": {each: parked for each, parked in node.parked.by_connection.items() if each not in brokers},
         "partitions with acks": node.acks._partitions,
         "dirty partitions": node.flushes.dirty,
         "acks that wait for the disk": [each.name for each in node.hosted if each.waiting_durable],
@@ -31,6 +34,7 @@ def _check_at_rest(machine: Machine) -> None:
             and each.opened.offsets.durable_end < each.opened.offsets.end
         ],
         "readers that wait": [each.name for each in node.hosted if each.waiting_readers],
+        "requests that wait for the metadata": node.catching_up._waiting,
         "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,
         "requests that wait for positions to load": [each.partition.name for each in groups.values() if each.waiting],
         "shards that wait to forget a deleted topic": [
