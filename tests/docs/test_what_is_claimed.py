@@ -1,4 +1,4 @@
-"""The pages claim what is there: one node, in plain text, installed from a clone."""
+"""The pages claim what is there: one node or a cluster, in plain text, installed from a clone."""
 
 import tomllib
 from pathlib import Path
@@ -14,10 +14,11 @@ def test_nobody_is_told_to_install_what_no_index_has() -> None:
 
 def test_the_first_page_says_what_there_is_today() -> None:
     page = (ROOT / "README.md").read_text()
-    assert "one node" in page
+    assert "one node or a cluster" in page
     assert "plain text" in page
 
 
-def test_the_package_does_not_say_that_it_is_distributed_yet() -> None:
+def test_the_package_says_that_it_replicates() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "distributed" not in project["description"]
+    assert "replicated" in project["description"]
+    assert "one node" not in project["description"]

@@ -1,12 +1,16 @@
 """Why a partition of a cluster is in trouble, from what brokers tell."""
 
+import pytest
+
 from cordwood.cli.cluster.view import (
     NodeView,
     PartitionState,
     ReplicaState,
+    first_answer,
     trouble_of,
     with_counts,
 )
+from cordwood.cli.failure import ExitCode, Failure
 
 ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)
 TWO = NodeView(2, ("b", 2), None, fenced=True, controller=False)
@@ -41,3 +45,27 @@ def test_leaders_and_replicas_are_counted_for_each_node() -> None:
     partitions = [PartitionState("t", 0, 1, (1, 2), (1, 2)), PartitionState("t", 1, -1, (2, 3), ())]
     counted = with_counts(NODES, partitions)
     assert [(node.node_id, node.leads, node.replicas) for node in counted] == [(1, 1, 1), (2, 0, 2), (3, 0, 1)]
+
+
+def dead_or_alive(address: tuple[str, int]) -> str:
+    host, port = address
+    if host == "dead":
+        raise Failure("BROKER_NOT_REACHABLE", f"{host}:{port} did not answer", exit_code=ExitCode.NOT_REACHABLE)
+    if host == "refuses":
+        raise Failure("UNSUPPORTED_VERSION", f"{host}:{port} refuses")
+    return f"cluster of {port}"
+
+
+def test_a_broker_that_answers_is_asked_in_the_place_of_a_dead_one_that_is_still_registered() -> None:
+    asked = first_answer([("dead", 1), ("alive", 2), ("alive", 3)], dead_or_alive)
+    assert asked == (("alive", 2), "cluster of 2")
+
+
+def test_the_last_broker_says_why_nobody_answers() -> None:
+    with pytest.raises(Failure, match="dead:2 did not answer"):
+        first_answer([("dead", 1), ("dead", 2)], dead_or_alive)
+
+
+def test_a_broker_that_refuses_the_question_has_answered() -> None:
+    with pytest.raises(Failure, match="refuses:1 refuses"):
+        first_answer([("refuses", 1), ("alive", 2)], dead_or_alive)

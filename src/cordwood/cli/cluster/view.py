@@ -6,14 +6,16 @@ its log's end to the high watermark of the leader.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import Failure
+from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
+
+T = TypeVar("T")
 
 _TOPIC = 2
 """The type of a topic in DescribeConfigs."""
@@ -104,8 +106,7 @@ class ClusterView(NamedTuple):
 
 def cluster_view(connection: Connection) -> ClusterView:
     """Raises Failure."""
-    address = brokers(connection)[0]
-    cluster_id, nodes = _nodes(address, connection.timeout_s)
+    address, (cluster_id, nodes) = first_answer(brokers(connection), lambda asked: _nodes(asked, connection.timeout_s))
     partitions = partitions_of(address, (), connection.timeout_s)
     minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
     suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
@@ -117,6 +118,21 @@ def cluster_view(connection: Connection) -> ClusterView:
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
     )
+
+
+def first_answer(addresses: Sequence[Address], question: Callable[[Address], T]) -> tuple[Address, T]:
+    """The first broker that answers, and its answer: a dead broker is listed until its registration ends.
+
+    Raises Failure if no broker answers.
+    """
+    *others, last = addresses
+    for address in others:
+        try:
+            return address, question(address)
+        except Failure as failure:
+            if failure.exit_code is not ExitCode.NOT_REACHABLE:
+                raise
+    return last, question(last)
 
 
 def trouble_of(
