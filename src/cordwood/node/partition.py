@@ -296,10 +296,10 @@ class Partition:
         if (replica := self._replica) is not None:
             self._in_sync_changed(replica, replica.proposal_ended(), now)
 
-    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, now: Moment) -> None:
+    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, connection_id: int, now: Moment) -> None:
         """Takes the end of a follower whose history agrees with the leader's."""
         replica = self.replica
-        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms):
+        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms, connection_id):
             self._watermark_moved(replica, now)
 
     def wake_everybody(self, now: Moment) -> None:

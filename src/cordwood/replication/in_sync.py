@@ -48,7 +48,7 @@ IN_SYNC_MOVES = Moves(
 class Follower:
     """What the leader knows of one follower since it leads. A replica that has not fetched yet has no end."""
 
-    __slots__ = ("_fetched_ms", "_leader_end", "broker_epoch", "caught_up_ms", "end")
+    __slots__ = ("_answered", "_fetched_ms", "_leader_end", "broker_epoch", "caught_up_ms", "end", "vouches_ms")
 
     def __init__(self) -> None:
         self.end = -1
@@ -56,17 +56,26 @@ class Follower:
         self.broker_epoch = -1
         self.caught_up_ms: int | None = None
         """When the follower last had all that the leader had. None: nobody has looked since the leadership began."""
+        self.vouches_ms = -1
+        """A time from which on the follower is known to have followed in this epoch; -1: there is none."""
+        self._answered = (-1, -1)
+        """The connection of the leader's last answer, and its time."""
         self._fetched_ms = -1
         self._leader_end = -1
         """The leader's log end at the last fetch."""
 
-    @property
-    def fetched_ms(self) -> int:
-        """When the follower last fetched; -1: it has not fetched."""
-        return self._fetched_ms
+    def answered(self, connection_id: int, boot_ms: int) -> None:
+        """The leader answers the follower's fetch."""
+        self._answered = (connection_id, boot_ms)
 
-    def fetched(self, broker_epoch: int, offset: int, leader_end: int, boot_ms: int) -> None:
-        """Takes a fetch at `offset`, whose history agrees with the leader's."""
+    def fetched(self, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, connection_id: int = -1) -> None:
+        """Takes a fetch at `offset`, whose history agrees with the leader's.
+
+        The fetch may have been on its way for long: a process that was stopped finds full buffers. But the follower
+        sent it after it got the answer before it on the connection.
+        """
+        if connection_id >= 0 and self._answered[0] == connection_id:
+            self.vouches_ms = self._answered[1]
         if offset >= leader_end:
             self.caught_up_ms = boot_ms
         elif self._leader_end >= 0 and offset >= self._leader_end and broker_epoch == self.broker_epoch:

@@ -104,25 +104,33 @@ class LeaderReplica:
 
     # Followers
 
-    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, boot_ms: int) -> bool:
+    def follower_fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, boot_ms: int, connection_id: int = -1
+    ) -> bool:
         """Takes a fetch of a follower whose history agrees with the leader's up to `offset`, which is the end that
         counts. True if the high watermark moved."""
         follower = self._followers.get(broker_id)
         if follower is None:
             follower = self._followers[broker_id] = Follower()
-        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms)
+        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms, connection_id)
         return self.advance()
+
+    def follower_answered(self, broker_id: int, connection_id: int, boot_ms: int) -> None:
+        """A fetch of a follower is answered."""
+        follower = self._followers.get(broker_id)
+        if follower is not None:
+            follower.answered(connection_id, boot_ms)
 
     def follower(self, broker_id: int) -> Follower | None:
         """What is known of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
         return self._followers.get(broker_id)
 
     def followers_vouch(self, boot_ms: int, within_ms: int) -> bool:
-        """Whether every other member of the in-sync set fetched in this epoch within that time: then none of them has
-        been elected. A leader that is alone in its in-sync set has nobody to vouch for it."""
+        """Whether every other member of the in-sync set followed in this epoch within that time: then none of them was
+        elected before. A leader that is alone in its in-sync set has nobody to vouch for it."""
         others = self._others
         return bool(others) and all(
-            follower.fetched_ms >= 0 and boot_ms - follower.fetched_ms < within_ms for follower in others
+            follower.vouches_ms >= 0 and boot_ms - follower.vouches_ms < within_ms for follower in others
         )
 
     def may_join(self, broker_id: int) -> bool:

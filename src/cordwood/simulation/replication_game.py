@@ -11,10 +11,12 @@ Records of topics with ack.durability=os may be lost if all replicas that could 
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import StoreFailure
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replicas import ReplicasChecker
@@ -61,6 +63,7 @@ class ReplicationOutcome:
     elections: int = 0
     losses: int = 0
     replaced_disks: int = 0
+    accepted_losses: int = 0
     events: Counter[str] = field(default_factory=Counter)
 
 
@@ -108,6 +111,11 @@ FAULTS = (
 def play(seed: int, steps: int = 2500, nodes: int = 3, weather: Weather | None = None) -> ReplicationOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(ReplicationGame(seed, nodes, weather), steps)
+
+
+async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
+    with suppress(ProtocolError, StoreFailure):
+        await writer.accept_loss(topic, index)
 
 
 class ReplicationGame(Game[ReplicationOutcome]):
@@ -326,9 +334,29 @@ class ReplicationGame(Game[ReplicationOutcome]):
         reason = ""
         for _ in range(ROUNDS_TO_FINISH):
             self.world.advance(SETTLE_MS)
+            self._accept_losses()
             if not (reason := unfinished()):
                 return
         raise InvariantBroken(f"after {ROUNDS_TO_FINISH * SETTLE_MS} ms without faults: {reason}")
+
+    def _accept_losses(self) -> None:
+        """The operator lets any replica lead where all who could lead have lost their records."""
+        for (topic_id, index), history in self.checker.histories.items():
+            topic, _, _ = history.name.rpartition("-")
+            if not history.without_candidates:
+                continue
+            if not (history.lost or self._report.replaced_disks):
+                raise InvariantBroken(f"nobody is left to lead, and no fault explains it: {history!r}")
+            self._note(f"the operator accepts the loss of {history.name}")
+            self._report.accepted_losses += 1
+            history.accept_loss()
+            known = self.ledger.partition(topic_id, topic, index)
+            known.durable_end = 0
+            known.promises.clear()
+            known.forget_volatile()
+            life = self.world.running[0].life
+            assert life is not None
+            life.loop.create_task(_accept_loss(life.metadata_writer, topic, index))
 
     def _busy(self) -> str:
         busy = [client.name for client in self.clients if client.finish()]

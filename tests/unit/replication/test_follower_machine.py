@@ -224,3 +224,24 @@ def test_a_follower_knows_how_many_committed_records_it_lacks() -> None:
     assert follower.lag == 4
     follower.took(3)
     assert (follower.lag, follower.high_watermark) == (0, 3)
+
+
+def test_a_fetch_vouches_from_the_answer_before_it_however_long_it_was_on_its_way() -> None:
+    leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 1)
+    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=7)
+    assert not leader.followers_vouch(1_000, within_ms=2_000)
+    leader.follower_answered(OTHER, 7, 1_500)
+    leader.follower_fetched(OTHER, 1, 0, 1_600, connection_id=7)
+    assert leader.followers_vouch(3_499, within_ms=2_000)
+    assert not leader.followers_vouch(3_500, within_ms=2_000)
+    leader.follower_answered(OTHER, 7, 1_700)
+    leader.follower_fetched(OTHER, 1, 0, 9_000, connection_id=7)
+    assert not leader.followers_vouch(9_000, within_ms=2_000)
+
+
+def test_a_fetch_of_another_connection_does_not_vouch() -> None:
+    leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 1)
+    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=7)
+    leader.follower_answered(OTHER, 7, 1_000)
+    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=6)
+    assert not leader.followers_vouch(1_000, within_ms=2_000)

@@ -19,7 +19,7 @@ from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
 from cordwood.node.partition import Partition, WaitingReader
-from cordwood.node.replication.fetching_followers import check_follower, count_follower
+from cordwood.node.replication.fetching_followers import answer_follower, check_follower, count_follower
 from cordwood.node.request import Request, serves
 from cordwood.node.timers import Timer
 from cordwood.node.turns import Steps
@@ -259,6 +259,9 @@ class Fetching:
                 if not self._rooms.hosted.serves(partition):
                     self._look_again(place)
         self._leave()
+        if self._follower >= 0:
+            for partition in self._places:
+                answer_follower(partition, self._follower, self._request.reply.connection_id, self._rooms.loop.now)
         self._answer()
         return True
 
@@ -396,6 +399,7 @@ class Fetching:
                     self._follower_epoch,
                     target.current_leader_epoch,
                     target.fetch_offset,
+                    self._request.reply.connection_id,
                     self._request.now,
                 )
                 high_watermark = replica.high_watermark

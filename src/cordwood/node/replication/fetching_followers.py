@@ -24,11 +24,18 @@ def count_follower(
     broker_epoch: int,
     leader_epoch: int,
     offset: int,
+    connection_id: int,
     now: Moment,
 ) -> None:
     """Counts a follower's end, which may commit records and bring the follower into the in-sync set."""
     if leader_epoch < 0:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH, "A follower names the leader epoch that it follows.")
-    partition.follower_fetched(broker_id, broker_epoch, offset, now)
+    partition.follower_fetched(broker_id, broker_epoch, offset, connection_id, now)
     if partition.replica.may_join(broker_id):
         changes.due(partition)
+
+
+def answer_follower(partition: Partition, broker_id: int, connection_id: int, now: Moment) -> None:
+    """Notes the answer: the follower's next fetch on the connection vouches for the time from now on."""
+    if (replica := partition.leading) is not None:
+        replica.follower_answered(broker_id, connection_id, now.boot_ms)

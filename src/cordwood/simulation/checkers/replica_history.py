@@ -162,11 +162,15 @@ class PartitionHistory:
             self._take_all(broker, replica, before, seen, read(seen.start))
         elif seen.end > before.end:
             self._take(broker, replica.entries, read(before.end))
+        # One event may take a new in-sync set by the old min.insync.replicas, and then the new min.insync.replicas.
+        needed = (
+            seen.min_insync_replicas if before is None else min(before.min_insync_replicas, seen.min_insync_replicas)
+        )
         replica.seen = seen
         replica.start, replica.end, replica.durable_end = seen.start, seen.end, seen.durable_end
         self._agree(replica)
         if seen.leads:
-            self._leads(broker, replica, seen)
+            self._leads(broker, replica, seen, needed)
 
     def _check_ends(self, broker: int, before: Sighting | None, seen: Sighting) -> None:
         if not seen.start <= seen.last_stable_offset <= seen.high_watermark <= seen.end:
@@ -222,7 +226,7 @@ class PartitionHistory:
 
     # Leaders
 
-    def _leads(self, broker: int, replica: Replica, seen: Sighting) -> None:
+    def _leads(self, broker: int, replica: Replica, seen: Sighting, needed: int) -> None:
         leader = (broker, seen.life)
         epoch_begins = seen.leader_epoch not in self._leaders
         if self._leaders.setdefault(seen.leader_epoch, leader) != leader:
@@ -240,10 +244,11 @@ class PartitionHistory:
                 4, f"broker {broker} leads in epoch {seen.leader_epoch} with {replica.agreed} of {has}: {self!r}"
             )
         if seen.high_watermark > self.committed_end and not (deposed and self.lost):
-            self._commit(broker, replica, seen, epoch_begins=epoch_begins)
+            self._commit(broker, replica, seen, 0 if self.lost and epoch_begins else needed)
 
-    def _commit(self, broker: int, replica: Replica, seen: Sighting, *, epoch_begins: bool) -> None:
-        """Takes a new high watermark. After a loss a new leader may recall records that were given up for lost."""
+    def _commit(self, broker: int, replica: Replica, seen: Sighting, needed: int) -> None:
+        """Takes a new high watermark, over so many replicas at least. After a loss a new leader may recall records that
+        were given up for lost, alone."""
         place = bisect_right(replica.entries, self.committed_end, key=lambda entry: entry.base)
         if place and replica.entries[place - 1].next > self.committed_end:
             place -= 1
@@ -260,12 +265,11 @@ class PartitionHistory:
             for number, each in self.replicas.items()
             if min(each.agreed, self.counted_end(each)) >= self.committed_end
         ]
-        recalls = self.lost and epoch_begins
-        if len(safe_on) < seen.min_insync_replicas and not recalls:
+        if len(safe_on) < needed:
             raise self._broken(
                 9,
                 f"broker {broker} committed up to {self.committed_end} with {safe_on} and "
-                f"min.insync.replicas={seen.min_insync_replicas}: {self.row}, {self!r}",
+                f"min.insync.replicas={needed}: {self.row}, {self!r}",
             )
 
     def _check_sequence(self, entry: Entry) -> None:
@@ -308,6 +312,17 @@ class PartitionHistory:
         if members and all(each is not None and each.excused for each in members):
             # All who may lead have lost power: whichever of them leads, its synced records are all that is left.
             self._lose(min(each.agreed for each in members if each is not None))
+
+    @property
+    def without_candidates(self) -> bool:
+        """Whether nobody is left who could lead: all lost their storage, or their power under ack.durability=os."""
+        row = self.row
+        return row is not None and row.leader == -1 and not row.isr and not row.elr
+
+    def accept_loss(self) -> None:
+        """An operator lets any replica lead, whatever it lacks."""
+        self.lost = True
+        self._lose(0)
 
     def _lose(self, end: int) -> None:
         if end >= self.committed_end:
