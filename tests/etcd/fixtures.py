@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.etcd.finding import Etcd, NoEtcd, find_etcd, required
-from tests.etcd.members import EtcdCluster
+from tests.etcd.members import Certificate, EtcdCluster
 
 _PROPERTY = "etcd"
 
@@ -30,8 +30,10 @@ def etcd(record_property: Callable[[str, object], None]) -> Etcd:
 def start_etcd(etcd: Etcd, tmp_path: Path) -> StartEtcd:
     """`with start_etcd(3) as cluster`: an empty etcd of three members, gone at the end."""
 
-    def start(members: int = 1, *, options: tuple[str, ...] = ()) -> EtcdCluster:
-        return EtcdCluster(etcd, tmp_path / "etcd", members, options=options)
+    def start(
+        members: int = 1, *, options: tuple[str, ...] = (), certificate: Certificate | None = None
+    ) -> EtcdCluster:
+        return EtcdCluster(etcd, tmp_path / "etcd", members, options=options, certificate=certificate)
 
     return start
 

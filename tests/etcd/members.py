@@ -6,30 +6,41 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
 START_WITHIN_S = 30.0
 _START_ATTEMPTS = 3
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class _PortTaken(Exception):
     """Somebody else listens on a port that was free a moment ago."""
 
 
+class Certificate(NamedTuple):
+    """A certificate that signs itself; all members and clients have the same."""
+
+    file: Path
+    key: Path
+
+
 class EtcdMember:
     """One process of etcd with a data directory and two ports, which it keeps over restarts."""
 
-    def __init__(self, etcd: Etcd, name: str, directory: Path, client_port: int, peer_port: int) -> None:
+    def __init__(
+        self, etcd: Etcd, name: str, directory: Path, client_port: int, peer_port: int, certificate: Certificate | None
+    ) -> None:
         self.name = name
+        self._client_url = f"http{'s' if certificate else ''}://127.0.0.1:{client_port}"
+        self._certificate = certificate
         self.endpoint = f"127.0.0.1:{client_port}"
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self._etcd = etcd
@@ -44,18 +55,18 @@ class EtcdMember:
 
     def launch(self, initial_cluster: str, options: tuple[str, ...]) -> None:
         assert self._process is None, "the member runs already"
-        client_url = f"http://{self.endpoint}"
         command = [
             *_ends_with_us(),
             self._etcd.path,
             f"--name={self.name}",
             f"--data-dir={self.data}",
-            f"--listen-client-urls={client_url}",
-            f"--advertise-client-urls={client_url}",
+            f"--listen-client-urls={self._client_url}",
+            f"--advertise-client-urls={self._client_url}",
             f"--listen-peer-urls={self.peer_url}",
             f"--initial-advertise-peer-urls={self.peer_url}",
             f"--initial-cluster={initial_cluster}",
             "--log-level=warn",
+            *self._tls_options(),
             *options,
         ]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD")}
@@ -69,14 +80,30 @@ class EtcdMember:
                 start_new_session=True,
             )
 
+    def _tls_options(self) -> list[str]:
+        if self._certificate is None:
+            return []
+        file, key = self._certificate
+        return [f"--cert-file={file}", f"--key-file={key}", f"--trusted-ca-file={file}", "--client-cert-auth"]
+
+    def _open(self, path: str, body: bytes | None, timeout_s: float) -> bytes:
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self._certificate is not None:
+            context = ssl.create_default_context(cafile=str(self._certificate.file))
+            context.load_cert_chain(*self._certificate)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(self._client_url + path, body, timeout=timeout_s) as answer:
+            read: bytes = answer.read()
+            return read
+
     def wait_healthy(self) -> None:
         """Waits until the member serves, which takes a leader."""
 
         def healthy() -> bool:
             self._check_alive()
             try:
-                with _DIRECT.open(f"http://{self.endpoint}/health", timeout=2) as answer:
-                    return b"true" in answer.read()
+                return b"true" in self._open("/health", None, 2)
             except OSError:
                 return False
 
@@ -84,10 +111,8 @@ class EtcdMember:
 
     def post(self, path: str, body: dict[str, str]) -> dict[str, Any]:
         """The answer of etcd's JSON gateway."""
-        request = urllib.request.Request(f"http://{self.endpoint}{path}", json.dumps(body).encode())
-        with _DIRECT.open(request, timeout=10) as answer:
-            decoded: dict[str, Any] = json.load(answer)
-            return decoded
+        decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 10))
+        return decoded
 
     def _check_alive(self) -> None:
         assert self._process is not None
@@ -132,12 +157,21 @@ class EtcdMember:
 class EtcdCluster:
     """Members that form one etcd. A `with` block starts them, and ends all that still run."""
 
-    def __init__(self, etcd: Etcd, directory: Path, members: int = 1, *, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        directory: Path,
+        members: int = 1,
+        *,
+        options: tuple[str, ...] = (),
+        certificate: Certificate | None = None,
+    ) -> None:
         """`options`: further flags of every member. Without others, nothing is synced to disk and elections are
         quick."""
         self._etcd = etcd
         self._directory = directory
         self._count = members
+        self._certificate = certificate
         self._options = options or ("--unsafe-no-fsync", "--heartbeat-interval=20", "--election-timeout=200")
         self.members: list[EtcdMember] = []
 
@@ -167,8 +201,8 @@ class EtcdCluster:
     def _start(self, directory: Path) -> None:
         ports = _free_ports(2 * self._count)
         self.members = [
-            EtcdMember(self._etcd, f"m{number}", directory, ports[2 * number], ports[2 * number + 1])
-            for number in range(self._count)
+            EtcdMember(self._etcd, f"m{number}", directory, client_port, peer_port, self._certificate)
+            for number, (client_port, peer_port) in enumerate(zip(ports[::2], ports[1::2], strict=True))
         ]
         for member in self.members:
             self._launch(member)

@@ -15,6 +15,7 @@ from cordwood.cluster.stores.interface import (
     MetadataStore,
     OutcomeUnknown,
     Put,
+    StoreClosed,
     StoreFailure,
     StoreUnavailable,
     has_mod_revision,
@@ -206,3 +207,17 @@ async def test_the_outcome_of_a_transaction_without_an_answer_is_unknown_and_tho
                         break
                     except StoreUnavailable:
                         continue
+
+
+async def test_a_watch_that_looks_for_a_member_ends_when_the_store_is_closed(start_etcd: StartEtcd) -> None:
+    with start_etcd() as cluster:
+        async with opened(cluster, deadline_ms=3_600_000) as store:
+            cluster.members[0].kill()
+            watch = asyncio.ensure_future(anext(store.watch("", 2)))
+            reading = asyncio.ensure_future(store.get("a"))
+            await asyncio.sleep(0.1)
+            reading.cancel()
+            await asyncio.wait([reading])
+            await store.close()
+            with pytest.raises(StoreClosed):
+                await watch

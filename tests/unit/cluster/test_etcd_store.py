@@ -2,13 +2,15 @@
 
 import asyncio
 import shutil
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.etcd.members import EtcdCluster
+from tests.etcd.members import Certificate, EtcdCluster
 from tests.etcd.scripted_member import scripted_member
 
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
@@ -184,3 +186,28 @@ async def test_a_user_is_authenticated_again_when_the_token_expired(start_etcd: 
                 await asyncio.sleep(1.2 if number else 0)
                 await store.renew(lease)
                 assert (await store.txn((), [Put("a", b"%d" % number, lease)])).succeeded
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    made = Certificate(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=woods"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.file)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return made
+
+
+async def test_a_connection_with_certificates_is_made_and_one_without_refused(
+    start_etcd: StartEtcd, certificate: Certificate
+) -> None:
+    file, key = map(str, certificate)
+    with start_etcd(certificate=certificate) as cluster:
+        async with opened(*cluster.endpoints, ca_file=file, certificate_file=file, key_file=key) as store:
+            assert (await store.txn((), [Put("a", b"")])).succeeded
+        for ca_file in ("", file):
+            with pytest.raises(StoreUnavailable):
+                await EtcdStore.open(EtcdOptions(cluster.endpoints, "woods", deadline_ms=500, ca_file=ca_file))
+        with pytest.raises(StoreFailure, match="cannot be read"):
+            await EtcdStore.open(EtcdOptions(cluster.endpoints, "woods", ca_file=f"{file}.missing"))

@@ -168,6 +168,7 @@ class Members:
         self._current: Member | None = None
         self._choosing = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._cluster_id = 0
         self._term = 0
         self._revision = 0
@@ -249,6 +250,7 @@ class Members:
         task.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
+        self._closed = True
         member, self._current = self._current, None
         for task in tuple(self._leaving):
             task.cancel()
@@ -262,12 +264,16 @@ class Members:
         while True:
             hopeless = True
             for endpoint in tuple(self._endpoints):
+                if self._closed:
+                    raise StoreUnavailable("the connection to etcd is closed")
                 # The next search begins with the other members.
                 self._endpoints.remove(endpoint)
                 self._endpoints.append(endpoint)
                 member = Member(endpoint, self._channel(endpoint))
                 try:
                     await self._check(member)
+                    if self._closed:
+                        raise CallFailed(grpc.StatusCode.UNAVAILABLE, "the connection to etcd is closed")
                 except CallFailed as failure:
                     self._failures[endpoint] = str(failure)
                     hopeless &= not failure.member_is_to_blame
