@@ -6,7 +6,8 @@ lack committed records.
 
 A broker that registered is fenced until the partitions have taken note of the registration: it leads nothing by an
 earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost with another storage id (a replaced or
-emptied disk), and under `ack.durability=os` with an unclean restart of the machine, unless no other replica has more.
+emptied disk), and under `ack.durability=os` with an unclean restart of the machine. If that happened to all replicas
+that could lead, one of them stays.
 
 A plan for a partition is made of that partition and the registered brokers alone. When there is nothing to do for any
 partition, the controller writes nothing.
@@ -72,8 +73,11 @@ def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
     emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
     if not topic.settings.acks_mean_disk:
         forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
-        if not emptied.union(forgetful).issuperset(candidates):
-            emptied |= forgetful
+        if emptied.union(forgetful).issuperset(candidates):
+            # One of those that forgot something leads: the last leader, which has most, else the first.
+            kept = [broker for broker in (partition.leader, *candidates) if broker in forgetful - emptied]
+            forgetful -= set(kept[:1])
+        emptied |= forgetful
     return frozenset(emptied)
 
 
