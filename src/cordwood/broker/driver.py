@@ -35,14 +35,21 @@ class Stepping(Protocol):
     """The reply of the request whose step was the last."""
 
 
-class DrivenNode(Protocol):
-    """The part of a node that the driver needs."""
+class DrivenLoop(Protocol):
+    """The part of a node's loop that the driver needs."""
 
     now: Moment
     """The time of the node's current event."""
 
     @property
     def turns(self) -> Stepping: ...
+
+
+class DrivenNode(Protocol):
+    """The part of a node that the driver needs."""
+
+    @property
+    def loop(self) -> DrivenLoop: ...
 
     def tick(self, now: Moment) -> int | None: ...
 
@@ -125,7 +132,7 @@ class Driver:
         """Brings a change of the cluster's metadata to the node."""
         if self._node is not None:
             node = self._node
-            self._into_node(lambda: node.apply(delta, node.now))
+            self._into_node(lambda: node.apply(delta, node.loop.now))
 
     def flushed(self, tickets: list[FlushTicket]) -> None:
         """Tells the node that a flush round is over. The next round begins before the answers are written."""
@@ -133,7 +140,7 @@ class Driver:
         assert node is not None
 
         def acknowledge() -> None:
-            node.flushed(tickets, node.now)
+            node.flushed(tickets, node.loop.now)
             self._begin_flush()
 
         self._into_node(acknowledge)
@@ -151,7 +158,7 @@ class Driver:
     def _tick_and_flush(self) -> None:
         node = self._node
         assert node is not None
-        now = node.now
+        now = node.loop.now
         deadline_ms = node.tick(now)
         self._begin_flush()
         if deadline_ms is not None and deadline_ms <= now.boot_ms:
@@ -181,8 +188,9 @@ class Driver:
         self._outbox.cork()
         try:
             if node is not None:
-                node.now = self.now()
-                node.turns.stepped_for = None
+                loop = node.loop
+                loop.now = self.now()
+                loop.turns.stepped_for = None
             event()
         except Exception as failure:
             self._stopped = True
@@ -190,7 +198,7 @@ class Driver:
         finally:
             self._outbox.uncork()
         if watch is not None and (took_s := watch.monotonic_s() - began_s) >= STALL_S:
-            reply = None if node is None else node.turns.stepped_for
+            reply = None if node is None else node.loop.turns.stepped_for
             api, who = NO_REQUEST, "its own work"
             if isinstance(reply, PendingReply):
                 api, who = reply.api_name, f"a step of {reply}"

@@ -63,7 +63,7 @@ class FlushTicket:
 
     def finish(self) -> None:
         """Books the synced ticket, in the loop: the durable end moves."""
-        if self.void:
+        if self._truncations != self.offsets.truncations:
             return
         self.offsets.durable_end = max(self.offsets.durable_end, self.end_offset)
         self.directory.names_are_durable(self.names_version)

@@ -44,7 +44,7 @@ def slot_id(family: str, number: int) -> str:
 
 def slot_of(transactional_id: str) -> Slot | None:
     """The slot of a transactional id; None for the id of an ordinary producer."""
-    if not is_reserved(transactional_id):
+    if not transactional_id.startswith(FAMILY_PREFIX):
         return None
     found = _SLOT.fullmatch(transactional_id)
     return None if found is None else Slot(found[1], int(found[2]))

@@ -160,10 +160,6 @@ class Node:
         """The moment of the current event."""
         return self.loop.now
 
-    @now.setter
-    def now(self, now: Moment) -> None:
-        self.loop.now = now
-
     @property
     def turns(self) -> Turns:
         return self.loop.turns

@@ -9,7 +9,6 @@ families have a type of their own, which Kafka passes over too: see `families_re
 
 import struct
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.records.written import Written
@@ -39,6 +38,7 @@ _TAGS = {
 _START = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _INT32 = struct.Struct(">i")
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class UnreadableRecord(ValueError):
@@ -64,10 +64,10 @@ def encode_value(transaction: Transaction) -> bytes:
     if transaction.state is State.EMPTY:
         out.append(0)
     else:
-        topics = [
-            (topic, [partition for _, partition in grouped])
-            for topic, grouped in groupby(sorted(transaction.partitions), key=lambda each: each.topic)
-        ]
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in sorted(transaction.partitions):
+            by_topic.setdefault(topic, []).append(partition)
+        topics = list(by_topic.items())
         out += _uvarint(len(topics) + 1)
         for topic, indexes in topics:
             name = topic.encode()
@@ -148,7 +148,7 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
 def _encode_ids(transaction: Transaction, topics: list[tuple[str, list[int]]]) -> bytes:
     """The ids of the topics, in the order of the partitions in the record; zero for an id that is not known."""
     known = dict(transaction.topic_ids)
-    return b"".join(known.get(topic, ZERO_TOPIC_ID).bytes for topic, _ in topics) if known else b""
+    return b"".join([known.get(topic, ZERO_TOPIC_ID).bytes for topic, _ in topics]) if known else b""
 
 
 def _decode_ids(partitions: list[TopicPartition], ids: bytes) -> tuple[tuple[str, TopicId], ...]:
@@ -162,6 +162,8 @@ def _decode_ids(partitions: list[TopicPartition], ids: bytes) -> tuple[tuple[str
 
 
 def _uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -172,10 +174,14 @@ def _uvarint(value: int) -> bytes:
 
 def _tagged(fields: Iterable[tuple[int, int, int]], topic_ids: bytes) -> bytes:
     """Tagged fields (tag, value, default); those at their default are left out."""
-    present = [(tag, _TAGS[tag].pack(value)) for tag, value, default in fields if value != default]
+    present = [_START_OF_TAG[tag] + _TAGS[tag].pack(value) for tag, value, default in fields if value != default]
     if topic_ids:
-        present.append((_TOPIC_IDS, topic_ids))
-    return _uvarint(len(present)) + b"".join(_uvarint(tag) + _uvarint(len(raw)) + raw for tag, raw in present)
+        present.append(_uvarint(_TOPIC_IDS) + _uvarint(len(topic_ids)) + topic_ids)
+    return _uvarint(len(present)) + b"".join(present)
+
+
+_START_OF_TAG = {tag: _uvarint(tag) + _uvarint(layout.size) for tag, layout in _TAGS.items()}
+"""Tag and size of each field of a fixed size."""
 
 
 class _Reader:

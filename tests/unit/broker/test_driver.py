@@ -31,10 +31,15 @@ class Stepping:
     stepped_for: object | None = None
 
 
-class Node:
+class Loop:
     def __init__(self) -> None:
         self.now = at(0)
         self.turns = Stepping()
+
+
+class Node:
+    def __init__(self) -> None:
+        self.loop = Loop()
         self.ticks: list[Moment] = []
         self.dirty: list[Ticket] = []
         self.rounds: list[list[Ticket]] = []
@@ -140,7 +145,7 @@ def test_whatever_reaches_the_node_finds_the_time_on_both_clocks(way: str) -> No
         seen: asyncio.Queue[Moment] = asyncio.Queue()
 
         def look(*_: object) -> None:
-            seen.put_nowait(node.now)
+            seen.put_nowait(node.loop.now)
 
         async def ask(writer: Any) -> None:
             pass
