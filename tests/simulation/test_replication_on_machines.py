@@ -346,3 +346,38 @@ def test_a_broker_that_is_no_replica_is_refused(world: World) -> None:
     }
     answer = world.ask_at(leader, ApiKey.FETCH, 15, **values)
     assert ErrorCode(answer.responses[0].partitions[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_each_replica_applies_retention_by_itself_and_starts_only_rise(world: World) -> None:
+    leader = create(world, segment_bytes="200", retention_ms="60000")
+    for number in range(4):
+        begin_produce(world, leader, b"old %d" % number * 10)
+        world.advance(50)
+    world.advance(120_000)
+    begin_produce(world, leader, b"new")
+    world.advance(2 * world.settings.log_retention_check_interval_ms)
+    starts = {log(world, broker_id).offsets.start for broker_id in ALL}
+    assert min(starts) >= 4
+    assert {log(world, broker_id).offsets.end for broker_id in ALL} == {5}
+    world.advance(ROUND_MS)
+    after = [log(world, broker_id).offsets.start for broker_id in ALL]
+    assert min(after) >= min(starts)
+
+
+def test_followers_compact_by_themselves_and_stay_in_sync(world: World) -> None:
+    leader = create(world, segment_bytes="200", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    for number in range(8):
+        batch = bytes(build_batch([(world.clock.wall_ms, b"key", b"value %d" % number * 5, [])]))
+        entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+        sent = world.connect(leader).request(
+            ApiKey.PRODUCE, 8, {"acks": -1, "timeout_ms": 30_000, "topic_data": [entry]}
+        )
+        world.advance(100)
+        assert told(sent) == "NONE"
+    world.advance(10 * 60_000)
+    for broker_id in ALL:
+        assert world.machine_of(broker_id).node.logs.clean_offset(hosted(world, broker_id).name) > 0, broker_id
+        assert len(content(log(world, broker_id))) < 8 * 100
+    assert set(image(world).isr) == set(ALL)
+    last = {list(read_batches(log(world, broker_id)))[-1][1] for broker_id in ALL}
+    assert len(last) == 1

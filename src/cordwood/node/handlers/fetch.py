@@ -272,7 +272,8 @@ class Fetching:
 
     def _leave(self) -> None:
         for partition in self._places:
-            self._waiting_at(partition).pop(self, None)
+            partition.waiting_readers.pop(self, None)
+            partition.waiting_followers.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         self._rooms.parked.unpark(self._request.reply.connection_id, self)
