@@ -158,7 +158,8 @@ class PartitionHistory:
         if before is not None and before.log != seen.log:
             before = None
         self._check_ends(broker, before, seen)
-        if before is None or before.truncations != seen.truncations or seen.end < before.end:
+        begins_anew = before is None or before.truncations != seen.truncations or seen.end < before.end
+        if begins_anew or before is None or seen.start > before.end:
             self._take_all(broker, replica, before, seen, read(seen.start))
         elif seen.end > before.end:
             self._take(broker, replica.entries, read(before.end))
@@ -200,7 +201,8 @@ class PartitionHistory:
             common = one.next
         # After a loss a replica may know of a high watermark that is void.
         visible = 0 if before is None else min(before.high_watermark, before.end)
-        if seen.start <= common < (min(visible, replica.agreed) if self.lost else visible):
+        visible = min(visible, replica.agreed) if self.lost else visible
+        if seen.start <= common < visible and any(common < each.next and each.base < visible for each in old):
             raise self._broken(8, f"broker {broker} was cut at {common}, below its high watermark: {before}, {self!r}")
         replica.agreed = min(replica.agreed, common)
 
@@ -263,7 +265,8 @@ class PartitionHistory:
         safe_on = [
             number
             for number, each in self.replicas.items()
-            if min(each.agreed, self.counted_end(each)) >= self.committed_end
+            # A fetch of a replica may arrive after the replica has lost what the fetch tells of.
+            if each.excused or min(each.agreed, self.counted_end(each)) >= self.committed_end
         ]
         if len(safe_on) < needed:
             raise self._broken(

@@ -46,6 +46,8 @@ class ReplicasChecker:
         self._on_disk: dict[str, bool] = {}
         self._rows: dict[str, dict[int, PartitionRow]] = {}
         self.histories: dict[Key, PartitionHistory] = {}
+        self._lost_in: dict[int, int] = {}
+        """The broker epoch in which a broker last lost its power or its disk."""
         self._led_at: dict[Key, dict[int, int]] = {}
         """When the latest leadership was written, by the boot clock of each broker."""
         self._seen: dict[tuple[int, Key], Sighting] = {}
@@ -112,7 +114,7 @@ class ReplicasChecker:
         events = list(events)
         counts = dict(self._counts)
         touched: dict[Key, bool] = {}
-        unfenced: list[int] = []
+        unfenced: dict[int, int] = {}
         registered = False
         for event in events:
             kind, rest = event.key.split("/", 1) if "/" in event.key else (event.key, "")
@@ -120,8 +122,9 @@ class ReplicasChecker:
                 self._broker_epochs[int(rest)] = int(event.value)
                 registered = True
             elif kind + "/" == BROKERS and event.value is not None:
-                if not decode_broker(event.key, event.value).fenced:
-                    unfenced.append(int(rest))
+                registered_row = decode_broker(event.key, event.value)
+                if not registered_row.fenced:
+                    unfenced[int(rest)] = registered_row.epoch
             elif kind + "/" == TOPICS:
                 self._take_topic(rest, event)
         for event in events:
@@ -149,10 +152,12 @@ class ReplicasChecker:
                 if history.led(self._leadership(row)):
                     self._led_at[key] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
                 history.check_in_sync()
-        for broker in unfenced:
-            for history in self.histories.values():
-                history.unfenced(broker)
-                history.check_in_sync()
+        for broker, epoch in unfenced.items():
+            # The fence of a registration from before the loss may be lifted after it.
+            if epoch > self._lost_in.get(broker, -1):
+                for history in self.histories.values():
+                    history.unfenced(broker)
+                    history.check_in_sync()
 
     def _take_topic(self, topic: str, event: Event) -> None:
         if event.value is None:
@@ -190,12 +195,19 @@ class ReplicasChecker:
 
     def lost_power(self, broker: int) -> list[Key]:
         """Takes a power cut of a machine; returns the partitions that lost committed records by it."""
+        self._lost(broker)
         ends = {key: history.committed_end for key, history in self.histories.items()}
         for history in self.histories.values():
             history.lost_power(broker)
         return [key for key, history in self.histories.items() if history.committed_end < ends[key]]
 
+    def _lost(self, broker: int) -> None:
+        if self._store._feed.revision != self._revision:
+            self._look_at_store()
+        self._lost_in[broker] = self._broker_epochs.get(broker, -1)
+
     def lost_disk(self, broker: int) -> None:
+        self._lost(broker)
         for history in self.histories.values():
             history.lost_disk(broker)
 
