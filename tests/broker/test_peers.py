@@ -131,6 +131,29 @@ async def test_a_second_broker_answers_in_the_highest_common_version() -> None:
     await server.stop()
 
 
+async def test_a_fetch_that_waits_holds_up_no_other_request_and_is_not_answered_for_it() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    book = Book(_7=server.address)
+    topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    created = PeerRequest(PEER, ApiKey.CREATE_TOPICS, (5, 5), {"topics": [topic], "timeout_ms": 1000}, LONG_MS)
+    assert isinstance(await book.ask(created), PeerAnswer)
+    place = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    values = {
+        "replica_id": -1,
+        "max_wait_ms": LONG_MS,
+        "min_bytes": 1,
+        "session_epoch": -1,
+        "topics": [{"topic": "orders", "partitions": [place]}],
+    }
+    waiting = book.ask(PeerRequest(PEER, ApiKey.FETCH, (11, 11), values, 2 * LONG_MS))
+    for _ in range(5):
+        assert isinstance(await book.ask(metadata()), PeerAnswer)
+    assert not waiting.done()
+    book.peers.close()
+    assert isinstance(await waiting, PeerFailed)
+    await server.stop()
+
+
 async def test_a_request_that_the_peer_does_not_serve_is_not_sent() -> None:
     server = await Server.start(server_settings(), memory=Memory())
     book = Book(_7=server.address)

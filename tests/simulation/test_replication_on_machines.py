@@ -381,3 +381,13 @@ def test_followers_compact_by_themselves_and_stay_in_sync(world: World) -> None:
     assert set(image(world).isr) == set(ALL)
     last = {list(read_batches(log(world, broker_id)))[-1][1] for broker_id in ALL}
     assert len(last) == 1
+
+
+def test_a_broker_that_stops_fetches_nothing_more(world: World) -> None:
+    leader = create(world)
+    stopping, _ = others(leader)
+    node = world.machine_of(stopping).node
+    node.stop_waiting(node.now)
+    begin_produce(world, leader, b"one", acks=1)
+    world.advance(ROUND_MS)
+    assert log(world, stopping).offsets.end == 0

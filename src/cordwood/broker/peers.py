@@ -1,4 +1,5 @@
-"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer.
+"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer, and one for fetches
+of followers: a fetch waits at the leader and has large answers, and markers must not wait behind it.
 
 A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
 come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
@@ -98,6 +99,8 @@ class PeerConnections:
         self._run = run
         self._now = now
         self._peers: dict[int, _Peer] = {}
+        self._fetching: dict[int, _Peer] = {}
+        """The same brokers, for fetches."""
         self._closed = False
         self._observer: Observer | None = None
         self._epoch_of: Callable[[int], int] = lambda broker_id: -1
@@ -127,28 +130,32 @@ class PeerConnections:
         return outcome
 
     def send(self, request: PeerRequest, done: Done) -> None:
-        peer = self._peers.get(request.broker_id)
+        peers = self._fetching if request.api_key == ApiKey.FETCH else self._peers
+        peer = peers.get(request.broker_id)
         if peer is None:
             if self.address_of(request.broker_id) is None:
                 text = f"broker {request.broker_id} is not registered"
                 self.finish(done, PeerFailed(PeerFailure.UNKNOWN_BROKER, text))
                 return
-            peer = self._peers[request.broker_id] = _Peer(self, request.broker_id)
+            peer = peers[request.broker_id] = _Peer(self, request.broker_id)
         peer.send(request, done)
 
     def finish(self, done: Done, outcome: PeerOutcome) -> None:
         """Brings an outcome to the node, as an event of its own."""
         self.loop.call_soon(self._run, lambda: done(outcome, self._now()))
 
-    def forget(self, broker_id: int) -> None:
-        self._peers.pop(broker_id, None)
+    def forget(self, broker_id: int, peer: "_Peer") -> None:
+        for peers in (self._peers, self._fetching):
+            if peers.get(broker_id) is peer:
+                del peers[broker_id]
 
     def close(self) -> None:
         """Closes all connections; requests without an answer fail."""
         self._closed = True
-        for peer in list(self._peers.values()):
-            peer.close()
-        self._peers.clear()
+        for peers in (self._peers, self._fetching):
+            for peer in list(peers.values()):
+                peer.close()
+            peers.clear()
 
 
 class _Outgoing:
@@ -233,7 +240,7 @@ class _Peer:
         if address is None:
             self._kept = False
             self._fail_all(self._waiting, PeerFailure.UNKNOWN_BROKER, f"broker {self._broker_id} is not registered")
-            self._connections.forget(self._broker_id)
+            self._connections.forget(self._broker_id, self)
             return
         host, port = address
         link: _Link | None = None

@@ -211,6 +211,7 @@ class Node:
         self.loop.now = now
         self.catching_up.stop_waiting()
         self.held_heartbeats.stop()
+        self._fetchers.stop()
         self.parked.hurry_all(now)
         self.groups.shards.stop_waiting()
 

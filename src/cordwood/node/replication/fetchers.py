@@ -104,6 +104,8 @@ class FetcherRooms:
         self.checkpoints = checkpoints
         self.reports = reports
         self.serving = serving
+        self.stopped = False
+        """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
         self.after_cut: Callable[[], None] = lambda: None
         """Called when a log was cut: the partition may have another role now."""
 
@@ -127,6 +129,10 @@ class Fetchers:
                 fetcher = self._by_leader[leader] = _Fetcher(self._rooms, leader)
             self._of[partition] = fetcher
             fetcher.add(partition)
+
+    def stop(self) -> None:
+        """Fetches nothing more, and takes no answer."""
+        self._rooms.stopped = True
 
     def forget(self, partition: Partition) -> None:
         """Fetches the partition no longer: it is led here, or gone."""
@@ -176,6 +182,8 @@ class _Fetcher:
     def _ask(self, now: Moment) -> None:
         self._due = False
         if self._outstanding is not None or self._syncing or self._paused or not self._partitions:
+            return
+        if self._rooms.stopped:
             return
         settings = self._rooms.image.settings
         asked: dict[tuple[TopicId, int], _Asked] = {}
@@ -250,6 +258,8 @@ class _Fetcher:
     def _answered(self, asking: _Asking, outcome: PeerOutcome[Fetch.Response], now: Moment) -> None:
         assert asking is self._outstanding
         self._outstanding = None
+        if self._rooms.stopped:
+            return
         if isinstance(outcome, PeerFailed):
             self._pause(outcome.text)
             return
