@@ -17,6 +17,7 @@ from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
 FAILOVER_WITHIN_S = 60.0
+pytestmark = pytest.mark.timeout(300)
 
 
 def create(cluster: LocalCluster, partitions: int, replicas: int) -> str:
@@ -218,7 +219,6 @@ def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None
         assert len(written) == number + 1
 
 
-@pytest.mark.timeout(300)
 def test_records_survive_the_death_of_their_leader_with_metadata_in_etcd(
     tmp_path: Path, etcd: Etcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:

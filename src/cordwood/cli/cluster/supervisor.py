@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import random
 import shlex
 import signal
 import socket
@@ -31,6 +32,10 @@ _LOOK_EVERY_S = 0.05
 _ETCD_CLIENT_PORTS = 1000
 _ETCD_PEER_PORTS = 2000
 """The ports of etcd's members are so far above those of the brokers."""
+
+
+_PORTS_TO_TRY = range(15_000, 32_000)
+_SAY_EVERY_S = 10.0
 
 
 class Plan(NamedTuple):
@@ -142,6 +147,8 @@ class Supervisor:
     async def _until_all_serve(self, earlier: set[str]) -> None:
         """Waits for registrations that are not of an earlier life, without a fence, at addresses that answer."""
         waiting = list(self.brokers)
+        clock_s = asyncio.get_running_loop().time
+        say_at_s = clock_s() + _SAY_EVERY_S
         while waiting:
             for broker in self.brokers:
                 if broker.child.ended:
@@ -155,6 +162,11 @@ class Supervisor:
                 row = rows.get(broker.node_id)
                 if row is not None and not row.fenced and row.incarnation not in earlier and _answers(broker.port):
                     waiting.remove(broker)
+            if waiting and clock_s() > say_at_s:
+                say_at_s = clock_s() + _SAY_EVERY_S
+                self._say(
+                    "still waiting for " + ", ".join(_waits_for(each, rows.get(each.node_id)) for each in waiting)
+                )
             if waiting:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -239,12 +251,21 @@ def _ports(plan: Plan) -> _Ports:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Ports of the loopback address that nobody listens on now, below those that the kernel gives to connections: a
+    broker that is started again finds its port free."""
+    free: list[int] = []
+    for port in random.sample(_PORTS_TO_TRY, len(_PORTS_TO_TRY)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise Failure("CLUSTER", "there are not enough free ports", "give a range with --base-port")
+
+
+def _waits_for(broker: Broker, row: BrokerRow | None) -> str:
+    state = "not registered" if row is None else "fenced" if row.fenced else "not listening"
+    return f"broker {broker.node_id} ({state}; its output is in {broker.child.output})"
 
 
 def _answers(port: int) -> bool:
