@@ -15,8 +15,10 @@ from tests.unit.node.speaking import (
 )
 from tests.unit.node.two_brokers import ME, elect, leadership, write
 
-from cordwood.cluster.rows import BrokerRow, encode_broker
+from cordwood.cluster.partition_image import partition_row
+from cordwood.cluster.rows import BrokerRow, encode_broker, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -110,6 +112,45 @@ def test_a_coordinator_refuses_once_its_time_is_over(world: World) -> None:
     assert error(world.ask(ApiKey.OFFSET_FETCH, 8, **asked).groups[0].error_code) == "NONE"
     world.advance(LEASE_MS)
     assert error(world.ask(ApiKey.OFFSET_FETCH, 8, **asked).groups[0].error_code) == "NOT_COORDINATOR"
+
+
+def shrink(world: World, topic: str) -> None:
+    """Takes the other replica out of the in-sync set: the leader, in the same epoch, commits alone."""
+    found = world.node.image.topics[topic]
+    row = partition_row(found.partitions[0])
+    row = row._replace(isr=(ME,), partition_epoch=row.partition_epoch + 1)
+    write(world, Put(partition_key(found.topic_id, 0), encode_partition(row)))
+
+
+@pytest.mark.parametrize(("late", "told"), [(False, "NONE"), (True, "NOT_COORDINATOR")])
+def test_a_commit_of_positions_is_not_confirmed_once_the_coordinators_time_is_over(
+    world: World, late: bool, told: str
+) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    elect(world, CONSUMER_OFFSETS_TOPIC, ME)
+    each = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    values = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    waiting = world.begin(ApiKey.OFFSET_COMMIT, 8, **values, topics=[{"name": "orders", "partitions": [each]}])
+    assert not waiting.answered
+    if late:
+        world.advance(LEASE_MS)
+    shrink(world, CONSUMER_OFFSETS_TOPIC)
+    assert error(waiting.answer.topics[0].partitions[0].error_code) == told
+
+
+@pytest.mark.parametrize(("late", "told"), [(False, "NONE"), (True, "NOT_LEADER_OR_FOLLOWER")])
+def test_a_marker_is_not_confirmed_once_the_leaders_time_is_over(world: World, late: bool, told: str) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    marker = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0}
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    waiting = world.begin(ApiKey.WRITE_TXN_MARKERS, 1, markers=[{**marker, "topics": topics}])
+    assert not waiting.answered
+    if late:
+        world.advance(LEASE_MS)
+    shrink(world, "orders")
+    assert error(waiting.answer.markers[0].topics[0].partitions[0].error_code) == told
 
 
 def test_a_broker_whose_row_vanished_stops_serving_at_that_event(world: World) -> None:

@@ -324,7 +324,7 @@ class CoordinatorLog(Generic[S]):
 
         def committed(error: ErrorCode) -> None:
             # Acks go on in a new epoch of the same leader; the shard of the old epoch does not.
-            done(ErrorCode.NOT_COORDINATOR if shard.unloaded else _told(error))
+            done(_told(error) if self._may_answer(shard) else ErrorCode.NOT_COORDINATOR)
 
         self._acks.when_committed(shard.partition, shard.last_written_offset, deadline_ms, committed)
 
@@ -336,9 +336,13 @@ class CoordinatorLog(Generic[S]):
         deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
 
         def durable(error: ErrorCode) -> None:
-            done(ErrorCode.NOT_COORDINATOR if shard.unloaded else error)
+            done(error if self._may_answer(shard) else ErrorCode.NOT_COORDINATOR)
 
         self._acks.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
+
+    def _may_answer(self, shard: S) -> bool:
+        """Whether an answer that has waited may rest on the shard: another broker may coordinate by now."""
+        return not shard.unloaded and self._hosted.serves(shard.partition)
 
     # Loading and unloading
 

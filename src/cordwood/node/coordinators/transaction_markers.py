@@ -128,7 +128,9 @@ class MarkerWriter:
 
     def _when_committed(self, ending: Ending, partition: Partition, offset: int, done: Done) -> None:
         def committed(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and ending.durable:
+            if error is ErrorCode.NONE and not self._hosted.serves(partition):
+                done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif error is ErrorCode.NONE and ending.durable:
                 self._acks.when_durable(partition, offset, self._loop.now.boot_ms + COMMIT_TIMEOUT_MS, done)
             else:
                 done(error)
