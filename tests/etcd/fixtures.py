@@ -60,5 +60,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [str(report.longrepr) for report in terminalreporter.getreports("skipped")]
     without = [reason for reason in skipped if "no etcd: " in reason]
     if without:
-        reason = without[0].partition("no etcd: ")[2].rstrip("')")
+        reason = without[0].partition("no etcd: ")[2].rstrip("\"')")
         terminalreporter.write_line(f"{len(without)} tests with etcd were skipped: {reason}")

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -213,11 +213,11 @@ async def test_a_watch_that_looks_for_a_member_ends_when_the_store_is_closed(sta
     with start_etcd() as cluster:
         async with opened(cluster, deadline_ms=3_600_000) as store:
             cluster.members[0].kill()
+            while store.member is not None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(store.get("a"), 0.1)
             watch = asyncio.ensure_future(anext(store.watch("", 2)))
-            reading = asyncio.ensure_future(store.get("a"))
-            await asyncio.sleep(0.1)
-            reading.cancel()
-            await asyncio.wait([reading])
+            await asyncio.sleep(0)
             await store.close()
             with pytest.raises(StoreClosed):
                 await watch

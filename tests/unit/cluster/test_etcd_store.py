@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 import uuid
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -130,6 +131,8 @@ async def test_clusters_of_other_names_are_not_seen(one_etcd: EtcdCluster) -> No
         await third.txn((), [Put("a", b"third")])
         last = (await store.txn((), [Put("b", b"")])).revision
         assert [item.key for item in (await store.list("")).items] == ["a", "b"]
+        key = b64encode(f"/cordwood/{name}/b".encode()).decode()
+        assert one_etcd.members[0].post("/v3/kv/range", {"key": key})["count"] == "1"
         watch = store.watch("", first)
         seen: list[int] = []
         while len(seen) < 2:
