@@ -1,5 +1,7 @@
 """A broker whose metadata is in a store that others share: what it keeps itself, and when it refuses to start."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -191,3 +193,21 @@ async def test_a_store_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_settings_of_a_cluster_that_lack_something_say_what(texts: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidSetting, match=words):
         BrokerSettings.from_texts(texts)
+
+
+def test_a_broker_alone_starts_without_the_stores_of_clusters(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from cordwood.broker.server import Server\n"
+        "from cordwood.model.broker_settings import BrokerSettings\n"
+        f"texts = {{'log.dirs': {str(tmp_path / 'one')!r}, 'listeners': '127.0.0.1:0'}}\n"
+        "async def run():\n"
+        "    server = await Server.start(BrokerSettings.from_texts(texts))\n"
+        "    await server.stop()\n"
+        "asyncio.run(run())\n"
+        "print(*sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "grpc" not in ran.stdout
+    assert "stores.socket" not in ran.stdout
+    assert "cluster_witness" not in ran.stdout
