@@ -12,12 +12,10 @@ method means that the store did not tell the outcome and cannot be read.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
-from cordwood.cluster.controller import Controller
-from cordwood.cluster.evidence import Evidence
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
@@ -30,7 +28,6 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
-from cordwood.cluster.planner.failover import leaves_nothing, plan_accepted_loss
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
@@ -55,6 +52,10 @@ from cordwood.cluster.strays import StrayPartitions
 from cordwood.cluster.tombstones import plan_directories_gone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
+
+if TYPE_CHECKING:
+    from cordwood.cluster.controller import Controller
+    from cordwood.cluster.evidence import Evidence
 
 _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
@@ -109,8 +110,16 @@ class MetadataWriter:
             boot_ms=boot_ms,
         )
         self._clustered = standing.clustered
-        self.controller = Controller(store, follower, self._authority, lambda: self.registration.lease)
-        self.evidence = Evidence(store, follower, self._authority, lambda: self.registration.lease, boot_ms)
+        self.controller: Controller | None = None
+        self.evidence: Evidence | None = None
+        if standing.clustered:
+            # Imported only in a cluster, to keep the start of a lone broker quick.
+            from cordwood.cluster import controller, evidence
+
+            self.controller = controller.Controller(store, follower, self._authority, lambda: self.registration.lease)
+            self.evidence = evidence.Evidence(
+                store, follower, self._authority, lambda: self.registration.lease, boot_ms
+            )
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
@@ -130,6 +139,7 @@ class MetadataWriter:
         self.follower.follow()
         if self._clustered:
             self.follower.watchers.append(self._look_at_fence)
+        if self.controller is not None and self.evidence is not None:
             self.controller.start()
             self.evidence.start()
 
@@ -182,11 +192,15 @@ class MetadataWriter:
                 await self.registration.say(draining=True)
         except (StoreFailure, TimeoutError):
             return False
+        from cordwood.cluster.planner.failover import leaves_nothing
+
         return await self._until(lambda: leaves_nothing(self.image, self.image.node_id), timeout_s)
 
     async def accept_loss(self, topic: str, partition: int, broker_id: int | None = None) -> int:
         """Gives a partition without a leader the broker, or the first live replica, as its leader, whatever records it
         lacks: an operator accepts their loss. Returns the leader. Raises ProtocolError, StoreFailure."""
+        from cordwood.cluster.planner.failover import plan_accepted_loss
+
         leader = None
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             found = self.image.partition_of(topic, partition)
@@ -204,8 +218,9 @@ class MetadataWriter:
     async def stop(self) -> None:
         """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The
         store stays open: it belongs to the caller."""
-        await self.controller.stop()
-        await self.evidence.stop()
+        if self.controller is not None and self.evidence is not None:
+            await self.controller.stop()
+            await self.evidence.stop()
         await self.registration.stop()
         await self.follower.stop()
 

@@ -5,8 +5,14 @@ import asyncio
 import pytest
 from tests.unit.cluster.test_controller import Cluster, cluster
 
-from cordwood.cluster.evidence import REVOKED_AGAIN_MS
+from cordwood.cluster.evidence import REVOKED_AGAIN_MS, Evidence
 from cordwood.cluster.image import ClusterImage
+
+
+def evidence(cluster: Cluster, observer: int) -> Evidence:
+    found = cluster.running[observer].evidence
+    assert found is not None
+    return found
 
 
 async def evidence_is_seen(three: Cluster, *observers: int) -> None:
@@ -23,10 +29,10 @@ def electable(image: ClusterImage, broker_id: int, epoch: int) -> bool:
 async def test_two_observers_end_the_registration_of_a_broker_and_forget_their_evidence() -> None:
     async with cluster(1, 2, 3) as three:
         await three.create("t", (3, 1, 2))
-        three.running[1].evidence.refused(3, 1)
+        evidence(three, 1).refused(3, 1)
         await evidence_is_seen(three, 1)
         assert 3 in three.some.image.brokers
-        three.running[2].evidence.refused(3, 1)
+        evidence(three, 2).refused(3, 1)
         await three.until(lambda image: image.topics["t"].partitions[0].leader == 1)
         assert 3 not in three.some.image.brokers
         await three.until(lambda image: not image.evidence)
@@ -36,7 +42,7 @@ async def test_the_controllers_registration_is_ended_as_well() -> None:
     async with cluster(1, 2, 3) as three:
         dead = three.running.pop(1)
         for observer in (2, 3):
-            three.running[observer].evidence.refused(1, 1)
+            evidence(three, observer).refused(1, 1)
         await three.until(lambda image: image.controller is not None and image.controller.broker_id in (2, 3))
         assert 1 not in three.some.image.brokers
         await dead.stop()
@@ -44,13 +50,13 @@ async def test_the_controllers_registration_is_ended_as_well() -> None:
 
 async def test_one_observer_is_enough_if_no_other_is_left() -> None:
     async with cluster(1, 2) as two:
-        two.running[1].evidence.refused(2, 1)
+        evidence(two, 1).refused(2, 1)
         await two.until(lambda image: 2 not in image.brokers)
 
 
 async def test_one_observer_of_two_is_not_enough() -> None:
     async with cluster(1, 2, 3) as three:
-        three.running[1].evidence.refused(3, 1)
+        evidence(three, 1).refused(3, 1)
         await evidence_is_seen(three, 1)
         for _ in range(50):
             await asyncio.sleep(0)
@@ -59,9 +65,9 @@ async def test_one_observer_of_two_is_not_enough() -> None:
 
 async def test_an_observer_that_reaches_the_broker_takes_its_evidence_back() -> None:
     async with cluster(1, 2, 3) as three:
-        three.running[1].evidence.refused(3, 1)
+        evidence(three, 1).refused(3, 1)
         await evidence_is_seen(three, 1)
-        three.running[1].evidence.reached(3, 1)
+        evidence(three, 1).reached(3, 1)
         await three.until(lambda image: not image.evidence)
 
 
@@ -71,7 +77,7 @@ async def test_evidence_against_an_earlier_registration_counts_for_nothing() -> 
         await three.start(3)
         await three.until(lambda image: electable(image, 3, 2))
         for observer in (1, 2):
-            three.running[observer].evidence.refused(3, 1)
+            evidence(three, observer).refused(3, 1)
         for _ in range(50):
             await asyncio.sleep(0)
         assert three.some.image.evidence == {}
@@ -84,7 +90,7 @@ async def test_a_broker_that_does_not_listen_yet_is_not_suspected() -> None:
         await two.start(3, ready=False)
         await two.until(lambda image: 3 in image.brokers)
         for observer in (1, 2):
-            two.running[observer].evidence.refused(3, 1)
+            evidence(two, observer).refused(3, 1)
         for _ in range(50):
             await asyncio.sleep(0)
         assert two.some.image.evidence == {}
@@ -93,13 +99,13 @@ async def test_a_broker_that_does_not_listen_yet_is_not_suspected() -> None:
 @pytest.mark.parametrize(("later_ms", "ended"), [(REVOKED_AGAIN_MS - 1, False), (REVOKED_AGAIN_MS, True)])
 async def test_a_broker_is_ended_at_most_once_a_minute(later_ms: int, ended: bool) -> None:
     async with cluster(1, 2) as two:
-        two.running[1].evidence.refused(2, 1)
+        evidence(two, 1).refused(2, 1)
         await two.until(lambda image: 2 not in image.brokers)
         old = two.running[2]
         await two.start(2)
         await two.until(lambda image: electable(image, 2, 2))
         two.boot_ms += later_ms
-        two.running[1].evidence.refused(2, 2)
+        evidence(two, 1).refused(2, 2)
         if ended:
             await two.until(lambda image: 2 not in image.brokers)
         else:

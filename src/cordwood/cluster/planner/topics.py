@@ -212,7 +212,7 @@ def _assigned(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        check_assignment(brokers, list(placeable(image)), replication_factor)
+        check_assignment(brokers, sorted(image.brokers), replication_factor)
         replication_factor = len(brokers)
         by_partition[partition] = tuple(brokers)
     if sorted(by_partition) != list(range(len(by_partition))):
@@ -329,7 +329,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
                 "assignment(s) were specified.",
             )
         for brokers in topic.assignments:
-            check_assignment(brokers, list(placeable(image)), replication_factor)
+            check_assignment(brokers, sorted(image.brokers), replication_factor)
         replicas = [tuple(brokers) for brokers in topic.assignments]
     else:
         racks = placeable(image)
