@@ -63,6 +63,12 @@ def test_micro_batches_are_seen_once_and_whole_over_brokers_that_fail_and_lose_e
     micro_batch_game.play(seed, FAMILY_STEPS, nodes=NODES)
 
 
+@pytest.mark.parametrize("play", [group_game.play, mixed_group_game.play], ids=["groups", "mixed groups"])
+def test_groups_work_while_their_coordinators_move(play: Callable[..., Any]) -> None:
+    for seed in seeds(SEEDS // 6):
+        play(seed, REPLICATED_STEPS // 2, nodes=NODES, replicas=NODES)
+
+
 @pytest.mark.parametrize("seed", seeds(SEEDS // 3))
 def test_transactions_are_whole_while_their_coordinators_move(seed: int) -> None:
     transaction_game.play(seed, REPLICATED_STEPS, nodes=NODES, replicas=NODES)

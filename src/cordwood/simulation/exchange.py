@@ -333,6 +333,13 @@ class Network:
         if self.on_sent is not None:
             self.on_sent(exchange)
 
+    def leader_epoch_of_group(self, group: str) -> int:
+        """The leader epoch in which this broker coordinates the group."""
+        assert self._node is not None
+        partition = self._node.groups.positions.partition_of(group)
+        hosted = self._node.hosted.get(*partition)
+        return -1 if hosted is None else hosted.leader_epoch
+
     def refuse(self, connection: Connection) -> None:
         """Ends a connection to a broker that does not run."""
         self.connections.remove(connection)

@@ -62,8 +62,8 @@ class GroupsChecker:
         self._numbers: dict[Exchange, int] = {}
         self._left: set[Named] = set()
         self._settled: dict[Exchange, dict[Key, int]] = {}
-        self._homes: dict[str, Network] = {}
-        """The network of each group's coordinator, which stays on its broker."""
+        self._homes: dict[str, tuple[Network, int]] = {}
+        """The network of each group's coordinator and its leader epoch. In a higher epoch another broker may be it."""
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat_came,
             ApiKey.OFFSET_COMMIT: self._commit_came,
@@ -84,11 +84,20 @@ class GroupsChecker:
 
     def sent(self, exchange: Exchange) -> None:
         if (group := self._served_group(exchange)) is not None:
-            home = self._homes.setdefault(group, exchange.connection.network)
-            if home is not exchange.connection.network:
-                raise InvariantBroken(f"{group} has two coordinators: {exchange} was served by another broker")
+            self._served(group, exchange)
         if (check := self._on_sent.get(exchange.key)) is not None:
             check(exchange)
+
+    def _served(self, group: str, exchange: Exchange) -> None:
+        """Notes the broker that coordinates the group. A new coordinator knows what the log has."""
+        network = exchange.connection.network
+        epoch = network.leader_epoch_of_group(group)
+        before, epoch_before = self._homes.get(group, (network, epoch))
+        if before is not network and epoch <= epoch_before:
+            raise InvariantBroken(f"{group} has two coordinators: {exchange} was served by another broker")
+        if before is not network:
+            self._lost({group})
+        self._homes[group] = network, max(epoch, epoch_before)
 
     @staticmethod
     def _served_group(exchange: Exchange) -> str | None:
@@ -102,19 +111,22 @@ class GroupsChecker:
             return None
         return group if served else None
 
-    def broker_died(self, network: Network) -> set[str]:
+    def broker_died(self, network: Network) -> None:
         """Forgets what a dead broker's log lacks: members that joined without syncing, and members that left.
 
-        `network` is the broker's. Returns the broker's groups.
+        `network` is the broker's.
         """
-        groups = {group for group, home in self._homes.items() if home is network}
-        self._announced = {group: epoch for group, epoch in self._announced.items() if group not in groups}
-        self._announced |= {group: epoch for group, epoch in self._generations.items() if group in groups}
-        self._out = {named for named in self._out if named[0] not in groups}
+        groups = {group for group, (home, _) in self._homes.items() if home is network}
+        self._lost(groups)
         for exchanges in (self._settled, self._numbers):
             for exchange in [each for each in exchanges if each.connection.network is network]:
                 del exchanges[exchange]
-        return groups
+
+    def _lost(self, groups: set[str]) -> None:
+        """Forgets what the coordinator of these groups knew beside its log."""
+        self._announced = {group: epoch for group, epoch in self._announced.items() if group not in groups}
+        self._announced |= {group: epoch for group, epoch in self._generations.items() if group in groups}
+        self._out = {named for named in self._out if named[0] not in groups}
 
     # The classic protocol
 

@@ -9,7 +9,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.group_positions import Key
 from cordwood.simulation.checkers.groups import GroupsChecker, Named
-from cordwood.simulation.exchange import Exchange, Network
+from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.workloads import classic_members, consumer_members
 from cordwood.simulation.workloads.classic_members import owned_in, share_in
 from cordwood.simulation.workloads.consumer_members import JOINING
@@ -52,11 +52,10 @@ class MixedGroupsChecker(GroupsChecker):
         if exchange.key in MEMBERSHIP and exchange.answer.error_code in TOLD_TO_BE_OUT:
             self._give_back(exchange.values["group_id"], exchange.values["member_id"], [])
 
-    def broker_died(self, network: Network) -> set[str]:
+    def _lost(self, groups: set[str]) -> None:
         """Forgets members that left: the log of a classic group does not have them."""
-        groups = super().broker_died(network)
+        super()._lost(groups)
         self._left = {named for named in self._left if named in self._places or named[0] not in groups}
-        return groups
 
     def _session_ms(self, named: Named) -> int:
         return classic_members.SESSION_MS if named in self._classic else consumer_members.SESSION_MS
