@@ -391,3 +391,21 @@ def test_a_broker_that_stops_fetches_nothing_more(world: World) -> None:
     begin_produce(world, leader, b"one", acks=1)
     world.advance(ROUND_MS)
     assert log(world, stopping).offsets.end == 0
+
+
+def test_followers_of_a_new_partition_do_not_wait_for_the_fetch_that_their_leader_holds(world: World) -> None:
+    leader = create(world)
+    successor, _ = others(leader)
+    elect(world, successor)
+    world.advance(ROUND_MS)
+    topic = {"name": "more", "assignments": [{"partition_index": 0, "broker_ids": [successor, leader]}]}
+    values = {"num_partitions": -1, "replication_factor": -1, "configs": []}
+    (answer,) = world.ask_at(ONE, ApiKey.CREATE_TOPICS, 5, topics=[topic | values], timeout_ms=1000).topics
+    assert answer.error_code == 0, answer
+    batch = bytes(build_batch([(world.clock.wall_ms, None, b"one", [])]))
+    entry = {"name": "more", "partition_data": [{"index": 0, "records": batch}]}
+    sent = world.connect(successor).request(
+        ApiKey.PRODUCE, 8, {"acks": -1, "timeout_ms": 30_000, "topic_data": [entry]}
+    )
+    world.settle()
+    assert told(sent) == "NONE"

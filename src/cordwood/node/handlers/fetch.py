@@ -221,7 +221,8 @@ class Fetching:
         if self._wait_ms <= 0 or not self._places:
             self._urgent = True
         if not self._answer_if_enough():
-            self._rooms.parked.park(self._request.reply.connection_id, self)
+            # A follower that has more to ask for sends a request behind the one that waits.
+            self._rooms.parked.park(self._request.reply.connection_id, self, gives_way=self._follower >= 0)
             # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
             # away.
             for partition in self._places:

@@ -155,6 +155,8 @@ class _Fetcher:
         self._syncing: dict[Partition, None] = {}
         """Partitions whose last records are not durable yet."""
         self._outstanding: _Asking | None = None
+        self._hurried = False
+        """Whether the leader was asked to answer the outstanding request at once."""
         self._pause_ms = 0
         self._paused = False
         self._due = False
@@ -162,7 +164,19 @@ class _Fetcher:
     def add(self, partition: Partition) -> None:
         self._partitions[partition] = None
         self._resting.pop(partition, None)
+        if self._outstanding is not None and not self._hurried and partition.following is None:
+            self._hurried = True
+            self._loop.after(0, self._hurry)
         self._ask_soon()
+
+    def _hurry(self, now: Moment) -> None:
+        """Has the leader answer the outstanding request: a partition that is new here is not in it, and acks may wait
+        for its followers. A request for nothing makes the one before it give way."""
+        if self._outstanding is not None and not self._rooms.stopped:
+            request = PeerRequest(
+                self.leader, ApiKey.FETCH, FETCH_VERSIONS, self._values({}, wait_ms=0), TIMEOUT_BEYOND_WAIT_MS
+            )
+            self._rooms.peers.send(request, lambda outcome, now: None)
 
     def remove(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -257,7 +271,7 @@ class _Fetcher:
 
     def _answered(self, asking: _Asking, outcome: PeerOutcome[Fetch.Response], now: Moment) -> None:
         assert asking is self._outstanding
-        self._outstanding = None
+        self._outstanding, self._hurried = None, False
         if self._rooms.stopped:
             return
         if isinstance(outcome, PeerFailed):
