@@ -98,5 +98,7 @@ def test_the_topics_of_a_request_are_found(api_key: int) -> None:
     request, _ = answered(api_key, version, CODE)
     found = set(named_partitions(request, lambda topic_id: "by id" if topic_id == TOPIC_ID else None))
     assert found
-    assert all(topic in ("a name", "a topic", "a topics", "by id", "a topic_names") for topic, _ in found)
+    assert all(
+        topic in ("a name", "a topic", "a topics", "by id", "a topic_name", "a topic_names") for topic, _ in found
+    )
     assert all(partition in (None, 1) for _, partition in found)
