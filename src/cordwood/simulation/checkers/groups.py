@@ -20,6 +20,8 @@ from cordwood.simulation.workloads.classic_members import share_in
 from cordwood.simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
 from cordwood.wire.apis import ApiKey
 
+LONG_AGO_MS = -(2**40)
+
 Named = tuple[str, str]
 """Group and member."""
 
@@ -97,6 +99,9 @@ class GroupsChecker:
             raise InvariantBroken(f"{group} has two coordinators: {exchange} was served by another broker")
         if before is not network:
             self._lost({group})
+            # Times are of the boot clock of a machine, and the clocks of two machines may differ.
+            for named in [named for named in self._heard if named[0] == group]:
+                self._heard[named] = self._heard[named]._replace(reconciled_ms=LONG_AGO_MS, last_ms=LONG_AGO_MS)
         self._homes[group] = network, max(epoch, epoch_before)
 
     @staticmethod
