@@ -7,8 +7,8 @@ import pytest
 from tests.unit.node.speaking import error, only
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
-from cordwood.cluster.stores.interface import Put
+from cordwood.cluster.rows import PartitionRow, broker_key, encode_partition, partition_key
+from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.catching_up import PATIENCE_MS
 from cordwood.node.coordinators.marker_sender import MOST_UNDER_WAY
@@ -366,6 +366,19 @@ def test_markers_wait_for_a_leader_that_is_away(world: World) -> None:
     assert visible(world, 0, AWAY) == [b"v0"]
     ends = [each.log.offsets.end for each in node(world, HOME).hosted.led(TOPIC)]
     assert ends == [2], "a partition that has its marker gets no other"
+
+
+def test_markers_go_to_the_next_leader_as_soon_as_a_broker_that_hangs_is_gone(world: World) -> None:
+    producer = Producer(world)
+    producer.add(0)
+    assert producer.write(b"v0", 0, AWAY, LATE_CLIENT) == "NONE"
+    world.links.cut(HOME, AWAY)
+    assert producer.end(version=4) == "NONE"
+    world.links.cut(AWAY, STORE)
+    assert run(world.store.txn((), [Delete(broker_key(AWAY))])).succeeded
+    elect(world, TOPIC, HOME, 0)
+    world.advance(1500)
+    assert state(world) == "CompleteCommit"
 
 
 def test_a_request_carries_the_markers_of_many_transactions(world: World) -> None:

@@ -45,6 +45,10 @@ class _Marker(NamedTuple):
     names: list[TopicPartition]
     written: Sent
 
+    def settle(self, told: dict[TopicPartition, ErrorCode]) -> None:
+        """Calls back; with NETWORK_EXCEPTION for partitions of which nothing was told."""
+        self.written({name: told.get(name, ErrorCode.NETWORK_EXCEPTION) for name in self.names})
+
 
 class _Outbox:
     """The markers for one broker."""
@@ -52,7 +56,8 @@ class _Outbox:
     __slots__ = ("under_way", "waiting")
 
     def __init__(self) -> None:
-        self.under_way = 0
+        self.under_way: dict[int, list[_Marker]] = {}
+        """The markers of each request without an answer, by the request's number."""
         self.waiting: deque[_Marker] = deque()
 
     def next(self) -> list[_Marker]:
@@ -79,6 +84,7 @@ class MarkerSender:
         self._writer = writer
         self._outboxes: dict[int, _Outbox] = {}
         """Markers by broker; brokers without markers have no outbox."""
+        self._requests = 0
 
     def send(self, ending: Ending, partitions: Iterable[TopicPartition], done: Sent) -> None:
         """Calls back once, with the outcome of each partition. Nothing is tried again here."""
@@ -117,24 +123,34 @@ class MarkerSender:
                 self._send_next(leader, outbox)
 
     def _send_next(self, leader: int, outbox: _Outbox) -> None:
-        while outbox.waiting and outbox.under_way < MOST_UNDER_WAY:
-            markers = outbox.next()
+        while outbox.waiting and len(outbox.under_way) < MOST_UNDER_WAY:
+            self._requests += 1
+            markers = outbox.under_way[self._requests] = outbox.next()
             values = {"markers": [_marker(marker.ending, marker.names) for marker in markers]}
-            outbox.under_way += 1
             request = PeerRequest(leader, ApiKey.WRITE_TXN_MARKERS, VERSIONS, values, TIMEOUT_MS)
-            self._peers.send(request, partial(self._answered, leader, outbox, markers))
+            self._peers.send(request, partial(self._answered, leader, outbox, self._requests))
         if not outbox.under_way:
             del self._outboxes[leader]
 
-    def _answered(
-        self, leader: int, outbox: _Outbox, markers: list[_Marker], outcome: PeerOutcome, now: Moment
-    ) -> None:
-        outbox.under_way -= 1
+    def _answered(self, leader: int, outbox: _Outbox, number: int, outcome: PeerOutcome, now: Moment) -> None:
+        markers = outbox.under_way.pop(number, None)
+        if markers is None:
+            return  # the broker was given up before it answered
         self._send_next(leader, outbox)
         told = _outcomes(outcome)
-        for ending, names, written in markers:
-            by_partition = told.get(ending.writer.producer_id, {})
-            written({name: by_partition.get(name, ErrorCode.NETWORK_EXCEPTION) for name in names})
+        for marker in markers:
+            marker.settle(told.get(marker.ending.writer.producer_id, {}))
+
+    def brokers_changed(self) -> None:
+        """Gives brokers up that are gone: their partitions have other leaders soon. A broker that hangs would else hold
+        its transactions up until its requests time out."""
+        for leader in [leader for leader in self._outboxes if leader not in self._image.brokers]:
+            outbox = self._outboxes.pop(leader)
+            given_up = [*(marker for markers in outbox.under_way.values() for marker in markers), *outbox.waiting]
+            outbox.under_way.clear()
+            outbox.waiting.clear()
+            for marker in given_up:
+                marker.settle({})
 
 
 def _marker(ending: Ending, names: list[TopicPartition]) -> dict[str, Any]:
