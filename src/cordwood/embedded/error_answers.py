@@ -65,6 +65,7 @@ _ONLY_ON_TOP: Final = {
 }
 """APIs whose top-level error code has few uses: with any other code, clients would not look at the rows."""
 
+_NAMES_OF_TOPICS: Final = ("name", "topic", "topic_name")
 _TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 _ROWS_WITH_TOPICS: Final = ("transactions", "groups", "markers")
 _PARTITIONS: Final = ("partitions", "partition_data", "partition_indexes")
@@ -143,7 +144,7 @@ def named_partitions(
             if isinstance(row, str):
                 yield row, None
                 continue
-            name = getattr(row, "name", None) or getattr(row, "topic", None)
+            name = next((name for field in _NAMES_OF_TOPICS if (name := getattr(row, field, None))), None)
             if not name and getattr(row, "topic_id", None):
                 name = topic_name(row.topic_id)
             partitions = _first_of(row, _PARTITIONS)
