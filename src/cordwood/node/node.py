@@ -121,7 +121,7 @@ class Node:
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
         self.leader_hints = LeaderHints(image)
-        self.encoded_topics = EncodedTopics(image)
+        self.encoded_topics = EncodedTopics(image, fetching.suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
         self.refused_appends: Counter[str] = Counter()
         """Batches of producers that were refused since the start, by the name of the error."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
@@ -94,18 +94,19 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     )
 
 
-_Layout = tuple[int, int, ErrorCode, frozenset[int]]
+_Layout = tuple[int, int, ErrorCode, frozenset[int], frozenset[int]]
 
 
 class EncodedTopics:
     """Entries of Metadata responses, kept until their topic changes, or a broker comes, goes or registers anew:
     encoding 10,000 partitions takes a while."""
 
-    def __init__(self, image: ClusterImage) -> None:
+    def __init__(self, image: ClusterImage, suspects: Callable[[], frozenset[int]]) -> None:
+        """`suspects` tells the leaders that may be dead. A client that is told a dead leader asks again only seconds
+        later; a client that is told of no leader asks again at once."""
         self._image = image
-        self._kept: dict[
-            str, tuple[TopicImage, tuple[int, int], dict[tuple[int, int, ErrorCode, frozenset[int]], bytes]]
-        ] = {}
+        self._suspects = suspects
+        self._kept: dict[str, tuple[TopicImage, tuple[int, int], dict[_Layout, bytes]]] = {}
 
     def entry(self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int]) -> bytes:
         """The entry for a client that cannot reach these brokers."""
@@ -115,10 +116,11 @@ class EncodedTopics:
         why = ErrorCode.LEADER_NOT_AVAILABLE
         if unreachable and version >= LISTENER_NOT_FOUND_FROM:
             why = ErrorCode.LISTENER_NOT_FOUND
-        key = (layout_of(version), operations, why, unreachable)
+        suspected = self._suspects()
+        key = (layout_of(version), operations, why, unreachable, suspected)
         encoded = kept[2].get(key)
         if encoded is None:
-            described = _describe(self._image, topic, operations, why, unreachable)
+            described = _describe(self._image, topic, operations, why, unreachable, suspected)
             encoded = kept[2][key] = encode_topic(version, described)
         return encoded
 
@@ -127,9 +129,14 @@ class EncodedTopics:
 
 
 def _describe(
-    image: ClusterImage, topic: TopicImage, operations: int, why: ErrorCode, unreachable: frozenset[int]
+    image: ClusterImage,
+    topic: TopicImage,
+    operations: int,
+    why: ErrorCode,
+    unreachable: frozenset[int],
+    suspected: frozenset[int],
 ) -> TopicMetadata:
-    led = [(partition, _leader(image, partition, why, unreachable)) for partition in topic.partitions]
+    led = [(partition, _leader(image, partition, why, unreachable, suspected)) for partition in topic.partitions]
     partitions = [
         PartitionMetadata(
             index,
@@ -146,14 +153,18 @@ def _describe(
 
 
 def _leader(
-    image: ClusterImage, partition: PartitionImage, why: ErrorCode, unreachable: frozenset[int]
+    image: ClusterImage,
+    partition: PartitionImage,
+    why: ErrorCode,
+    unreachable: frozenset[int],
+    suspected: frozenset[int] = frozenset(),
 ) -> tuple[int, int, ErrorCode]:
     """The leader that a client is told, its epoch, and the error of a partition without one; `why` if the client cannot
-    reach the leader. A leader that is not among the brokers that clients are told is none."""
+    reach the leader. A leader that is not among the brokers that clients are told, or may be dead, is none."""
     leader, epoch = image.leadership(partition)
     if leader in unreachable:
         return NO_LEADER, epoch, why
-    if not _is_there(image, leader):
+    if leader in suspected or not _is_there(image, leader):
         return NO_LEADER, epoch, ErrorCode.LEADER_NOT_AVAILABLE
     return leader, epoch, ErrorCode.NONE
 

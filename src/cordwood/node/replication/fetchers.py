@@ -16,6 +16,7 @@ from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.partition import NO_LEADER, Partition
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.replication.suspects import Suspects
 from cordwood.replication.follower import (
     Append,
     Cut,
@@ -106,6 +107,7 @@ class FetcherRooms:
         self.serving = serving
         self.stopped = False
         """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
+        self.suspects = Suspects(loop, image)
         self.after_cut: Callable[[], None] = lambda: None
         """Called when a log was cut: the partition may have another role now."""
 
@@ -275,8 +277,10 @@ class _Fetcher:
         if self._rooms.stopped:
             return
         if isinstance(outcome, PeerFailed):
+            self._rooms.suspects.failed(self.leader, outcome, now)
             self._pause(outcome.text)
             return
+        self._rooms.suspects.answered(self.leader)
         assert isinstance(outcome, PeerAnswer)
         if outcome.body.error_code != ErrorCode.NONE:
             self._pause(f"broker {self.leader} refused a fetch: {ErrorCode(outcome.body.error_code).name}")
