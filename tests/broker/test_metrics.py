@@ -303,11 +303,39 @@ async def test_what_is_no_scrape_is_refused(request_bytes: bytes, status: bytes)
         assert head.startswith(status)
 
 
+async def test_a_broker_says_over_http_that_it_runs_and_takes_clients() -> None:
+    async with broker() as stage:
+        for path, words in ((b"/live", b"the broker runs"), (b"/ready", b"the broker takes clients")):
+            head, body = await stage.http(b"GET " + path + b" HTTP/1.1\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert body.strip() == words
+
+
+async def test_a_broker_that_starts_or_cannot_go_on_runs_but_is_not_ready() -> None:
+    ready = b"GET /ready HTTP/1.1\r\n\r\n"
+    reason = "the broker starts: it opens its logs"
+    endpoint = await metrics_endpoint.MetricsEndpoint.start(
+        ListenerAddress("METRICS", "127.0.0.1", 0), lambda: lambda: b"", lambda: reason
+    )
+    reader, writer = await asyncio.open_connection(*endpoint.address)
+    writer.write(ready)
+    answer = await reader.read()
+    writer.close()
+    endpoint.close()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert answer.endswith(reason.encode() + b"\n")
+    async with broker() as stage:
+        stage.server._fail(OSError("the disk is gone"))
+        head, body = await stage.http(ready)
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert body.strip() == b"the broker cannot go on: the disk is gone"
+
+
 async def test_a_scrape_that_is_not_read_is_dropped_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "TIMEOUT_S", 0.2)
     text = bytes(32 << 20)  # more than the kernel takes for a peer that does not read
     endpoint = await metrics_endpoint.MetricsEndpoint.start(
-        ListenerAddress("METRICS", "127.0.0.1", 0), lambda: lambda: text
+        ListenerAddress("METRICS", "127.0.0.1", 0), lambda: lambda: text, lambda: ""
     )
     reader, writer = await asyncio.open_connection(*endpoint.address, limit=1024)
     writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")

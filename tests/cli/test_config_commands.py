@@ -1,5 +1,8 @@
 """`cordwood config` against a real broker."""
 
+import json
+from pathlib import Path
+
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
@@ -75,3 +78,17 @@ def test_settings_of_groups_are_listed(cordwood_cli: Cordwood) -> None:
     listed = cordwood_cli.json("config", "list", "--groups")
     assert {setting["of"] for setting in listed} == {"group"}
     assert "consumer.session.timeout.ms" in cordwood_cli("config", "list", "consumer.session")
+
+
+def test_a_configuration_file_is_checked_whole_and_without_a_broker(cordwood_cli: Cordwood, tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('num.partitons = 3\n[log]\nretention.ms = "1d"\nsegment.bytes = "many"\n')
+    result = cordwood_cli.run("config", "check", file, "--json")
+    checked = json.loads(result.stdout)
+    assert (result.exit_code, checked["valid"], len(checked["problems"])) == (ExitCode.PROBLEM_FOUND, False, 2)
+    assert "did you mean num.partitions?" in checked["problems"][0]
+    assert "log.segment.bytes" in checked["problems"][1]
+    file.write_text('num.partitions = 3\n[log]\nretention.ms = "1d"\n')
+    checked = cordwood_cli.json("config", "check", file)
+    assert checked["settings"] == {"log.retention.ms": "86400000", "num.partitions": "3"}
+    assert "is valid" in cordwood_cli("config", "check", file)

@@ -1,4 +1,4 @@
-"""GET /metrics over HTTP/1.1: one answer per connection, a few connections at a time, and nothing else.
+"""GET /metrics, /live and /ready over HTTP/1.1: one answer per connection, a few at a time, and nothing else.
 
 For a scrape the loop only copies counters; a thread makes the text, one scrape at a time.
 """
@@ -24,18 +24,23 @@ Prepare = Callable[[], Callable[[], bytes]]
 """Copies the counters, in the loop. The returned function makes the text, in a thread."""
 
 
+Readiness = Callable[[], str]
+"""Why the broker takes no clients just now; an empty text while it takes them."""
+
+
 class MetricsEndpoint:
-    def __init__(self, prepare: Prepare) -> None:
+    def __init__(self, prepare: Prepare, not_ready: Readiness) -> None:
         self._prepare = prepare
+        self._not_ready = not_ready
         self._scrapes = 0
         self._one_text = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._socket: socket.socket | None = None
 
     @classmethod
-    async def start(cls, listener: ListenerAddress, prepare: Prepare) -> "MetricsEndpoint":
+    async def start(cls, listener: ListenerAddress, prepare: Prepare, not_ready: Readiness) -> "MetricsEndpoint":
         """Starts to listen. Raises OSError, with the address in its text, if that fails."""
-        endpoint = cls(prepare)
+        endpoint = cls(prepare, not_ready)
         endpoint._socket = bind(listener)
         endpoint._server = await asyncio.start_server(endpoint._serve, sock=endpoint._socket, limit=MAX_HEAD_BYTES)
         return endpoint
@@ -77,13 +82,20 @@ class MetricsEndpoint:
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _response("400 Bad Request", b"not HTTP/1.1\n")
         method, target = words[0], words[1].split(b"?", 1)[0]
-        if target != b"/metrics":
-            return _response("404 Not Found", b"metrics are at /metrics\n")
+        if target not in (b"/metrics", b"/live", b"/ready"):
+            return _response("404 Not Found", b"there are /metrics, /live and /ready\n")
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", b"GET it\n", "Allow: GET, HEAD\r\n")
+        with_body = method == b"GET"
+        if target == b"/live":
+            return _response("200 OK", b"the broker runs\n", with_body=with_body)
+        if target == b"/ready":
+            reason = self._not_ready()
+            status = "503 Service Unavailable" if reason else "200 OK"
+            return _response(status, f"{reason or 'the broker takes clients'}\n".encode(), with_body=with_body)
         async with self._one_text:
             text = await asyncio.to_thread(self._prepare())
-        return _response("200 OK", text, content_type=CONTENT_TYPE, with_body=method == b"GET")
+        return _response("200 OK", text, content_type=CONTENT_TYPE, with_body=with_body)
 
 
 def _response(

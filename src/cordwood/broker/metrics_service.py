@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.broker.activity import Activity
 from cordwood.broker.loop_watch import LoopWatch
-from cordwood.broker.metrics_endpoint import MetricsEndpoint
+from cordwood.broker.metrics_endpoint import MetricsEndpoint, Readiness
 from cordwood.broker.scrape import prepare_scrape
 from cordwood.metrics.exposition import exposition
 from cordwood.model.listeners import ListenerAddress
@@ -24,11 +24,11 @@ class MetricsService:
         self._scrape: Callable[[], Callable[[], bytes]] | None = None
 
     @classmethod
-    async def start(cls, listener: ListenerAddress) -> "MetricsService":
+    async def start(cls, listener: ListenerAddress, not_ready: Readiness) -> "MetricsService":
         """Starts the endpoint. Raises OSError if the broker cannot listen on the address."""
         service = cls()
         try:
-            service._endpoint = await MetricsEndpoint.start(listener, service._prepare)
+            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready)
         except BaseException:
             service.close()
             raise

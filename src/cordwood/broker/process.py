@@ -5,13 +5,13 @@ import contextlib
 import logging
 import resource
 import signal
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 import uvloop
 
 from cordwood.broker.garbage import collect_seldom
+from cordwood.broker.log_lines import log_to
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import ListenerAddress, host_and_port
@@ -24,7 +24,7 @@ FAILED: Final = 1
 
 def run(settings: BrokerSettings) -> int:
     """See `cordwood.broker.serve`."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    log_to(settings.logging_file, settings.logging_format)
     _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))

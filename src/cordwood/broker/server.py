@@ -90,6 +90,7 @@ class Server:
         self._flusher: CountingFlusher | None = None
         self._bound: list[tuple[Listener, socket.socket]] = []
         self._listening: list[asyncio.Server] = []
+        self._stopping = False
         self._metrics: MetricsService | None = None
         self._witness: ClusterWitness | None = None
 
@@ -129,6 +130,19 @@ class Server:
         """Host and port of the metrics endpoint; None if metrics are not served."""
         return None if self._metrics is None else self._metrics.address
 
+    def _not_ready(self) -> str:
+        """Why the broker takes no clients just now; an empty text while it takes them."""
+        if self.failed.done():
+            return f"the broker cannot go on: {self.failed.result()}"
+        if self._stopping:
+            return "the broker stops"
+        if not self._listening:
+            return "the broker starts: it opens its logs"
+        assert self._metadata_writer is not None
+        if self._storage.standing.clustered and not self._metadata_writer.takes_part:
+            return "the cluster has not taken note of this broker: no controller, or no contact with the metadata store"
+        return ""
+
     async def _start(self, before_listening: "Callable[[Server], None]") -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         for listener in settings.listener_list:
@@ -137,8 +151,8 @@ class Server:
             # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics_service import MetricsService
 
-            self._metrics = await MetricsService.start(settings.metrics_address)
-            logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
+            self._metrics = await MetricsService.start(settings.metrics_address, self._not_ready)
+            logger.info("metrics and health at http://%s:%d/metrics, /live and /ready", *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
         clustered = storage.standing.clustered
@@ -331,6 +345,7 @@ class Server:
     async def stop(self) -> None:
         """Hands leaderships over, answers requests, flushes, checkpoints and closes. After a failure only closes: the
         next start recovers."""
+        self._stopping = True
         if self._metadata_writer is not None and not self.failed.done():
             await self._metadata_writer.drain(HAND_OVER_S)
         self._stop_listening()

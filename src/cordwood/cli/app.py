@@ -13,6 +13,7 @@ from cordwood.cli.cluster.status import cluster_status
 from cordwood.cli.cluster.up import cluster_up
 from cordwood.cli.command import CordwoodGroup
 from cordwood.cli.config.alter import alter as alter_config
+from cordwood.cli.config.check import check_config
 from cordwood.cli.config.describe import describe as describe_config
 from cordwood.cli.config.list import list_settings
 from cordwood.cli.consume import consume
@@ -96,9 +97,12 @@ _group.command("watch")(watch_group)
 _group.command("reset")(reset_group)
 _group.command("delete")(delete_groups)
 
-_config = typer.Typer(help="List, show and change the settings of topics, groups and brokers.", no_args_is_help=True)
+_config = typer.Typer(
+    help="List, check, show and change the settings of topics, groups and brokers.", no_args_is_help=True
+)
 _config.command("list")(list_settings)
 _config.command("describe")(describe_config)
+_config.command("check")(check_config)
 _config.command("alter")(alter_config)
 
 _transaction = typer.Typer(help="Look at transactions, and end those that hang.", no_args_is_help=True)

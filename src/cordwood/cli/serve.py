@@ -52,6 +52,14 @@ def serve(
         str | None, typer.Option("--node-id", metavar="N", help="The broker's number in the cluster.")
     ] = None,
     rack: Annotated[str | None, typer.Option("--rack", metavar="RACK", help="The rack or zone of the broker.")] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option("--log-format", metavar="text|json", help="How the lines of the broker's own log look."),
+    ] = None,
+    log_file: Annotated[
+        str | None,
+        typer.Option("--log-file", metavar="FILE", help="Where they go. A renamed file is made anew. Default: stderr."),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be given several times."),
@@ -68,4 +76,7 @@ def serve(
     Without `--store` the broker is a cluster of one. With it the metadata is in the store that all brokers of the
     cluster share, and the records are in the broker's own directory.
     """
-    raise typer.Exit(start(Flags(data_dir, listen, config, cluster, store, node_id, rack, tuple(assignments or ()))))
+    flags = Flags(
+        data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ())
+    )
+    raise typer.Exit(start(flags))

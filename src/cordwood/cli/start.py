@@ -26,6 +26,8 @@ class Flags(NamedTuple):
     store: str | None = None
     node_id: str | None = None
     rack: str | None = None
+    log_format: str | None = None
+    log_file: str | None = None
     assignments: tuple[str, ...] = ()
 
 
@@ -38,6 +40,8 @@ _FIELDS = {
     "--store": "store",
     "--node-id": "node_id",
     "--rack": "rack",
+    "--log-format": "log_format",
+    "--log-file": "log_file",
 }
 
 
@@ -91,7 +95,7 @@ def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettin
     file_name = flags.config or environment.get("CORDWOOD_CONFIG")
     try:
         return load_settings(
-            _content(file_name) if file_name is not None else "",
+            content_of(file_name) if file_name is not None else "",
             environment,
             _assignments(flags, environment),
             file_name=file_name or "file",
@@ -101,7 +105,8 @@ def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettin
         raise Failure("INVALID_CONFIG", str(error), hint, ExitCode.USAGE) from error
 
 
-def _content(file_name: str) -> str:
+def content_of(file_name: str) -> str:
+    """The text of a configuration file. Raises Failure."""
     try:
         with open(file_name, encoding="utf-8") as file:
             return file.read()
@@ -123,6 +128,8 @@ def _assignments(flags: Flags, environment: Mapping[str, str]) -> list[str]:
         ("cluster.store", flags.store),
         ("node.id", flags.node_id),
         ("broker.rack", flags.rack),
+        ("logging.format", flags.log_format),
+        ("logging.file", flags.log_file),
     ):
         if value is not None:
             assignments.append(f"{name}={value}")

@@ -68,6 +68,26 @@ def load_settings(
         raise InvalidConfiguration(str(error)) from None
 
 
+def problems_of(toml: str, file_name: str = "file") -> list[str]:
+    """Everything that is wrong with a configuration file by itself; empty: a broker starts with it."""
+    try:
+        texts = from_toml(toml, file_name)
+    except InvalidConfiguration as error:
+        return [str(error)]
+    problems = []
+    for name, text in texts.items():
+        try:
+            _normal({name: text}, file_name)
+        except InvalidConfiguration as error:
+            problems.append(str(error))
+    if not problems:
+        try:
+            load_settings(toml, file_name=file_name)
+        except InvalidConfiguration as error:
+            problems.append(f"{file_name}: {error}")
+    return problems
+
+
 def from_toml(text: str, file_name: str = "file") -> dict[str, str]:
     """The texts of a TOML document, by dotted name."""
     if not text:

@@ -1,4 +1,4 @@
-"""The settings of an operator's view: lag and metrics."""
+"""The settings of an operator's view: lag, metrics, health and the lines of the broker's own log."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from cordwood.model.settings import boolean, int64, string
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class ObservationSettings:
-    """Lag and metrics."""
+    """Lag, metrics, health, log lines."""
 
     lag_check_interval_ms: int = int64(
         5000,
@@ -22,6 +22,18 @@ class ObservationSettings:
         "losses.",
         low=0,
     )
+    logging_file: str = string(
+        "",
+        "The file to which the broker appends its log lines, instead of stderr. A file that was renamed or deleted is "
+        "made anew at the next line, so that `logrotate` needs neither a signal nor `copytruncate`. For `cordwood "
+        "serve`; an embedded broker logs as its program says.",
+    )
+    logging_format: str = string(
+        "text",
+        "How log lines look. `json`: one object per line, with time, level, logger, message and, for failures, the "
+        "traceback. For `cordwood serve`.",
+        choices=("text", "json"),
+    )
     metrics_hot_keys: bool = boolean(
         False,
         "Whether metrics name the most frequent keys of partitions that get far more than their share of "
@@ -29,7 +41,8 @@ class ObservationSettings:
     )
     metrics_listener: str = string(
         "",
-        "The address at which metrics are to be had over HTTP, for Prometheus: host:port, such as "
-        "127.0.0.1:9404. Empty: nowhere.",
+        "The address at which metrics and health are to be had over HTTP: host:port, such as 127.0.0.1:9404. "
+        "`/metrics` is for Prometheus; `/live` answers 200 while the broker runs; `/ready` answers 200 while it takes "
+        "clients, else 503 and the reason. Empty: nowhere.",
         check=check_metrics_address,
     )

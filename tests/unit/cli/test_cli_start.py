@@ -21,6 +21,7 @@ from cordwood.cli.start import Flags, plain_serve_flags, settings_from
         (["serve"], Flags()),
         (["serve", "--data-dir", "d", "--listen", "h:1"], Flags("d", "h:1")),
         (["serve", "--data-dir=d", "-l", "h:1", "-c", "f"], Flags("d", "h:1", "f")),
+        (["serve", "--log-format", "json", "--log-file=f"], Flags(log_format="json", log_file="f")),
         (["serve", "--set", "a=b", "--set=c=d=e", "-s", "f="], Flags(assignments=("a=b", "c=d=e", "f="))),
     ],
 )

@@ -1,0 +1,40 @@
+"""The lines of the broker's own log: where they go and how they look."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line, for machines that collect logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # here, since most brokers log text and every import delays the start
+
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_to(file_name: str, style: str) -> None:
+    """Sends the lines of all loggers to a file, or to stderr if no file is named; `style` is "text" or "json".
+
+    Raises OSError if the file cannot be opened."""
+    handler: logging.Handler
+    if file_name:
+        # Before each line the handler looks whether the name still leads to its file, and opens the name again if not.
+        from logging.handlers import WatchedFileHandler
+
+        handler = WatchedFileHandler(file_name, encoding="utf-8")
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonLines() if style == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+    )
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,0 +1,43 @@
+"""`cordwood config check`: needs no broker."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import count_in_words, print_json, print_table, remark, say
+from cordwood.cli.setting_tables import broker_settings
+from cordwood.cli.start import content_of
+
+
+def check_config(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The TOML file of `cordwood serve --config FILE`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check a broker's configuration file. Needs no broker.
+
+    Names every unknown setting, every value out of bounds, and settings that contradict each other, and ends with exit
+    code 5 then. Otherwise it shows what the file sets, beside the defaults. The environment and flags are not looked
+    at: they override the file when a broker starts.
+    """
+    from cordwood.model.configuration import load_settings, problems_of
+
+    toml = content_of(file)
+    problems = problems_of(toml, file)
+    texts = {} if problems else load_settings(toml, file_name=file).texts
+    if as_json:
+        print_json({"file": file, "valid": not problems, "problems": problems, "settings": dict(texts)})
+    elif problems:
+        for problem in problems:
+            say(problem)
+        remark(f"{count_in_words(len(problems), 'problem')}: a broker does not start with {file}")
+    elif not texts:
+        say(f"{file} is valid, and sets nothing.")
+    else:
+        table = broker_settings()
+        rows = [(name, text, table[name].format(table[name].default)) for name, text in texts.items()]
+        say(f"{file} is valid. It sets:")
+        print_table(["setting", "value", "default"], rows)
+    if problems:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
