@@ -19,13 +19,18 @@ def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts:
         return False
     if not _is_one_filesystem(directory):
         return False
+    return filesystem_type(directory, mounts=mounts) in _TRUSTED
+
+
+def filesystem_type(directory: str, *, mounts: str | None = None) -> str | None:
+    """The type of the directory's filesystem; None if it cannot be found out."""
     if mounts is None:
         try:
             with open("/proc/self/mountinfo") as file:
                 mounts = file.read()
         except OSError:
-            return False
-    return _filesystem_type(os.path.realpath(directory), mounts) in _TRUSTED
+            return None
+    return _filesystem_type(os.path.realpath(directory), mounts)
 
 
 def _is_one_filesystem(directory: str) -> bool:

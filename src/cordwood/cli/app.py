@@ -18,6 +18,7 @@ from cordwood.cli.config.describe import describe as describe_config
 from cordwood.cli.config.list import list_settings
 from cordwood.cli.consume import consume
 from cordwood.cli.demo.command import demo
+from cordwood.cli.doctor.command import doctor
 from cordwood.cli.group.delete import delete_groups
 from cordwood.cli.group.describe import describe_group
 from cordwood.cli.group.list import list_groups
@@ -163,6 +164,7 @@ app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark querie
 app.command("inspect")(inspect)
 app.add_typer(_recover, name="recover")
 app.command("audit")(audit)
+app.command("doctor")(doctor)
 
 _history = typer.Typer(
     help="Check what clients wrote and read: lost, changed, duplicated, reordered records.", no_args_is_help=True

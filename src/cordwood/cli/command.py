@@ -27,6 +27,7 @@ COMMAND_ORDER = [
     "pipeline",
     "spark",
     "audit",
+    "doctor",
     "inspect",
     "recover",
     "history",

@@ -26,9 +26,9 @@ EXIT_CODE_MEANINGS = {
     ExitCode.NOT_REACHABLE: "no broker answered",
     ExitCode.NOT_FOUND: "a topic, partition, group, file or setting that the command names does not exist",
     ExitCode.PROBLEM_FOUND: (
-        "a check was made and found a problem: `cluster status --exit-code`, `config check`, `inspect --verify`, "
-        "`history check`, `audit`, a pipeline over its budget, a requeue of which records failed again, "
-        "`pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
+        "a check was made and found a problem: `cluster status --exit-code`, `config check`, `doctor`, "
+        "`inspect --verify`, `history check`, `audit`, a pipeline over its budget, a requeue of which records "
+        "failed again, `pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
     ),
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

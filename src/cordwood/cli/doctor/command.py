@@ -1,0 +1,74 @@
+"""`cordwood doctor`: needs no broker."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode
+from cordwood.cli.options import AsJson
+
+
+def doctor(
+    data_dir: Annotated[
+        str | None,
+        typer.Option("--data-dir", "-d", metavar="DIR", envvar="CORDWOOD_DATA_DIR", help="The broker's directory."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="FILE", envvar="CORDWOOD_CONFIG", help="The broker's TOML file."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at this machine as a broker with these settings would: disk, limits, memory, clock, ports, metadata store.
+
+    Says what will hurt before it does, and what to do. Ends with exit code 5 if a broker would not start, or if what
+    it acknowledges would not be safe. Writes one small file for a moment, to time the disk.
+    """
+    import os
+
+    from cordwood.cli.doctor import facts
+    from cordwood.cli.doctor.judgement import (
+        State,
+        judge_clock,
+        judge_disk,
+        judge_limits,
+        judge_memory,
+        judge_ports,
+        judge_store,
+    )
+    from cordwood.cli.output import print_json, print_table, remark
+    from cordwood.cli.start import Flags, settings_from
+
+    settings = settings_from(Flags(data_dir=data_dir, config=config, assignments=tuple(assignments or ())), os.environ)
+    disk = facts.disk_of(settings.data_directory)
+    findings = [
+        *judge_disk(disk),
+        judge_limits(facts.limits_of(settings)),
+        judge_memory(facts.memory_of(settings)),
+        *judge_clock(facts.clock(), disk),
+        *judge_ports(facts.ports_of(settings), broker_runs=disk.in_use),
+        *judge_store(facts.store_members(settings)),
+    ]
+    if as_json:
+        print_json(
+            [
+                {"area": each.area, "state": str(each.state), "words": each.words, "remedy": each.remedy}
+                for each in findings
+            ]
+        )
+    else:
+        print_table(
+            ["area", "state", "what"],
+            [
+                (each.area, each.state, f"{each.words}. Remedy: {each.remedy}" if each.remedy else each.words)
+                for each in findings
+            ],
+        )
+        if disk.in_use:
+            remark(f"a broker runs on {disk.path}: its ports are in use by right")
+    if any(each.state is State.PROBLEM for each in findings):
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)

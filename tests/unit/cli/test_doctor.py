@@ -1,0 +1,117 @@
+"""What `cordwood doctor` says of machines: of this one, and of those that nobody has at hand."""
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.cli.app import app
+from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember
+from cordwood.cli.doctor.judgement import (
+    Finding,
+    State,
+    judge_clock,
+    judge_disk,
+    judge_limits,
+    judge_memory,
+    judge_ports,
+    judge_store,
+)
+from cordwood.cli.failure import ExitCode
+
+GIB = 1 << 30
+SOUND = Disk("/data", True, False, "", "ext4", 50 * GIB, 100 * GIB, 1.0, 1000.0)
+PORT = Port("PLAINTEXT://127.0.0.1:9092", "", "127.0.0.1", True, False)
+
+
+def states(findings: list[Finding]) -> set[State]:
+    return {finding.state for finding in findings}
+
+
+def test_a_sound_machine_is_fine() -> None:
+    findings = [
+        *judge_disk(SOUND),
+        judge_limits(Limits(None, 25_000, 10_000)),
+        judge_limits(Limits(1 << 20, 25_000, 10_000)),
+        judge_memory(Memory(8 * GIB, 7 * GIB, GIB)),
+        *judge_clock(Clock(True, 1000.0), SOUND),
+        *judge_ports([PORT], broker_runs=False),
+        *judge_store([StoreMember(f"etcd://{host}:2379", "", 3.0) for host in "abc"]),
+        *judge_store([]),
+    ]
+    assert states(findings) == {State.FINE}
+    assert not any(finding.remedy for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("disk", "state"),
+    [
+        (replace(SOUND, refusal="Permission denied"), State.PROBLEM),
+        (replace(SOUND, kind="tmpfs"), State.PROBLEM),
+        (replace(SOUND, kind="nfs4"), State.WARNING),
+        (replace(SOUND, free_bytes=10 * GIB), State.WARNING),
+        (replace(SOUND, free_bytes=2 * GIB), State.PROBLEM),
+        (replace(SOUND, sync_ms=60.0), State.WARNING),
+    ],
+)
+def test_a_disk_that_will_hurt_is_named_with_what_to_do(disk: Disk, state: State) -> None:
+    worse = [finding for finding in judge_disk(disk) if finding.state is not State.FINE]
+    assert [finding.state for finding in worse] == [state]
+    assert worse[0].remedy
+
+
+def test_too_few_descriptors_and_too_little_memory_are_named() -> None:
+    few = judge_limits(Limits(1024, 25_000, 10_000))
+    assert (few.state, "ulimit -Hn 25000" in few.remedy) == (State.WARNING, True)
+    assert judge_memory(Memory(GIB, GIB, GIB)).state is State.PROBLEM
+    assert judge_memory(Memory(8 * GIB, GIB, GIB)).state is State.WARNING
+
+
+def test_a_clock_that_went_back_or_is_nobodys_business_is_named() -> None:
+    assert states([*judge_clock(Clock(True, 1000.0), replace(SOUND, newest_s=5000.0))]) == {State.PROBLEM}
+    assert states([*judge_clock(Clock(False, 1000.0), SOUND)]) == {State.WARNING}
+
+
+def test_a_taken_port_is_a_problem_unless_the_broker_itself_has_it() -> None:
+    taken = replace(PORT, refusal="Address already in use")
+    assert states([*judge_ports([taken], broker_runs=False)]) == {State.PROBLEM}
+    assert states([*judge_ports([taken], broker_runs=True)]) == {State.FINE}
+    assert State.PROBLEM in states([*judge_ports([replace(PORT, told_is_known=False)], broker_runs=False)])
+    assert State.WARNING in states([*judge_ports([replace(PORT, everywhere=True)], broker_runs=False)])
+
+
+def test_one_dead_member_of_three_is_a_warning_and_two_are_a_problem() -> None:
+    alive, dead = StoreMember("etcd://a:2379", "", 3.0), StoreMember("etcd://b:2379", "refused", 0.0)
+    assert states([*judge_store([alive, alive, dead])]) == {State.FINE, State.WARNING}
+    assert State.PROBLEM in states([*judge_store([alive, dead, dead])])
+    assert states([*judge_store([replace(alive, answer_ms=300.0)] * 3)]) == {State.WARNING}
+    assert states([*judge_store([alive])]) == {State.FINE, State.WARNING}
+
+
+def test_this_machine_is_looked_at_without_a_broker_and_left_as_it_was(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        arguments = ["doctor", "-d", str(tmp_path / "not" / "yet"), "-s", f"listeners={address}"]
+        result = CliRunner().invoke(app, [*arguments, "--json"])
+        shown = CliRunner().invoke(app, arguments)
+    assert result.exit_code == shown.exit_code == ExitCode.PROBLEM_FOUND
+    findings = json.loads(result.stdout)
+    assert {finding["area"] for finding in findings} == {"disk", "open files", "memory", "clock", "ports"}
+    assert [finding["words"] for finding in findings if finding["area"] == "ports"] == [
+        f"cannot listen on PLAINTEXT://{address}: Address already in use"
+    ]
+    assert "Address already in use" in shown.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_metadata_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+    store = f"unix://{tmp_path}/nobody.sock"
+    settings = ["cluster.name=c", "node.id=1", f"cluster.store={store}", "listeners=127.0.0.1:0"]
+    flags = [word for setting in settings for word in ("-s", setting)]
+    result = CliRunner().invoke(app, ["doctor", "-d", str(tmp_path), *flags, "--json"])
+    found = [finding for finding in json.loads(result.stdout) if finding["area"] == "metadata store"]
+    assert [finding["state"] for finding in found] == ["problem"]
+    assert store in found[0]["words"]
