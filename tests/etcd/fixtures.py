@@ -54,7 +54,7 @@ def one_etcd(etcd: Etcd, request: pytest.FixtureRequest) -> EtcdCluster:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says which etcd the tests ran on, or why they did not."""
     reports = [report for kind in ("passed", "failed", "error") for report in terminalreporter.getreports(kind)]
-    properties = [each for report in reports for each in report.user_properties]
+    properties = [each for report in reports for each in getattr(report, "user_properties", ())]
     for said in sorted({str(value) for name, value in properties if name == _PROPERTY}):
         terminalreporter.write_line(f"tests with etcd ran on {said}")
     skipped = [str(report.longrepr) for report in terminalreporter.getreports("skipped")]

@@ -41,6 +41,7 @@ from cordwood.cli.recover.metadata import recover_metadata
 from cordwood.cli.recover.put_back import put_back
 from cordwood.cli.serve import serve
 from cordwood.cli.spark.repair_checkpoint import repair_checkpoint
+from cordwood.cli.support_bundle import support_bundle
 from cordwood.cli.topic.alter import alter as alter_topic
 from cordwood.cli.topic.create import create as create_topic
 from cordwood.cli.topic.delete import delete as delete_topic
@@ -165,6 +166,7 @@ app.command("inspect")(inspect)
 app.add_typer(_recover, name="recover")
 app.command("audit")(audit)
 app.command("doctor")(doctor)
+app.command("support-bundle")(support_bundle)
 
 _history = typer.Typer(
     help="Check what clients wrote and read: lost, changed, duplicated, reordered records.", no_args_is_help=True

@@ -28,6 +28,7 @@ COMMAND_ORDER = [
     "spark",
     "audit",
     "doctor",
+    "support-bundle",
     "inspect",
     "recover",
     "history",

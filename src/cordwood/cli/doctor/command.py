@@ -1,11 +1,15 @@
 """`cordwood doctor`: needs no broker."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from cordwood.cli.doctor.judgement import Finding
+    from cordwood.model.broker_settings import BrokerSettings
 
 
 def doctor(
@@ -30,9 +34,28 @@ def doctor(
     """
     import os
 
+    from cordwood.cli.doctor.judgement import State
+    from cordwood.cli.output import print_json, print_table
+    from cordwood.cli.start import Flags, settings_from
+
+    settings = settings_from(Flags(data_dir=data_dir, config=config, assignments=tuple(assignments or ())), os.environ)
+    findings = findings_of(settings)
+    if as_json:
+        print_json(findings_as_json(findings))
+    else:
+        rows = [
+            (each.area, each.state, f"{each.words}. Remedy: {each.remedy}" if each.remedy else each.words)
+            for each in findings
+        ]
+        print_table(["area", "state", "what"], rows)
+    if any(each.state is State.PROBLEM for each in findings):
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def findings_of(settings: "BrokerSettings") -> "list[Finding]":
+    """What this machine means for a broker with these settings."""
     from cordwood.cli.doctor import facts
     from cordwood.cli.doctor.judgement import (
-        State,
         judge_clock,
         judge_disk,
         judge_limits,
@@ -40,12 +63,9 @@ def doctor(
         judge_ports,
         judge_store,
     )
-    from cordwood.cli.output import print_json, print_table, remark
-    from cordwood.cli.start import Flags, settings_from
 
-    settings = settings_from(Flags(data_dir=data_dir, config=config, assignments=tuple(assignments or ())), os.environ)
     disk = facts.disk_of(settings.data_directory)
-    findings = [
+    return [
         *judge_disk(disk),
         judge_limits(facts.limits_of(settings)),
         judge_memory(facts.memory_of(settings)),
@@ -53,22 +73,9 @@ def doctor(
         *judge_ports(facts.ports_of(settings), broker_runs=disk.in_use),
         *judge_store(facts.store_members(settings)),
     ]
-    if as_json:
-        print_json(
-            [
-                {"area": each.area, "state": str(each.state), "words": each.words, "remedy": each.remedy}
-                for each in findings
-            ]
-        )
-    else:
-        print_table(
-            ["area", "state", "what"],
-            [
-                (each.area, each.state, f"{each.words}. Remedy: {each.remedy}" if each.remedy else each.words)
-                for each in findings
-            ],
-        )
-        if disk.in_use:
-            remark(f"a broker runs on {disk.path}: its ports are in use by right")
-    if any(each.state is State.PROBLEM for each in findings):
-        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def findings_as_json(findings: "list[Finding]") -> list[dict[str, str]]:
+    return [
+        {"area": each.area, "state": str(each.state), "words": each.words, "remedy": each.remedy} for each in findings
+    ]

@@ -140,7 +140,9 @@ def judge_ports(ports: Sequence[Port], *, broker_runs: bool) -> Iterator[Finding
                 "stop who has it (`ss -ltnp`), or give another address with --listen",
             )
         else:
-            yield Finding("ports", State.FINE, f"{port.address} is {'in use' if port.refusal else 'free'}")
+            yield Finding(
+                "ports", State.FINE, f"{port.address} is {'in use by the broker' if port.refusal else 'free'}"
+            )
         if not port.told_is_known:
             yield Finding(
                 "ports",

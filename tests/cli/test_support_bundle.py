@@ -1,0 +1,76 @@
+"""A support bundle of a running broker, and of one that does not answer: complete as far as can be, without secrets."""
+
+import json
+import tarfile
+from pathlib import Path
+
+from tests.cli.conftest import Cordwood
+
+from cordwood.cli.support_bundle import metrics_of, without_secrets
+from cordwood.embedded import Broker
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as bundle:
+        files = {member.name.removeprefix("cordwood-support/"): bundle.extractfile(member) for member in bundle}
+        return {name: file.read() for name, file in files.items() if file is not None}
+
+
+def test_a_bundle_tells_of_a_broker_all_but_its_records(tmp_path: Path) -> None:
+    log, bundle = tmp_path / "broker.log", tmp_path / "bundle.tar.gz"
+    log.write_text("a line that went by etcd://root:hunter2@host:2379\n")
+    with Broker(data_dir=tmp_path / "data", settings={"metrics.listener": "127.0.0.1:0"}) as broker:
+        cordwood_cli = Cordwood(broker.bootstrap_servers)
+        cordwood_cli("topic", "create", "orders", "--partitions", "2")
+        cordwood_cli("produce", "orders", stdin="a-record-that-nobody-else-sees\n")
+        arguments = ["support-bundle", "-o", bundle, "-d", tmp_path / "data", "--log-file", log]
+        said = cordwood_cli.json(*arguments)
+        # The broker's settings name port 0, so the bundle misses the metrics; here is the port that was picked.
+        address = broker._calls.server.metrics_address
+        assert address is not None
+        ((metrics_name, metrics),) = metrics_of({1: {"metrics.listener": f"{address[0]}:{address[1]}"}}, 10.0)
+    parts = contents(bundle)
+    assert set(said["parts"]) <= set(parts)
+    assert {"about.json", "settings.json", "status.json", "topics.json", "files.txt", "doctor.json", "log.txt"} <= set(
+        parts
+    )
+    assert [each["partition"] for each in json.loads(parts["topics.json"])["orders"]] == [0, 1]
+    assert b"orders-0/00000000000000000000.log" in parts["files.txt"]
+    assert [line.partition(":")[0] for line in said["missing"]] == ["the metrics"]
+    assert (metrics_name, b"cordwood_connections" in metrics) == ("metrics-1.txt", True)
+    everything = metrics + b"".join(parts.values())
+    assert b"a-record-that-nobody-else-sees" not in everything
+    assert b"hunter2" not in everything
+
+
+def test_a_bundle_without_a_broker_says_what_is_missing(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.tar.gz"
+    said = Cordwood("127.0.0.1:1").json("support-bundle", "-o", bundle, "-d", tmp_path)
+    assert {line.partition(":")[0] for line in said["missing"]} == {
+        "the brokers' settings",
+        "the cluster's state",
+        "the metrics",
+        "the log",
+    }
+    parts = contents(bundle)
+    assert {"about.json", "files.txt", "doctor.json", "missing.txt"} == set(parts)
+    assert b"no broker answers" in parts["missing.txt"]
+
+
+def test_secrets_are_known_by_their_names_and_places() -> None:
+    shown = without_secrets(
+        {
+            "cluster.etcd.password": "x",
+            "cluster.store": "etcd://a:b@h:1",
+            "log.dirs": "/d",
+            "ssl.key": "k",
+            "p.token": "",
+        }
+    )
+    assert shown == {
+        "cluster.etcd.password": "(hidden)",
+        "cluster.store": "etcd://(hidden)@h:1",
+        "log.dirs": "/d",
+        "ssl.key": "(hidden)",
+        "p.token": "",
+    }
