@@ -19,9 +19,15 @@ from tests.unit.node.speaking import (
     produce,
     values_in,
 )
+from tests.unit.node.two_brokers import run
 
+from cordwood.cluster.partition_image import partition_row
+from cordwood.cluster.rows import encode_partition, partition_key
+from cordwood.cluster.stores.interface import Put
+from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.exchange import Exchange, State
+from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -31,7 +37,7 @@ FIRST_OPERATIONS = range(1, 15)
 
 
 def settle_without_syncs(world: World) -> None:
-    while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
+    while steps := [do for name, do in world.steps() if not any(word in name for word in ("sync", "flush"))]:
         world.do(steps[0])
 
 
@@ -249,4 +255,84 @@ def test_files_wait_for_their_last_readers_as_long_if_the_clock_is_set(by_ms: in
     assert waiting()
     world.advance(20_000)
     assert not waiting()
+    world.kill()
+
+
+def replicated_world() -> tuple[World, ReplicasChecker]:
+    """Three brokers with a partition of three replicas, and a checker that has looked at all of them."""
+    world = World(seed=12, machines=3, clustered=True).start()
+    checker = ReplicasChecker(world)
+    world.advance(3000)
+    topic = {
+        "name": "orders",
+        "num_partitions": 1,
+        "replication_factor": 3,
+        "configs": [{"name": "ack.durability", "value": "os"}],
+    }
+    (created,) = world.ask_at(1, ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout_ms=1000).topics
+    assert created.error_code == 0
+    world.advance(3000)
+    for machine in world.machines:
+        checker.look(machine)
+    return world, checker
+
+
+def leader_of(world: World) -> int:
+    return world.machine_of(1).node.image.topics["orders"].partitions[0].leader
+
+
+def test_a_power_cut_after_a_clean_stop_takes_nothing() -> None:
+    """Seed 40243: the checker forgot what a replica had not synced when its stop began."""
+    world, checker = replicated_world()
+    leader = world.machine_of(leader_of(world))
+    values = {
+        "acks": 1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": batch_of(world, b"kept")}]}],
+    }
+    leader.network.connect().request(ApiKey.PRODUCE, 9, values)
+    settle_without_syncs(world)
+    for machine in (*(each for each in world.machines if each is not leader), leader):
+        checker.look(machine)
+    (history,) = checker.histories.values()
+    assert history.replicas[leader.broker_id].durable_end == 0
+    leader.stop()
+    leader.lose_power()
+    assert checker.lost_power(leader) == []
+    assert history.replicas[leader.broker_id].durable_end == 1
+    leader.start()
+    world.advance(3000)
+    assert checker.unconverged() == ""
+    assert history.committed_end == 1
+    world.kill()
+
+
+def test_a_leader_is_succeeded_when_its_successor_has_heard_of_it() -> None:
+    """Seed 30221: an elected follower whose watch was cut off went on to vouch for the leader that it knew."""
+    world, checker = replicated_world()
+    old = world.machine_of(leader_of(world))
+    new = next(machine for machine in world.machines if machine is not old)
+    (key,) = checker.histories
+    epoch = checker.histories[key].leadership.epoch
+    image = old.node.image
+    partition = image.topics["orders"].partitions[0]
+    row = partition_row(partition)._replace(
+        leader=new.broker_id,
+        leader_broker_epoch=image.broker_epochs[new.broker_id],
+        leader_epoch=epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+    for machine in world.machines:
+        world.links.cut(STORE, machine.broker_id)
+    put = Put(partition_key(key[0], 0), encode_partition(row))
+    assert run(world.store.txn((), (put,))).succeeded
+    world.advance(2500)
+    checker.look(new)
+    assert checker.histories[key].leadership.leader == new.broker_id
+    assert checker.succeeded_for_ms(key, epoch, old) == 0
+    world.links.heal(STORE, new.broker_id)
+    world.advance(10)
+    checker.look(new)
+    world.advance(2500)
+    assert checker.succeeded_for_ms(key, epoch, old) == 2500
     world.kill()

@@ -270,6 +270,24 @@ def test_rule_8_notices_a_cut_that_is_refilled_before_it_looks() -> None:
         cluster.look(FOLLOWER)
 
 
+def test_a_log_that_begins_anew_below_its_start_was_not_cut_below_its_high_watermark() -> None:
+    """Seed 9054: a log that started inside of a batch began anew at the start of that batch, after a loss."""
+    whole = Entry(0, 4, 0, b"before the loss")
+    cluster = Cluster(on_disk=False)
+    for disk in cluster.disks.values():
+        disk.durable_end = 0
+    cluster.commit(whole)
+    cluster.disks[FOLLOWER] = Disk([whole], start=3, durable_end=3, high_watermark=4, opened=1)
+    cluster.look(FOLLOWER)
+    for broker in (LEADER, FOLLOWER, THIRD):
+        cluster.history.lost_power(broker)
+    cluster.disks[FOLLOWER] = Disk([whole], start=3, durable_end=3, high_watermark=3, opened=2)
+    cluster.look(FOLLOWER)
+    cluster.disks[FOLLOWER].entries = [Entry(0, 4, 1, b"after the loss")]
+    cluster.disks[FOLLOWER].start, cluster.disks[FOLLOWER].truncations = 0, 1
+    cluster.look(FOLLOWER)
+
+
 def test_rule_9_a_commit_on_too_few_replicas() -> None:
     cluster = Cluster(min_insync=2)
     cluster.write(isr=(1,))

@@ -36,6 +36,7 @@ class LeaderReplica:
         "_followers",
         "_min_insync_replicas",
         "_others",
+        "_vouchers",
         "broker_id",
         "enough_in_sync",
         "epoch_start",
@@ -75,6 +76,8 @@ class LeaderReplica:
         self._followers: dict[int, Follower] = {}
         self._others: tuple[Follower, ...] = ()
         """The followers in the maximal in-sync set."""
+        self._vouchers: tuple[Follower, ...] = ()
+        """All from whom a successor can come: the followers in the maximal in-sync set, and the ELR."""
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
         self._members_changed()
 
@@ -126,11 +129,11 @@ class LeaderReplica:
         return self._followers.get(broker_id)
 
     def followers_vouch(self, boot_ms: int, within_ms: int) -> bool:
-        """Whether every other member of the in-sync set followed in this epoch within that time: then none of them was
-        elected before. A leader that is alone in its in-sync set has nobody to vouch for it."""
-        others = self._others
-        return bool(others) and all(
-            follower.vouches_ms >= 0 and boot_ms - follower.vouches_ms < within_ms for follower in others
+        """Whether everybody who could succeed this leader followed it in this epoch within that time: then nobody took
+        the lead before. A leader that is alone in its in-sync set has nobody to vouch for it."""
+        vouchers = self._vouchers
+        return bool(vouchers) and all(
+            follower.vouches_ms >= 0 and boot_ms - follower.vouches_ms < within_ms for follower in vouchers
         )
 
     def may_join(self, broker_id: int) -> bool:
@@ -162,6 +165,9 @@ class LeaderReplica:
         self._others = tuple(
             self._followers.setdefault(member, Follower()) for member in in_sync.maximal if member != self.broker_id
         )
+        self._vouchers = self._others
+        if in_sync.elr:
+            self._vouchers += tuple(self._followers.setdefault(member, Follower()) for member in in_sync.elr)
         self.enough_in_sync = len(in_sync.committed) >= self._min_insync_replicas and not in_sync.elr
         return self.advance()
 

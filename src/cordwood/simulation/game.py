@@ -192,7 +192,7 @@ class Game(ABC, Generic[T]):
             self._note("the power goes")
             machine.lose_power()
             if self.replicas is not None:
-                self.replicas.lost_power(machine.broker_id)
+                self.replicas.lost_power(machine)
 
     def _stop_and_start(self) -> None:
         self._note("--- a clean stop ---")

@@ -96,8 +96,13 @@ class Machine:
         """A power cut: unsynced writes are gone, torn or kept, as the disk picks."""
         self._forget_life()
         self.disk.lose_power()
-        if not self.disk.exists(f"{DATA_DIRECTORY}/{CLEAN_SHUTDOWN_FILE}"):
+        if not self.stopped_cleanly:
             self.disk.loss_not_noted = True
+
+    @property
+    def stopped_cleanly(self) -> bool:
+        """Whether the disk says that the last process synced all its logs before it ended."""
+        return self.disk.exists(f"{DATA_DIRECTORY}/{CLEAN_SHUTDOWN_FILE}")
 
     def replace_disk(self) -> None:
         """Puts an empty disk in the place of the old one. The broker does not run."""

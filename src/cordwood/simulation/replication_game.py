@@ -300,7 +300,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
     def _lose_power(self, machine: Machine) -> None:
         self._note(f"{machine} loses power")
         machine.lose_power()
-        for topic_id, index in self.checker.lost_power(machine.broker_id):
+        for topic_id, index in self.checker.lost_power(machine):
             history = self.checker.histories[topic_id, index]
             self._note(f"{history.name} is left with {history.committed_end}")
             self._report.losses += 1

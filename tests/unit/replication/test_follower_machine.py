@@ -25,7 +25,7 @@ from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.checkers.content import read_batches
 
 NOW_MS = 1_700_000_000_000
-ME, OTHER = 1, 2
+ME, OTHER, THIRD = 1, 2, 3
 
 
 def new_log(**overrides: str) -> Log:
@@ -245,3 +245,15 @@ def test_a_fetch_of_another_connection_does_not_vouch() -> None:
     leader.follower_answered(OTHER, 7, 1_000)
     leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=6)
     assert not leader.followers_vouch(1_000, within_ms=2_000)
+
+
+def test_an_eligible_leader_replica_has_to_vouch_as_well() -> None:
+    """A replica of the ELR may be elected while leader and in-sync followers are cut off from the store."""
+    leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 3, elr=(THIRD,))
+    for number, follower in enumerate((OTHER, THIRD)):
+        assert not leader.followers_vouch(1_000, within_ms=2_000)
+        leader.follower_fetched(follower, 1, 0, 1_000, connection_id=number)
+        leader.follower_answered(follower, number, 1_000)
+        leader.follower_fetched(follower, 1, 0, 1_000, connection_id=number)
+    assert leader.followers_vouch(1_000, within_ms=2_000)
+    assert leader.high_watermark == 0

@@ -123,17 +123,15 @@ class PartitionHistory:
         if not in_order or (row.leader != -1 and row.leader not in isr):
             raise self._broken(5, f"leader {row.leader}, ISR {row.isr}, ELR {row.elr}, replicas {row.replicas}")
 
-    def led(self, leadership: Leadership) -> bool:
-        """Takes the leadership that follows from the row and the broker epochs, after each change of either. True if it
-        is another than before."""
+    def led(self, leadership: Leadership) -> None:
+        """Takes the leadership that follows from the row and the broker epochs, after each change of either."""
         if leadership.epoch < self.leadership.epoch:
             raise self._broken(1, f"leader epoch {leadership.epoch} follows {self.leadership.epoch}")
         if leadership.leader != -1:
             first = self._led_by_row.setdefault(leadership.epoch, leadership.leader)
             if first != leadership.leader:
                 raise self._broken(1, f"epoch {leadership.epoch} has leaders {first} and {leadership.leader}")
-        changed, self.leadership = leadership != self.leadership, leadership
-        return changed
+        self.leadership = leadership
 
     def check_in_sync(self) -> None:
         """Checks that every replica that may be elected has every committed record: the ISR, and the ELR (rule 6)."""
@@ -190,7 +188,7 @@ class PartitionHistory:
         """Takes a log that was opened, cut or begun anew."""
         old, replica.entries = replica.entries, []
         self._take(broker, replica.entries, entries)
-        common = min(replica.start, seen.start)
+        common = replica.start
         for one, other in zip(
             (each for each in old if each.next > seen.start),
             (each for each in entries if each.next > replica.start),
@@ -291,6 +289,12 @@ class PartitionHistory:
         return None if entry is None or entry.base != base else entry
 
     # Faults that may take records
+
+    def stopped_cleanly(self, broker: int) -> None:
+        """Takes the mark of a clean stop: all that was in the replica's log is synced."""
+        replica = self.replicas.get(broker)
+        if replica is not None:
+            replica.durable_end = replica.end
 
     def lost_power(self, broker: int) -> None:
         """Takes a power cut: unsynced batches of this replica may be gone."""

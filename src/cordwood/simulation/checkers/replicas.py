@@ -48,8 +48,8 @@ class ReplicasChecker:
         self.histories: dict[Key, PartitionHistory] = {}
         self._lost_in: dict[int, int] = {}
         """The broker epoch in which a broker last lost its power or its disk."""
-        self._led_at: dict[Key, dict[int, int]] = {}
-        """When the latest leadership was written, by the boot clock of each broker."""
+        self._led_from: dict[Key, dict[int, dict[int, int]]] = {}
+        """When a broker first led in an epoch, by the boot clock of each broker."""
         self._seen: dict[tuple[int, Key], Sighting] = {}
         self._logs: dict[int, int] = {}
         """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
@@ -96,6 +96,8 @@ class ReplicasChecker:
         if self._seen.get((broker, key)) == seen:
             return
         self._seen[broker, key] = seen
+        if seen.leads and seen.leader_epoch not in (led_from := self._led_from.setdefault(key, {})):
+            led_from[seen.leader_epoch] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
         history.saw(broker, seen, lambda offset: _entries(log, offset))
         history.check_in_sync()
 
@@ -149,8 +151,7 @@ class ReplicasChecker:
         for key in self.histories if registered else touched:
             history, row = self.histories.get(key), self._row(key)
             if history is not None and row is not None:
-                if history.led(self._leadership(row)):
-                    self._led_at[key] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
+                history.led(self._leadership(row))
                 history.check_in_sync()
         for broker, epoch in unfenced.items():
             # The fence of a registration from before the loss may be lifted after it.
@@ -187,14 +188,22 @@ class ReplicasChecker:
             return Leadership(-1, row.leader_epoch)
         return Leadership(row.leader, row.leader_epoch + registrations)
 
-    def deposed_for_ms(self, key: Key, machine: Machine) -> int:
-        """For how long the latest leadership has been written, by the boot clock of a machine."""
-        return machine.clock.boot_ms - self._led_at[key][machine.broker_id]
+    def succeeded_for_ms(self, key: Key, leader_epoch: int, machine: Machine) -> int:
+        """For how long a later leader than that of this epoch has led, by the boot clock of a machine."""
+        led_from = self._led_from.get(key, {})
+        since_ms = [clocks[machine.broker_id] for epoch, clocks in led_from.items() if epoch > leader_epoch]
+        return machine.clock.boot_ms - min(since_ms, default=machine.clock.boot_ms)
 
     # Faults
 
-    def lost_power(self, broker: int) -> list[Key]:
+    def lost_power(self, machine: Machine) -> list[Key]:
         """Takes a power cut of a machine; returns the partitions that lost committed records by it."""
+        broker = machine.broker_id
+        if machine.stopped_cleanly:
+            # The process synced all logs before it left the mark.
+            for history in self.histories.values():
+                history.stopped_cleanly(broker)
+            return []
         self._lost(broker)
         ends = {key: history.committed_end for key, history in self.histories.items()}
         for history in self.histories.values():

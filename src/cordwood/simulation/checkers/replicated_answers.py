@@ -64,16 +64,20 @@ class ReplicatedAnswers:
         return None if partition is None or history is None else (partition, history)
 
     def _check_authority(self, exchange: Exchange, partition: Partition, history: PartitionHistory) -> None:
-        """Refuses service of a deposed leader that has had no authority for longer than it may not know it."""
+        """Refuses service of a deposed leader for longer than two thirds of a lease after a successor took the lead.
+
+        Before that nobody has served anything newer: a successor that has not heard of its election still follows, and
+        vouches for the leader (docs/decisions/controller.md derives the bound).
+        """
         leading = partition.leading
         if leading is None or not partition.leads or leading.leader_epoch >= history.leadership.epoch:
             return
         key = (partition.topic_id, partition.name.partition)
-        deposed_ms = self._replicas.deposed_for_ms(key, self._machine)
-        if deposed_ms > self._machine.setup.lease_ms * 2 // 3:
+        succeeded_ms = self._replicas.succeeded_for_ms(key, leading.leader_epoch, self._machine)
+        if succeeded_ms > self._machine.setup.lease_ms * 2 // 3:
             raise InvariantBroken(
                 f"rule 10: {exchange}: {self._machine} serves {partition.name} in epoch {leading.leader_epoch}; "
-                f"{history.leadership} began {deposed_ms} ms ago"
+                f"a later leader has led for {succeeded_ms} ms: {history.leadership}"
             )
 
     # Produce
