@@ -43,6 +43,8 @@ class Machine:
         """`new_store` connects a new life to the metadata store, `network_of` to other brokers."""
         self.setup = setup
         self.broker_id = setup.broker_id
+        self.says = f"{self}: "
+        """The beginning of the names of this machine's steps."""
         self.disk = disk
         self.clock = clock
         self.network = Network(lambda: clock.boot_ms)

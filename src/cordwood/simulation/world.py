@@ -191,6 +191,11 @@ class World:
         self._event_count += 1
         heapq.heappush(self._events, (self.clock.boot_ms + delay_ms, self._event_count, event))
 
+    def _happen(self) -> None:
+        """Lets the events of the world happen that are due."""
+        while self._events and self._events[0][0] <= self.clock.boot_ms:
+            heapq.heappop(self._events)[2]()
+
     def whose(self, step: Callable[[], None]) -> Machine:
         """The machine on which one of `steps` happens."""
         return step.machine if isinstance(step, StepOfOne) else self.machine
@@ -199,13 +204,20 @@ class World:
         """The steps that could happen now, without time passing and without a client acting."""
         if len(self.machines) == 1 and not self._events:
             return self.machines[0].steps()
-        while self._events and self._events[0][0] <= self.clock.boot_ms:
-            heapq.heappop(self._events)[2]()
+        self._happen()
         return [
-            (f"{machine}: {name}", StepOfOne(machine, step))
+            (machine.says + name, StepOfOne(machine, step))
             for machine in self.machines
             for name, step in machine.steps()
         ]
+
+    def _first_step(self) -> Callable[[], None] | None:
+        """The first of `steps`."""
+        self._happen()
+        for machine in self.machines:
+            if steps := machine.steps():
+                return partial(machine.do, steps[0][1])
+        return None
 
     def do(self, step: Callable[[], None]) -> None:
         """Takes one step. Raises ProcessDied if a process dies in it, BrokerFailed if a broker gives up."""
@@ -217,10 +229,10 @@ class World:
     def settle(self) -> None:
         """Takes all steps that can happen now, the oldest first."""
         for _ in range(STEPS_TO_SETTLE):
-            steps = self.steps()
-            if not steps:
+            step = self._first_step()
+            if step is None:
                 return
-            self.do(steps[0][1])
+            step()
         raise InvariantBroken("the brokers do not come to rest")
 
     def advance(self, by_ms: int) -> None:

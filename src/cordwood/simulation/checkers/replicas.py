@@ -50,7 +50,8 @@ class ReplicasChecker:
         """The broker epoch in which a broker last lost its power or its disk."""
         self._led_from: dict[Key, dict[int, dict[int, int]]] = {}
         """When a broker first led in an epoch, by the boot clock of each broker."""
-        self._seen: dict[tuple[int, Key], Sighting] = {}
+        self._seen: dict[int, tuple[object, ...]] = {}
+        """What was last seen of a log, by the log's number."""
         self._logs: dict[int, int] = {}
         """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
         self._kept: list[Log] = []
@@ -71,15 +72,31 @@ class ReplicasChecker:
                 self._look_at(broker, life, partition, log)
 
     def _look_at(self, broker: int, life: int, partition: Partition, log: Log) -> None:
-        key = (partition.topic_id, partition.name.partition)
-        history = self.histories.get(key)
-        if history is None or partition.settings.compacted:
-            return  # deleted, or changed by compaction on each broker for itself
+        if partition.settings.compacted:
+            return  # changed by compaction on each broker for itself
         number = self._logs.get(id(log))
         if number is None:
             number = self._logs[id(log)] = len(self._logs)
             self._kept.append(log)
         leading, offsets = partition.leading, log.offsets
+        # The last stable offset moves with the high watermark or the end.
+        moving = (
+            partition.leader_epoch if leading is None else leading.leader_epoch,
+            partition.leads and leading is not None,
+            offsets.start,
+            offsets.end,
+            offsets.durable_end,
+            partition.high_watermark,
+            offsets.truncations,
+            partition.settings.min_insync_replicas,
+        )
+        if self._seen.get(number) == moving:
+            return
+        key = (partition.topic_id, partition.name.partition)
+        history = self.histories.get(key)
+        if history is None:
+            return  # deleted
+        self._seen[number] = moving
         seen = Sighting(
             life,
             number,
@@ -93,9 +110,6 @@ class ReplicasChecker:
             offsets.truncations,
             partition.settings.min_insync_replicas,
         )
-        if self._seen.get((broker, key)) == seen:
-            return
-        self._seen[broker, key] = seen
         if seen.leads and seen.leader_epoch not in (led_from := self._led_from.setdefault(key, {})):
             led_from[seen.leader_epoch] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
         history.saw(broker, seen, lambda offset: _entries(log, offset))
