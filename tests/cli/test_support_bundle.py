@@ -23,7 +23,7 @@ def test_a_bundle_tells_of_a_broker_all_but_its_records(tmp_path: Path) -> None:
         cordwood_cli = Cordwood(broker.bootstrap_servers)
         cordwood_cli("topic", "create", "orders", "--partitions", "2")
         cordwood_cli("produce", "orders", stdin="a-record-that-nobody-else-sees\n")
-        arguments = ["support-bundle", "-o", bundle, "-d", tmp_path / "data", "--log-file", log]
+        arguments = ["support-bundle", "-o", bundle, "-d", tmp_path / "data", "--log-file", log, "--timeout", "60"]
         said = cordwood_cli.json(*arguments)
         # The broker's settings name port 0, so the bundle misses the metrics; here is the port that was picked.
         address = broker._calls.server.metrics_address

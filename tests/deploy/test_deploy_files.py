@@ -1,0 +1,46 @@
+"""The files in deploy/ name settings, commands and paths that exist."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from cordwood.cli.app import app
+from cordwood.model.configuration import load_settings
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def test_the_image_sets_only_settings_that_exist() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    environment = dict(re.findall(r"(CORDWOOD_\w+)=(\S+)", dockerfile))
+    settings = load_settings(environment=environment)
+    assert (settings.logging_format, settings.metrics_listener) == ("json", "0.0.0.0:9404")
+
+
+def test_the_unit_and_the_chart_start_brokers_with_flags_that_exist() -> None:
+    serve = get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    known = {flag for option in serve.params for flag in option.opts}
+    for file in (DEPLOY / "systemd" / "cordwood.service", DEPLOY / "helm" / "cordwood" / "templates" / "brokers.yaml"):
+        command = re.search(r"cordwood serve (.*?)(\n\w|\n +ports:)", file.read_text(), re.DOTALL)
+        assert command is not None
+        flags = set(re.findall(r"(?<!\S)--[a-z-]+", command[1]))
+        assert flags
+        assert flags <= known
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze: apt-get install systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    cordwood = shutil.which("true")
+    assert cordwood is not None
+    unit = tmp_path / "cordwood.service"
+    unit.write_text(
+        (DEPLOY / "systemd" / "cordwood.service").read_text().replace("/opt/cordwood/bin/cordwood", cordwood)
+    )
+    verdict = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (verdict.returncode, verdict.stderr) == (0, "")
