@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,7 +44,14 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         output: Path | None = None,
         keep_port: bool = False,
+        program: Sequence[str] = (str(EXECUTABLE),),
+        options: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> None:
+        """`program` is the beginning of the command, `options` are further ones of `serve`."""
+        self._program = program
+        self._options = options
+        self._host = host
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.output_path = output or data_dir.with_name(data_dir.name + ".out")
@@ -70,7 +77,8 @@ class BrokerProcess:
 
     def launch(self) -> None:
         assert self._process is None, "the broker runs already"
-        command = [str(EXECUTABLE), "serve", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self._port}"]
+        listen = f"{self._host}:{self._port}"
+        command = [*self._program, "serve", "--data-dir", str(self.data_dir), "--listen", listen, *self._options]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
@@ -109,6 +117,11 @@ class BrokerProcess:
         with self.output_path.open("rb") as file:
             file.seek(self._output_start)
             return file.read().decode(errors="replace")
+
+    @property
+    def address(self) -> str:
+        """Where it listens, also before its first start if it keeps its port."""
+        return f"{self._host}:{self._port}"
 
     @property
     def pid(self) -> int:

@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -32,20 +33,29 @@ class Certificate(NamedTuple):
     key: Path
 
 
+class Place(NamedTuple):
+    """Where a member runs: `command` begins the command of its process."""
+
+    directory: Path
+    host: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+
+
 class EtcdMember:
     """One process of etcd with a data directory and two ports, which it keeps over restarts."""
 
     def __init__(
-        self, etcd: Etcd, name: str, directory: Path, client_port: int, peer_port: int, certificate: Certificate | None
+        self, etcd: Etcd, name: str, place: Place, client_port: int, peer_port: int, certificate: Certificate | None
     ) -> None:
         self.name = name
-        self._client_url = f"http{'s' if certificate else ''}://127.0.0.1:{client_port}"
+        self._client_url = f"http{'s' if certificate else ''}://{place.host}:{client_port}"
         self._certificate = certificate
-        self.endpoint = f"127.0.0.1:{client_port}"
-        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self.endpoint = f"{place.host}:{client_port}"
+        self.peer_url = f"http://{place.host}:{peer_port}"
         self._etcd = etcd
-        self.data = directory / name
-        self._output = directory / f"{name}.out"
+        self._command = place.command
+        self.data = place.directory / name
+        self._output = place.directory / f"{name}.out"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,6 +67,7 @@ class EtcdMember:
         assert self._process is None, "the member runs already"
         command = [
             *_ends_with_us(),
+            *self._command,
             self._etcd.path,
             f"--name={self.name}",
             f"--data-dir={self.data}",
@@ -96,6 +107,10 @@ class EtcdMember:
         with opener.open(self._client_url + path, body, timeout=timeout_s) as answer:
             read: bytes = answer.read()
             return read
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def wait_healthy(self) -> None:
         """Waits until the member serves, which takes a leader."""
@@ -165,12 +180,13 @@ class EtcdCluster:
         *,
         options: tuple[str, ...] = (),
         certificate: Certificate | None = None,
+        places: Sequence[Place] = (),
     ) -> None:
         """`options`: further flags of every member. Without others, nothing is synced to disk and elections are
-        quick."""
+        quick. `places`: where each member runs, if not all of them in `directory`."""
         self._etcd = etcd
-        self._directory = directory
-        self._count = members
+        self._places = places or [Place(directory)] * members
+        self._count = len(self._places)
         self._certificate = certificate
         self._options = options or ("--unsafe-no-fsync", "--heartbeat-interval=20", "--election-timeout=200")
         self.members: list[EtcdMember] = []
@@ -181,10 +197,11 @@ class EtcdCluster:
 
     def __enter__(self) -> Self:
         for attempt in range(_START_ATTEMPTS):
-            directory = self._directory / f"etcd-{attempt}"
-            directory.mkdir(parents=True)
+            places = [place._replace(directory=place.directory / f"etcd-{attempt}") for place in self._places]
+            for place in places:
+                place.directory.mkdir(parents=True, exist_ok=True)
             try:
-                self._start(directory)
+                self._start(places)
                 return self
             except _PortTaken:
                 self.end()
@@ -198,18 +215,19 @@ class EtcdCluster:
     ) -> None:
         self.end()
 
-    def _start(self, directory: Path) -> None:
+    def _start(self, places: Sequence[Place]) -> None:
         ports = _free_ports(2 * self._count)
         self.members = [
-            EtcdMember(self._etcd, f"m{number}", directory, client_port, peer_port, self._certificate)
-            for number, (client_port, peer_port) in enumerate(zip(ports[::2], ports[1::2], strict=True))
+            EtcdMember(self._etcd, f"m{number}", place, client_port, peer_port, self._certificate)
+            for number, (place, client_port, peer_port) in enumerate(zip(places, ports[::2], ports[1::2], strict=True))
         ]
         for member in self.members:
-            self._launch(member)
+            self.launch(member)
         for member in self.members:
             member.wait_healthy()
 
-    def _launch(self, member: EtcdMember) -> None:
+    def launch(self, member: EtcdMember) -> None:
+        """Starts a member that does not run, and does not wait for it."""
         peers = ",".join(f"{each.name}={each.peer_url}" for each in self.members)
         member.launch(peers, self._options)
 
@@ -217,7 +235,7 @@ class EtcdCluster:
         """Starts a member that was killed or stopped, on its data, and waits until it serves."""
         deadline = time.monotonic() + START_WITHIN_S
         while True:
-            self._launch(member)
+            self.launch(member)
             try:
                 return member.wait_healthy()
             except _PortTaken:

@@ -1,0 +1,524 @@
+"""Clients whose doings are written down as a history: plain, idempotent and transactional producers, readers by
+assignment and in a group.
+
+Owns the clients and their threads. Promises that every send is recorded before the client has it, that whatever leaves
+a doubt is recorded as unknown, and that `finish` returns only after readers that began afterwards have drained every
+partition.
+"""
+
+import contextlib
+import random
+import threading
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.crash.workload import CERTAINLY_FAILED, RECONNECT, name_of, record_polls
+from tests.deadline import eventually
+
+from cordwood.history import ProducerRecorder, Recorder, Report, check
+from cordwood.history.events import Isolation
+
+PARTITIONS = 3
+GROUP = "group-readers"
+MESSAGE_TIMEOUT_MS = 180_000
+TRANSACTION_TIMEOUT_MS = 20_000
+CALL_WITHIN_S = 10.0
+END_WITHIN_S = 120.0
+MAX_IN_FLIGHT = 300
+
+
+class Gap(NamedTuple):
+    """The longest time without an acknowledgement in a partition."""
+
+    seconds: float
+    topic: str
+    partition: int
+
+
+class Acknowledgements:
+    """When records of steady senders were acknowledged, by partition: how long each waited for the next."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last_s: dict[tuple[str, int], float] = {}
+        self._longest: dict[tuple[str, int], float] = defaultdict(float)
+        self.count = 0
+
+    def acked(self, topic: str, partition: int) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            self.count += 1
+            key = (topic, partition)
+            self._longest[key] = max(self._longest[key], now_s - self._last_s.get(key, now_s))
+            self._last_s[key] = now_s
+
+    def longest_gap(self) -> Gap:
+        """Since the last question; what still waits counts with what it has waited."""
+        now_s = time.monotonic()
+        with self._lock:
+            gaps = [Gap(max(self._longest[key], now_s - last_s), *key) for key, last_s in self._last_s.items()]
+            self._longest.clear()
+        return max(gaps, default=Gap(0.0, "", 0))
+
+
+class _Sender:
+    """What producers of all kinds share: one sequence of sends, each with its end."""
+
+    def __init__(
+        self, who: str, topic: str, recorder: ProducerRecorder, acknowledgements: Acknowledgements | None, pace_s: float
+    ) -> None:
+        self.who = who
+        self.topic = topic
+        self.recorder = recorder
+        self.pace_s = pace_s
+        self.in_flight = 0
+        self.errors: list[KafkaError] = []
+        self._acknowledgements = acknowledgements
+        self._number = 0
+
+    def send(self, client: Producer, transaction: str | None = None) -> None:
+        name = f"{self.who}-{self._number}"
+        partition = self._number % PARTITIONS
+        self._number += 1
+        self.recorder.send(self.topic, name, transaction=transaction)
+        self.in_flight += 1
+        client.produce(self.topic, value=name.encode().ljust(100, b"."), partition=partition, on_delivery=self.done)
+
+    def done(self, error: KafkaError | None, message: Message) -> None:
+        self.in_flight -= 1
+        name = name_of(message)
+        partition = message.partition()
+        if error is None:
+            assert partition is not None
+            self.recorder.acked(self.topic, name, partition, message.offset())
+            if self._acknowledgements is not None:
+                self._acknowledgements.acked(self.topic, partition)
+            return
+        self.errors.append(error)
+        if error.code() in CERTAINLY_FAILED:
+            self.recorder.failed(self.topic, name)
+        else:
+            self.recorder.unknown(self.topic, name)
+
+
+class SteadySender(_Sender):
+    """Sends at a steady pace, as long as acknowledgements come."""
+
+    client: Producer
+
+    def run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            if self.in_flight < MAX_IN_FLIGHT:
+                self.send(self.client)
+            self.client.poll(self.pace_s)
+
+    def end(self, within_s: float) -> None:
+        left = self.client.flush(within_s)
+        assert left == 0, f"{left} records of {self.who} have no outcome after {within_s} s"
+
+
+class TransactionalSender(_Sender):
+    """Writes transactions of a few records over all partitions, and aborts some of them."""
+
+    def __init__(
+        self,
+        who: str,
+        topic: str,
+        recorder: ProducerRecorder,
+        pace_s: float,
+        *,
+        connect: Callable[[], Producer],
+        seed: int,
+    ) -> None:
+        super().__init__(who, topic, recorder, None, pace_s)
+        self._connect = connect
+        self._chance = random.Random(seed)
+        self._client: Producer | None = None
+        self.committed = 0
+        self.fatal: list[str] = []
+
+    def run(self, stopping: threading.Event) -> None:
+        number = 0
+        while not stopping.is_set():
+            client = self._client
+            if client is None:
+                client = self._client = self._ready(stopping)
+                continue
+            self._play(client, f"{self.who}-t{number}", stopping)
+            number += 1
+            time.sleep(self.pace_s)
+
+    def _ready(self, stopping: threading.Event) -> Producer | None:
+        client = self._connect()
+        while not stopping.is_set():
+            try:
+                client.init_transactions(CALL_WITHIN_S)
+                return client
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                self.errors.append(error)
+                if not error.retriable():
+                    return None
+        return None
+
+    def _play(self, client: Producer, transaction: str, stopping: threading.Event) -> None:
+        self.recorder.begin(transaction)
+        try:
+            client.begin_transaction()
+            for _ in range(self._chance.randint(1, 6)):
+                self.send(client, transaction)
+                client.poll(0)
+            if self._chance.random() < 0.2:
+                # Without this librdkafka asks for the abort of a transaction that the coordinator may not know yet, and
+                # takes the refusal, which Kafka answers as well, for fatal.
+                client.flush(CALL_WITHIN_S)
+                self._until_over(client.abort_transaction)
+                self.recorder.aborted(transaction)
+                return
+            self.recorder.committing(transaction)
+            self._until_over(client.commit_transaction)
+            self.recorder.committed(transaction)
+            self.committed += 1
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            self.errors.append(error)
+            self._after(client, transaction, error)
+
+    def _until_over(self, end: Callable[[float], None]) -> None:
+        """Asks again where the outcome is open; raises what says that the transaction cannot end this way."""
+        deadline = time.monotonic() + END_WITHIN_S
+        while True:
+            try:
+                end(CALL_WITHIN_S)
+                return
+            except KafkaException as failure:
+                error: KafkaError = failure.args[0]
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise
+                self.errors.append(error)
+
+    def _after(self, client: Producer, transaction: str, error: KafkaError) -> None:
+        if error.txn_requires_abort():
+            try:
+                self._until_over(client.abort_transaction)
+                self.recorder.aborted(transaction)
+                return
+            except KafkaException as failure:
+                error = failure.args[0]
+                self.errors.append(error)
+        # The client can say nothing more of this transaction. The next one with its id ends it, one way or the other.
+        self.fatal.append(f"{transaction}: {error}")
+        self.recorder.transaction_unknown(transaction)
+        client.purge()
+        with contextlib.suppress(KafkaException):
+            client.flush(CALL_WITHIN_S)
+        self._client = None
+
+    def end(self, within_s: float) -> None:
+        if self._client is not None:
+            self._client.flush(within_s)
+
+
+class Clients:
+    """Clients on two topics: one for plain and idempotent producers, one for transactions."""
+
+    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float = 0.02) -> None:
+        self._bootstrap = bootstrap
+        self._history = history
+        self._seed = seed
+        self._pace_s = pace_s
+        self.orders = f"orders-{act}"
+        self.payments = f"payments-{act}"
+        self.acknowledgements = Acknowledgements()
+        self._recorder = Recorder(history)
+        self._stop_sending = threading.Event()
+        self._stop_reading = threading.Event()
+        self._senders: list[SteadySender | TransactionalSender] = []
+        self._sending: list[threading.Thread] = []
+        self._reading: list[threading.Thread] = []
+        self.failures: list[str] = []
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        return self.orders, self.payments
+
+    def start(self) -> None:
+        self._create_topics()
+        self._add_steady("plain", idempotent=False)
+        self._add_steady("idempotent", idempotent=True)
+        for number in range(2):
+            self._add_transactional(f"transactional-{number}", self._seed + number)
+        for isolation in ("read_uncommitted", "read_committed"):
+            self._add_reader(f"reader-{isolation}", isolation)
+        self._add_group_reader("group-reader")
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        # Under `os` nothing is synced before the answer: the loss of one machine's memory must not matter.
+        durability = {self.orders: "disk", self.payments: "os"}
+        created = admin.create_topics(
+            [
+                NewTopic(
+                    topic,
+                    num_partitions=PARTITIONS,
+                    replication_factor=3,
+                    config={
+                        "min.insync.replicas": "2",
+                        "ack.durability": durability[topic],
+                        "segment.bytes": str(1 << 20),
+                    },
+                )
+                for topic in self.topics
+            ],
+            operation_timeout=30,
+        )
+        for future in created.values():
+            future.result(60)
+
+    def _producer(self, **settings: object) -> Producer:
+        shared = {
+            "bootstrap.servers": self._bootstrap,
+            "acks": "all",
+            "linger.ms": 2,
+            "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+            "log_level": 0,  # lost connections are the point
+            **RECONNECT,
+        }
+        return Producer({**shared, **settings})
+
+    def _add_steady(self, who: str, *, idempotent: bool) -> None:
+        recorder = self._recorder.producer(who, acks="all", idempotent=idempotent, retries=True)
+        sender = SteadySender(who, self.orders, recorder, self.acknowledgements, self._pace_s)
+        sender.client = self._producer(**{"enable.idempotence": idempotent})
+        self._senders.append(sender)
+        self._start(self._sending, lambda: sender.run(self._stop_sending))
+
+    def _add_transactional(self, who: str, seed: int) -> None:
+        recorder = self._recorder.producer(who, acks="all", idempotent=True, retries=True)
+        settings = {
+            "transactional.id": f"{self.payments}-{who}",
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        }
+        sender = TransactionalSender(
+            who,
+            self.payments,
+            recorder,
+            self._pace_s * 2,
+            connect=lambda: self._producer(**settings),
+            seed=seed,
+        )
+        self._senders.append(sender)
+        self._start(self._sending, lambda: sender.run(self._stop_sending))
+
+    def _consumer(self, isolation: str, **settings: object) -> Consumer:
+        shared = {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": "no-group",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,
+            "isolation.level": isolation,
+            "log_level": 0,  # lost connections are the point
+            **RECONNECT,
+        }
+        return Consumer({**shared, **settings})
+
+    def _assigned(self, who: str, isolation: Isolation) -> "_AssignedReader":
+        return _AssignedReader(who, self._consumer(isolation), self._recorder, isolation, self.topics)
+
+    def _add_reader(self, who: str, isolation: Isolation) -> None:
+        reader = self._assigned(who, isolation)
+
+        def run() -> None:
+            while not self._stop_reading.is_set():
+                reader.poll()
+            reader.close()
+
+        self._start(self._reading, run)
+
+    def _add_group_reader(self, who: str) -> None:
+        recorder = self._recorder.reader(who, mode="subscribe", isolation="read_committed")
+        settings = {"group.id": f"{GROUP}-{self.orders}", "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+        consumer = self._consumer("read_committed", **settings)
+        consumer.subscribe(list(self.topics))
+        committed: dict[tuple[str, int], int] = {}
+
+        def run() -> None:
+            while not self._stop_reading.is_set():
+                messages = consumer.consume(500, timeout=0.2)
+                for topic in self.topics:
+                    record_polls(recorder, topic, [each for each in messages if each.topic() == topic])
+                if any(message.error() is None for message in messages):
+                    self._commit(consumer, committed)
+            self._look_at_positions(consumer, committed)
+            consumer.close()
+
+        self._start(self._reading, run)
+
+    def _commit(self, consumer: Consumer, committed: dict[tuple[str, int], int]) -> None:
+        try:
+            done = consumer.commit(asynchronous=False)
+        except KafkaException:
+            return  # its members change, or its coordinator is away
+        for each in done or []:
+            if each.error is None:
+                committed[each.topic, each.partition] = each.offset
+
+    def _look_at_positions(self, consumer: Consumer, committed: dict[tuple[str, int], int]) -> None:
+        wanted = [TopicPartition(*key) for key in committed]
+        if not wanted:
+            self.failures.append("the group reader committed nothing")
+            return
+        for found in eventually(lambda: _committed(consumer, wanted), END_WITHIN_S, what="the group's positions"):
+            last = committed[found.topic, found.partition]
+            if found.offset < last:
+                self.failures.append(f"the position in {found.topic}-{found.partition} went from {last} to {found}")
+
+    def _start(self, threads: list[threading.Thread], run: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as failure:
+                self.failures.append("a client failed: " + "".join(traceback.format_exception(failure)))
+
+        thread = threading.Thread(target=guarded, daemon=True)
+        threads.append(thread)
+        thread.start()
+
+    def finish(self) -> Report:
+        """Ends the load, drains every partition, and judges the history."""
+        self._stop_sending.set()
+        _join(self._sending, "producer")
+        for sender in self._senders:
+            sender.end(END_WITHIN_S)
+        self._wait_for_transactions()
+        self._stop_reading.set()
+        _join(self._reading, "reader")
+        self._drain("read_uncommitted")
+        self._drain("read_committed")
+        self._recorder.close()
+        for sender in self._senders:
+            if isinstance(sender, SteadySender):
+                self.failures += [f"{sender.who} cannot go on: {error}" for error in sender.errors if error.fatal()]
+        return check(self._history)
+
+    def words(self) -> str:
+        """What the clients met."""
+        met: dict[str, int] = defaultdict(int)
+        for sender in self._senders:
+            for error in sender.errors:
+                met[f"{sender.who} {error.name()}"] += 1
+            if isinstance(sender, TransactionalSender):
+                met[f"{sender.who} committed"] = sender.committed
+        return f"{self.acknowledgements.count} acks; " + ", ".join(f"{name}: {count}" for name, count in met.items())
+
+    def abandon(self) -> None:
+        """For the end of a run that failed: no client goes on in the background."""
+        self._stop_sending.set()
+        self._stop_reading.set()
+        for thread in (*self._sending, *self._reading):
+            thread.join(CALL_WITHIN_S)
+        self._recorder.close()
+
+    def _wait_for_transactions(self) -> None:
+        """Until no transaction is open: what a coordinator or its markers still have to end."""
+        ends = {isolation: self._consumer(isolation) for isolation in ("read_uncommitted", "read_committed")}
+
+        def all_ended() -> bool:
+            try:
+                return all(
+                    len({_end(consumer, topic, partition) for consumer in ends.values()}) == 1
+                    for topic in self.topics
+                    for partition in range(PARTITIONS)
+                )
+            except KafkaException:
+                return False
+
+        eventually(all_ended, END_WITHIN_S, what="the end of all transactions")
+        for consumer in ends.values():
+            consumer.close()
+
+    def _drain(self, isolation: Isolation) -> None:
+        reader = self._assigned(f"final-{isolation}", isolation)
+        deadline = time.monotonic() + END_WITHIN_S
+        while not reader.at_end:
+            assert time.monotonic() < deadline, f"{reader.words} after {END_WITHIN_S} s"
+            reader.poll()
+        reader.drained()
+        reader.close()
+
+
+class _AssignedReader:
+    """Reads all partitions from their beginning."""
+
+    def __init__(
+        self, who: str, consumer: Consumer, recorder: Recorder, isolation: Isolation, topics: tuple[str, ...]
+    ) -> None:
+        self._consumer = consumer
+        self._recorder = recorder.reader(who, isolation=isolation)
+        self._topics = topics
+        self._all = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+        self._ends: dict[tuple[str, int], int] = {}
+        self._reached: set[tuple[str, int]] = set()
+        for topic, partition in self._all:
+            self._recorder.positioned(topic, partition, 0)
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._all])
+
+    def poll(self) -> None:
+        messages = self._consumer.consume(500, timeout=0.2)
+        for topic in self._topics:
+            record_polls(self._recorder, topic, [each for each in messages if each.topic() == topic])
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._note_end(message.topic() or "", message.partition() or 0, message.offset() or 0)
+
+    def _note_end(self, topic: str, partition: int, offset: int) -> None:
+        self._ends[topic, partition] = offset
+
+    @property
+    def at_end(self) -> bool:
+        for key in set(self._all) - self._reached:
+            if key in self._ends and self._ends[key] >= _end(self._consumer, *key):
+                self._reached.add(key)
+        return len(self._reached) == len(self._all)
+
+    @property
+    def words(self) -> str:
+        return f"{len(self._reached)} of {len(self._all)} partitions are drained"
+
+    def drained(self) -> None:
+        for topic, partition in self._all:
+            self._recorder.drained(topic, partition)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _end(consumer: Consumer, topic: str, partition: int) -> int:
+    ends = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+    if ends is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    end: int = ends[1]
+    return end
+
+
+def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    try:
+        return list(consumer.committed(wanted, timeout=5))
+    except KafkaException:
+        return []
+
+
+def _join(threads: list[threading.Thread], what: str) -> None:
+    for thread in threads:
+        thread.join(END_WITHIN_S)
+        assert not thread.is_alive(), f"a {what}'s thread hangs"

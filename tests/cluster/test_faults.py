@@ -1,0 +1,67 @@
+"""Faults on three real nodes under plain, idempotent and transactional clients: the history checker finds nothing.
+
+Each test is a run of `python -m tests.cluster.faults`, which prints what it does; the output of a failed test says
+where its logs and histories are.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.cluster.faults.__main__ import NOT_HERE
+from tests.etcd.finding import Etcd
+from tests.seeds import FIRST_SEED
+
+MINUTES = float(os.environ.get("CORDWOOD_FAULT_MINUTES", "1"))
+SEED = FIRST_SEED or 20260101
+ALL = ("--namespaces", "--disks")
+
+
+def run(*options: str, within_s: float) -> None:
+    command = [sys.executable, "-m", "tests.cluster.faults", "--seed", str(SEED), *options]
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said, _ = process.communicate(timeout=within_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+    print(" ".join(command))
+    print(said)
+    if process.returncode == NOT_HERE:
+        pytest.skip(said.splitlines()[-1])
+    assert process.returncode == 0, said[-6000:]
+
+
+@pytest.mark.landing
+@pytest.mark.timeout(400)
+def test_nothing_is_lost_when_processes_die_or_hang(etcd: Etcd) -> None:
+    run("--only", "kill-9,paused,etcd-leader-and-broker", "--shorter", "4", within_s=360)
+
+
+@pytest.mark.landing
+@pytest.mark.timeout(400)
+def test_nothing_is_lost_when_the_network_is_cut(etcd: Etcd) -> None:
+    run("--only", "partition,one-way-partition", "--namespaces", "--shorter", "1.5", within_s=360)
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        "kill-9,controller-killed,two-killed,etcd-leader-and-broker,paused",
+        "etcd-without-quorum,rolling-restart,emptied-disk,power-cut",
+        "partition,one-way-partition,link-cut,slow-link,disk-full",
+    ],
+    ids=["processes", "stores and disks", "links and space"],
+)
+def test_nothing_is_lost_by_any_one_fault(etcd: Etcd, kinds: str) -> None:
+    run("--only", kinds, *ALL, within_s=600)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600 + 120 * MINUTES)
+def test_nothing_is_lost_by_faults_that_come_together(etcd: Etcd) -> None:
+    run("--minutes", str(MINUTES), *ALL, within_s=500 + 120 * MINUTES)
