@@ -47,6 +47,22 @@ async def open_store(settings: BrokerSettings) -> "MetadataStore":
     return await EtcdStore.connect(address.endpoints, settings.cluster_name, allow_old=allow_old)
 
 
+async def open_own_store(logs: DataDirectory) -> "MetadataStore":
+    """Opens the store that is kept in a data directory, whose lock the caller holds. Raises EnvironmentFailure."""
+    from cordwood.cluster.stores.opening_checks import check_present
+    from cordwood.cluster.stores.sqlite import SqliteStore
+
+    path = f"{logs.path}/{METADATA_FILE}"
+    if logs.identity() is not None:
+        if logs.filesystem.exists(f"{logs.path}/{WITNESS_FILE}"):
+            raise StorageFailure(
+                f"{logs.path} has the data of a broker that is part of a cluster: its metadata is in the "
+                "cluster's store. Start it with --cluster and --store, or give another --data-dir"
+            )
+        check_present(path)
+    return await SqliteStore.open(path, boot_ms=boot_ms)
+
+
 class Storage:
     """Logs and metadata. Callers `open`, then `claim` for a cluster, `close_logs` in order, and always `release`."""
 
@@ -93,7 +109,7 @@ class Storage:
             if settings.cluster_store:
                 await storage._join(settings)
             else:
-                await storage._open_own_store()
+                await storage._open_own_store(settings)
         except BaseException:
             storage.logs.release()
             raise
@@ -103,20 +119,17 @@ class Storage:
         storage_id = (owner.storage_id if owner is not None else "") or os.urandom(16).hex()
         self.standing = ALONE._replace(storage_id=storage_id)
 
-    async def _open_own_store(self) -> None:
+    async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
-        from cordwood.cluster.stores.opening_checks import check_present
-        from cordwood.cluster.stores.sqlite import SqliteStore
+        self.metadata = await open_own_store(self.logs)
+        if self.logs.arranged_for_workers:
+            from cordwood.broker.workers.arranging import arrange_offline
 
-        path = f"{self.logs.path}/{METADATA_FILE}"
-        if self.logs.identity() is not None:
-            if self.filesystem.exists(f"{self.logs.path}/{WITNESS_FILE}"):
-                raise StorageFailure(
-                    f"{self.logs.path} has the data of a broker that is part of a cluster: its metadata is in the "
-                    "cluster's store. Start it with --cluster and --store, or give another --data-dir"
-                )
-            check_present(path)
-        self.metadata = await SqliteStore.open(path, boot_ms=boot_ms)
+            try:
+                await arrange_offline(self.logs, self.metadata, [settings.node_id], settings, alone=True)
+            except BaseException:
+                await self.metadata.close()
+                raise
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directory."""

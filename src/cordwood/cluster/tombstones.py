@@ -32,6 +32,11 @@ def tombstone_of(topic: TopicImage) -> bytes:
     return _encode(topic.name, sorted(brokers))
 
 
+def moved_tombstone(stone: Tombstone, brokers: Iterable[int]) -> bytes:
+    """The tombstone, when the directories of the topic are with these brokers now."""
+    return _encode(stone.name, sorted(brokers))
+
+
 def _encode(name: str, brokers: Iterable[int]) -> bytes:
     return json.dumps({"name": name, "brokers": list(brokers)}, separators=(",", ":")).encode()
 

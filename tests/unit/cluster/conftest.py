@@ -1,13 +1,12 @@
 """Coroutine tests run on a loop of their own; every test of the stores' contract runs over every store."""
 
-import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.coroutines import pytest_pyfunc_call
 from tests.etcd.members import EtcdCluster
 from tests.etcd.rebased import open_rebased
 from tests.unit.cluster.kinds import KINDS
@@ -18,16 +17,9 @@ from cordwood.cluster.stores.socket.client import SocketStore
 from cordwood.cluster.stores.socket.server import StoreServer
 from cordwood.cluster.stores.sqlite import SqliteStore
 
+__all__ = ["pytest_pyfunc_call"]
+
 OpenStore = Callable[..., AbstractAsyncContextManager[MetadataStore]]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), timeout=60))
-    return True
 
 
 @asynccontextmanager

@@ -32,13 +32,19 @@ from cordwood.segments.partition_metadata import TopicDescription
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
+WORKERS = "workers"
+"""The directory of the homes of workers (broker/workers): no directory of a partition can have this name."""
+MOVES_FILE = "partition-moves"
+"""The moves of partitions between homes that are under way."""
+
 COST_OF_A_STEP = 32
 """The most that one step of a checkpoint costs, in the unit of `cost_of`: 1 to 2 ms."""
 
 NOTED_IN_A_STEP = 500
 """The most logs whose offsets are noted in one step, which takes less than a millisecond."""
 
-_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
+CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
+"""The content of the mark of a clean stop."""
 
 
 class Lock(Protocol):
@@ -100,6 +106,11 @@ class DataDirectory:
         """Whether the directory has the mark of a clean stop, which `open` removes."""
         return self.filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE))
 
+    @property
+    def arranged_for_workers(self) -> bool:
+        """Whether the partitions are in the homes of workers, or on their way there or back."""
+        return any(self.filesystem.exists(self._file(name)) for name in (WORKERS, MOVES_FILE))
+
     def open(self, identity: Identity | None = None) -> None:
         """Reads the directory's files, with the lock held. Raises StorageFailure if another node owns the data."""
         filesystem = self.filesystem
@@ -134,7 +145,7 @@ class DataDirectory:
                     log.close()
                 self._ends.close()
             if clean and all(log.offsets.recovery_point == log.offsets.end for log in self._logs.values()):
-                self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
+                self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN)
             self._logs.clear()
         finally:
             if release:

@@ -99,6 +99,12 @@ class Findings:
         self.changed |= bool(new)
         return new
 
+    def take(self, findings: Iterable[Finding]) -> None:
+        """Adds findings of partitions that come from another data directory."""
+        for finding in findings:
+            self._found.setdefault((finding.partition, finding.file, finding.position), finding)
+            self.changed = True
+
     def remove(self, findings: Iterable[Finding]) -> None:
         """Removes findings that no longer hold: retention or a deletion took the records, or they were repaired."""
         for finding in findings:
