@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUITE := $(BIN)/python -m tests.suites
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-spark docs types env clean
+.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-cluster bench-spark docs types env clean
 
 env: $(VENV)/.installed
 
@@ -54,6 +54,9 @@ soak: env
 
 bench: env
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+bench-cluster: env
+	$(BIN)/python -m benchmarks.cluster $(if $(QUICK),--quick)
 
 bench-spark: env
 	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)

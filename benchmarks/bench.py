@@ -262,7 +262,7 @@ class Bench:
     ) -> Measured:
         """Run load.c to its end and meter the broker meanwhile. `beside_another`: another client of ours runs, too."""
         patience_s = timeout_s or self.plan.timeout_s
-        meter = Meter(system.pid)
+        meter = Meter(*system.pids)
         run = load.start(mode, system.bootstrap, topic, properties=properties, timeout=int(patience_s), **flags)
         client = run.result(patience_s + 10)
         used = meter.usage()

@@ -131,6 +131,11 @@ def free_port() -> int:
         return port
 
 
+def new_cluster_id() -> str:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return "A" + cluster_id[1:] if cluster_id.startswith("-") else cluster_id  # a tool would take it for an option
+
+
 @dataclass
 class KafkaBroker:
     """One KRaft broker in `directory`. Settings are Kafka's own and override the defaults chosen here.
@@ -144,6 +149,7 @@ class KafkaBroker:
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
+    cluster_id: str = field(default_factory=new_cluster_id)
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -193,10 +199,7 @@ class KafkaBroker:
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if (self.log_directory / "meta.properties").exists():
             return
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if cluster_id.startswith("-"):  # the tool would take it for an option
-            cluster_id = "A" + cluster_id[1:]
-        self.jars.run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        self.jars.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._properties))
 
     def stop(self, *, timeout_s: float = 60) -> None:
         """Ask for a controlled shutdown and wait for it; kill the process if it takes too long."""

@@ -108,19 +108,22 @@ class Usage:
 
 
 class Meter:
-    """Reads a broker's CPU now, and again at `usage()`."""
+    """Reads the CPU of a broker, or of all processes of a cluster, now and again at `usage()`."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._threads = thread_seconds(pid)
-        self._cpu_s = cpu_seconds(pid)
+    def __init__(self, *pids: int) -> None:
+        self._pids = pids
+        self._threads = self._thread_seconds()
+        self._cpu_s = sum(map(cpu_seconds, pids))
         self._machine_s = machine_busy_seconds()
         self._began = time.monotonic()
 
     def usage(self) -> Usage:
         wall_s = time.monotonic() - self._began
         machine_s = machine_busy_seconds() - self._machine_s
-        cpu_s = cpu_seconds(self._pid) - self._cpu_s
-        threads = thread_seconds(self._pid)
+        cpu_s = sum(map(cpu_seconds, self._pids)) - self._cpu_s
+        threads = self._thread_seconds()
         busiest = max((used - self._threads.get(thread, 0.0) for thread, used in threads.items()), default=0.0)
         return Usage(cpu_s, busiest, machine_s, wall_s)
+
+    def _thread_seconds(self) -> dict[int, float]:
+        return {thread: used for pid in self._pids for thread, used in thread_seconds(pid).items()}

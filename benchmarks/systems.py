@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -37,10 +37,12 @@ class SystemFailed(Exception):
 
 
 class System(Protocol):
-    """One broker on one directory of its own."""
+    """One broker, or one cluster, on one directory of its own."""
 
     name: str
     directory: Path
+    replicas: int
+    """Of each partition of the benchmarks' topics."""
 
     @property
     def label(self) -> str: ...
@@ -48,6 +50,8 @@ class System(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def pid(self) -> int: ...
+    @property
+    def pids(self) -> Sequence[int]: ...
     @property
     def data(self) -> Path: ...
     @property
@@ -62,6 +66,7 @@ class KafkaSystem:
     """Apache Kafka with the JVM flags of its own start script."""
 
     name = KAFKA
+    replicas = 1
 
     def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None, *, as_shipped: bool = False) -> None:
         self.directory = directory
@@ -89,6 +94,10 @@ class KafkaSystem:
         return self._broker.pid
 
     @property
+    def pids(self) -> Sequence[int]:
+        return (self.pid,)
+
+    @property
     def data(self) -> Path:
         return self._broker.log_directory
 
@@ -106,6 +115,10 @@ class KafkaSystem:
         return self._broker.tail()
 
     def topic_settings(self, durability: Durability) -> dict[str, str]:
+        return self.durability(durability)
+
+    @staticmethod
+    def durability(durability: Durability) -> dict[str, str]:
         return {"flush.messages": "1" if durability == "disk" else _NEVER}
 
 
@@ -114,12 +127,17 @@ class CordwoodSystem:
 
     name = CORDWOOD
     label = "Cordwood"
+    replicas = 1
     _ready = re.compile(r"cordwood ready on ([^\s:]+):(\d+)")
 
-    def __init__(self, directory: Path, *, as_shipped: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, as_shipped: bool = False, options: Sequence[str] = (), port: int | None = None
+    ) -> None:
+        """`options`: further ones of `cordwood serve`."""
         self.directory = directory
-        self._settings = [] if as_shipped else ["--set", "group.initial.rebalance.delay.ms=0"]
-        self._port = free_port()
+        waits = [] if as_shipped else ["--set", "group.initial.rebalance.delay.ms=0"]
+        self._options = [*waits, *options]
+        self._port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -131,6 +149,10 @@ class CordwoodSystem:
         if self._process is None:
             raise SystemFailed("Cordwood is not running")
         return self._process.pid
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return (self.pid,)
 
     @property
     def data(self) -> Path:
@@ -145,7 +167,7 @@ class CordwoodSystem:
         self.directory.mkdir(parents=True, exist_ok=True)
         installed = Path(sys.executable).with_name("cordwood")
         command = [str(installed)] if installed.exists() else [sys.executable, "-m", "cordwood.cli"]
-        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap, *self._settings]
+        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap, *self._options]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONUNBUFFERED"] = "1"
         begin = self._output.stat().st_size if self._output.exists() else 0
@@ -162,10 +184,17 @@ class CordwoodSystem:
             self._wait_until_ready(begin)
 
     def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(how)
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
@@ -200,7 +229,7 @@ def create_topics(
 ) -> None:
     """All of them in one request; returns when the broker has said that they exist."""
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
-    topics = [NewTopic(name, partitions, 1, config=dict(settings)) for name in names]
+    topics = [NewTopic(name, partitions, system.replicas, config=dict(settings)) for name in names]
     for done in admin.create_topics(topics, operation_timeout=timeout_s, request_timeout=timeout_s).values():
         done.result()
 

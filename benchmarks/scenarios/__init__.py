@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from benchmarks.bench import Bench
+from benchmarks.scenario import Scenario
 from benchmarks.scenarios import (
     backfill,
     commits,
@@ -19,22 +16,6 @@ from benchmarks.scenarios import (
     throughput,
     transactions,
 )
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One question to both systems.
-
-    `quick_s` is its share of a quick run; beyond it only one round is made. `own_brokers`: it starts brokers itself,
-    and no other may run beside them.
-    """
-
-    name: str
-    title: str
-    run: Callable[[Bench], None]
-    quick_s: float
-    own_brokers: bool = False
-
 
 SCENARIOS = (
     Scenario("produce", "Produce throughput and broker CPU", throughput.produce, 40),
