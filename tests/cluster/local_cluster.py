@@ -103,6 +103,11 @@ class LocalCluster:
         os.kill(self.pids[node_id], signal.SIGKILL)
         eventually(lambda: not is_alive(self.pids[node_id]), what=f"the end of broker {node_id}")
 
+    def terminate(self, node_id: int) -> None:
+        """SIGTERM of one broker, which hands its leaderships over and ends."""
+        os.kill(self.pids[node_id], signal.SIGTERM)
+        eventually(lambda: not is_alive(self.pids[node_id]), what=f"the end of broker {node_id}")
+
     def freeze(self, node_id: int) -> None:
         """SIGSTOP of one broker."""
         os.kill(self.pids[node_id], signal.SIGSTOP)

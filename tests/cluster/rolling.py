@@ -1,0 +1,51 @@
+"""A rolling restart: one broker after the other ends and comes back, each when all partitions are in sync again."""
+
+import time
+from typing import NamedTuple
+
+from tests.cluster.local_cluster import LocalCluster
+from tests.deadline import eventually
+
+from cordwood.cli.cluster.view import cluster_view
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import Failure
+
+IN_SYNC_WITHIN_S = 180.0
+ASK_EVERY_S = 0.2
+
+
+class Step(NamedTuple):
+    """The times of one broker's restart, in seconds."""
+
+    node_id: int
+    to_the_end_s: float
+    """From the signal to the end of the process."""
+    to_in_sync_s: float
+    """From the signal until every partition had all its replicas in sync again."""
+
+
+def in_sync(cluster: LocalCluster) -> bool:
+    """Whether `cordwood cluster status --exit-code` would end with 0."""
+    time.sleep(ASK_EVERY_S)
+    try:
+        return not cluster_view(Connection(cluster.bootstrap, timeout_s=30)).troubles
+    except Failure:
+        # The broker that was asked has just ended.
+        return False
+
+
+def rolling_restart(cluster: LocalCluster, *, kill: bool = False) -> list[Step]:
+    """Restarts every broker once, by SIGTERM or by kill -9."""
+    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    steps = []
+    for node_id in sorted(cluster.pids):
+        began_s = time.monotonic()
+        if kill:
+            cluster.kill(node_id)
+        else:
+            cluster.terminate(node_id)
+        ended_s = time.monotonic()
+        cluster.restart(node_id)
+        eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+        steps.append(Step(node_id, ended_s - began_s, time.monotonic() - began_s))
+    return steps
