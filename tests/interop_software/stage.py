@@ -1,5 +1,6 @@
 """The place where a story plays: a directory, brokers, and processes that are all gone when it is over."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Self, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
+from tests.cluster.local_cluster import LocalCluster
 from tests.conftest import await_topic
 from tests.interop.confluent_clients import read_to_end
 
@@ -80,6 +82,7 @@ class Stage:
         # PostgreSQL refuses to run as root, and another user has to get to its files.
         self.path.chmod(0o755)
         self._brokers: list[BrokerProcess] = []
+        self._clusters = contextlib.ExitStack()
         self._started: list[Started] = []
 
     def __enter__(self) -> Self:
@@ -92,6 +95,7 @@ class Stage:
             process.stop(within_s=5)
         for broker in self._brokers:
             broker.end()
+        self._clusters.close()
         self._directory.cleanup()
 
     def broker(self, name: str = "broker", **settings: str) -> BrokerProcess:
@@ -100,6 +104,10 @@ class Stage:
         )
         self._brokers.append(broker)
         return broker.start()
+
+    def cluster(self) -> LocalCluster:
+        """Three brokers."""
+        return self._clusters.enter_context(LocalCluster(self.path / "cluster", "--metadata", "supervisor"))
 
     def start(
         self, name: str, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
@@ -131,10 +139,10 @@ class Stage:
         return done.stdout
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
+def make_topic(bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
     await_topic(admin, name, partitions)
 
 

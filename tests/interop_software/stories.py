@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.interop_software import clients, debezium, mirror_maker, streams
+from tests.interop_software import clients, debezium, mirror_maker, rolling, streams
 from tests.interop_software.software import DEBEZIUM, FRANZ_GO, KAFKA, KAFKAJS
 from tests.interop_software.stage import Stage
 
@@ -39,6 +39,21 @@ STORIES = (
         KAFKA,
         "counts by key with exactly_once_v2, killed twice with kill -9",
         streams.exactly_once,
+    ),
+    Story(
+        "streams-cluster",
+        "Apache Kafka Streams",
+        KAFKA,
+        "counts by key with exactly_once_v2 on three brokers, all restarted in turn by SIGTERM, then by kill -9",
+        streams.rolling_restart,
+    ),
+    Story(
+        "java-cluster",
+        "Apache Kafka's Java client",
+        KAFKA,
+        "producers, transactions, classic and consumer groups on three brokers, all restarted in turn by SIGTERM, "
+        "then by kill -9; no error reaches the application",
+        rolling.java_clients,
     ),
     Story(
         "debezium",

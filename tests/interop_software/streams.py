@@ -1,13 +1,23 @@
-"""Kafka Streams with exactly_once_v2, killed in the middle of its work: every count comes once, in order."""
+"""Kafka Streams with exactly_once_v2: every count comes once, in order, while Streams or the brokers are killed."""
 
 from pathlib import Path
 
 from confluent_kafka import Producer
+from tests.cluster.confluent_load import Writer, at_work
+from tests.cluster.rolling import rolling_restart as restart_all
 from tests.interop_software.software import compile_java, java_command
 from tests.interop_software.stage import Stage, Started, committed_values, make_topic, until
 
 SOURCE = Path(__file__).parent / "java/RunningCounts.java"
 KEYS, RECORDS, PARTITIONS, KILLS = 10, 6000, 4, 2
+KILLED_OFTEN = (
+    "replication.factor=1",
+    "commit.interval.ms=100",
+    "consumer.session.timeout.ms=6000",
+    "consumer.heartbeat.interval.ms=1000",
+    # Small steps, so that a kill finds the work half done.
+    "consumer.max.poll.records=20",
+)
 
 
 def exactly_once(stage: Stage) -> None:
@@ -25,7 +35,9 @@ def exactly_once(stage: Stage) -> None:
     def counted() -> list[tuple[bytes | None, bytes | None]]:
         return committed_values(broker.bootstrap, "counts", PARTITIONS)
 
-    command = java_command("RunningCounts", broker.bootstrap, f"{stage.path}/state", classpath=str(stage.path))
+    command = java_command(
+        "RunningCounts", broker.bootstrap, f"{stage.path}/state", *KILLED_OFTEN, classpath=str(stage.path)
+    )
 
     def begin(number: int) -> Started:
         return stage.start(f"streams-{number}", command)
@@ -43,9 +55,58 @@ def exactly_once(stage: Stage) -> None:
     last = begin(KILLS)
     until(lambda: len(counted()) >= RECORDS, 180, what="all counts")
     last.stop()
+    check_counts(counted(), RECORDS)
+
+
+def check_counts(counted: list[tuple[bytes | None, bytes | None]], records: int) -> None:
     by_key: dict[bytes | None, list[int]] = {}
-    for key, value in counted():
+    for key, value in counted:
         by_key.setdefault(key, []).append(int(value or b"0"))
     assert len(by_key) == KEYS
     for key, counts in by_key.items():
-        assert counts == list(range(1, RECORDS // KEYS + 1)), f"{key!r}: {counts[:50]}"
+        assert counts == list(range(1, records // KEYS + 1)), f"{key!r}: {counts[:50]}"
+
+
+def rolling_restart(stage: Stage) -> None:
+    """With Streams' default settings: all brokers are restarted by SIGTERM, then by kill -9."""
+    compile_java(SOURCE, stage.path)
+    cluster = stage.cluster()
+    for topic in ("numbers", "counts"):
+        make_topic(cluster.bootstrap, topic, PARTITIONS, replicas=3, min_insync_replicas="2")
+    command = java_command(
+        "RunningCounts", cluster.bootstrap, f"{stage.path}/state", "replication.factor=3", classpath=str(stage.path)
+    )
+    streams = stage.start("streams", command)
+    writer = Feed(cluster.bootstrap)
+    with at_work([writer]):
+        until(lambda: counted(cluster.bootstrap), 180, what="the first counts")
+        print(*restart_all(cluster), sep="\n")
+        print(*restart_all(cluster, kill=True), sep="\n")
+    assert writer.errors == []
+    until(lambda: len(counted(cluster.bootstrap)) >= writer.sent, 180, what="all counts")
+    assert streams.alive, streams.output()[-3000:]
+    said = streams.output()
+    assert " ERROR " not in said, said[said.index(" ERROR ") :][:3000]
+    assert "Shutdown" not in said, said[-3000:]
+    streams.stop()
+    check_counts(counted(cluster.bootstrap), writer.sent)
+
+
+def counted(bootstrap: str) -> list[tuple[bytes | None, bytes | None]]:
+    return committed_values(bootstrap, "counts", PARTITIONS)
+
+
+class Feed(Writer):
+    """Numbers for the keys in turn, as many for each."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__("feed", bootstrap, "numbers", **{"enable.idempotence": True})
+
+    def key(self, number: int) -> str:
+        return f"key-{number % KEYS}"
+
+    def work(self) -> None:
+        super().work()
+        while self.sent % KEYS:
+            self._produce(self.sent)
+        self._producer.flush()
