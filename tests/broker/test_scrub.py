@@ -106,9 +106,9 @@ def test_damage_that_nobody_read_is_found_said_and_not_served(data: Path, caplog
         assert result.stdout.splitlines() == [value.decode() for value in before if isinstance(value, bytes)]
         assert f"offsets {BAD} to {BAD}" in result.stderr
         assert f"--from {BAD + 1}" in result.stderr
-        assert f"partition 0 is damaged: offsets {BAD} to {BAD}" in cordwood("topic", "describe", TOPIC).replace(
-            "\n", " "
-        )
+        assert f"partition 0 is damaged on broker 1: offsets {BAD} to {BAD}" in cordwood(
+            "topic", "describe", TOPIC
+        ).replace("\n", " ")
 
         with Cluster(ClientSettings(broker.bootstrap_servers)) as client, pytest.raises(DamagedRecords) as refused:
             list(client.stream(Name(TOPIC, 0), 0, COUNT))

@@ -1,5 +1,5 @@
-"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer, and one for fetches
-of followers: a fetch waits at the leader and has large answers, and markers must not wait behind it.
+"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer, one for fetches of
+followers, one for repairs: a fetch waits at the leader and has large answers, and markers must not wait behind it.
 
 A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
 come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
@@ -101,6 +101,8 @@ class PeerConnections:
         self._peers: dict[int, _Peer] = {}
         self._fetching: dict[int, _Peer] = {}
         """The same brokers, for fetches."""
+        self._repairing: dict[int, _Peer] = {}
+        """The same brokers, for requests that read a disk."""
         self._closed = False
         self._observer: Observer | None = None
         self._epoch_of: Callable[[int], int] = lambda broker_id: -1
@@ -130,7 +132,11 @@ class PeerConnections:
         return outcome
 
     def send(self, request: PeerRequest, done: Done) -> None:
-        peers = self._fetching if request.api_key == ApiKey.FETCH else self._peers
+        peers = self._peers
+        if request.api_key == ApiKey.FETCH:
+            peers = self._fetching
+        elif request.api_key == ApiKey.SOUND_BATCHES:
+            peers = self._repairing
         peer = peers.get(request.broker_id)
         if peer is None:
             if self.address_of(request.broker_id) is None:
@@ -145,14 +151,14 @@ class PeerConnections:
         self.loop.call_soon(self._run, lambda: done(outcome, self._now()))
 
     def forget(self, broker_id: int, peer: "_Peer") -> None:
-        for peers in (self._peers, self._fetching):
+        for peers in (self._peers, self._fetching, self._repairing):
             if peers.get(broker_id) is peer:
                 del peers[broker_id]
 
     def close(self) -> None:
         """Closes all connections; requests without an answer fail."""
         self._closed = True
-        for peers in (self._peers, self._fetching):
+        for peers in (self._peers, self._fetching, self._repairing):
             for peer in list(peers.values()):
                 peer.close()
             peers.clear()

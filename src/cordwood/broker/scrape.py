@@ -72,6 +72,7 @@ def _damage(node: "Node") -> Values:
         names.SCRUBBED_BYTES: _one(node.scrub.bytes_read),
         names.SCRUB_ENDED: [] if ended_ms is None else _one(ended_ms / 1000),
         names.DAMAGED_OFFSETS: list(damaged.items()),
+        names.REPAIRED_OFFSETS: _one(damage.repaired_offsets),
     }
 
 

@@ -196,6 +196,7 @@ class Server:
         await self._recover()
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
+            self.node.repair.begin(self._scrub_thread.submit)
         self._connections = connections = Connections(
             loop,
             self.node,

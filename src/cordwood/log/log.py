@@ -19,7 +19,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from cordwood.log import checkpoint as checkpoints
-from cordwood.log import flushing, reading, replacement, retention, rolling, timestamps, truncation
+from cordwood.log import flushing, mending, reading, replacement, replay, retention, rolling, timestamps, truncation
 from cordwood.log.aborts import Aborts
 from cordwood.log.checkpoint import CheckpointTicket
 from cordwood.log.flushing import FlushTicket
@@ -355,6 +355,11 @@ class Log:
         """Closes the active segment if it is old enough; the next append begins a new one."""
         return rolling.roll_if_due(self.segments, self.offsets, self.replayed, self.saved, wall_ms)
 
+    def roll_soon(self) -> None:
+        """Has the next append, or the next look at its age, close the active segment: only closed ones are mended."""
+        if self.segments.active is not None:
+            self.segments.active.roll_at_ms = 0
+
     def truncate_to(self, offset: int) -> None:
         """Cuts all batches that end at or after this offset."""
         self._truncation().truncate_to(offset)
@@ -378,6 +383,22 @@ class Log:
     def replace_segments(self, old: list[int], new: list[int]) -> None:
         """Puts `.cleaned` segments in the place of old ones, atomically; both by base offset."""
         replacement.replace_segments(self.segments, self.offsets, self.saved, old, new)
+
+    def read_sound(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
+        """Checked batches from the batch with the offset on, for the repair of another replica. In any thread."""
+        return mending.read_sound(self.segments, self.offsets, self.saved, self.reports, offset, end_offset, max_bytes)
+
+    def put_mended(self, base_offset: int, *, lacks_aborts: bool) -> None:
+        """Puts the mended copy of a segment in its place, atomically. `lacks_aborts`: its transaction index has to be
+        rebuilt."""
+        place = self.segments.place_of(base_offset)
+        damaged = self.segments[place]
+        assert damaged.base_offset == base_offset
+        damaged_path = damaged.file.path
+        self.replace_segments([base_offset], [base_offset])
+        self.reports.forget_holes(damaged_path)
+        if lacks_aborts:
+            replay.rebuild_transactions(self.segments, self.offsets, self.saved, place)
 
     def close(self) -> None:
         """Closes the handles. A clean stop needs a checkpoint before."""

@@ -122,6 +122,10 @@ class LogReports:
             for hole in segment.holes
         ]
 
+    def forget_holes(self, path: str) -> None:
+        """Removes the damage of a log file from the reports: a mended file has taken its place."""
+        self.damage = [each for each in self.damage if each.file != path]
+
     def tell_late(self) -> None:
         """Tells of findings of the first use after a clean stop, if there are any."""
         report = self.recovery

@@ -37,7 +37,7 @@ class SegmentCheck:
         self._end_offset = end_offset
         self._may_have_gaps = segments.may_have_gaps
         self._scan = SegmentScan(
-            _ColdFile(segment.file), segment.base_offset, end_position=segment.size, chunk_size=CHUNK_BYTES
+            ColdFile(segment.file), segment.base_offset, end_position=segment.size, chunk_size=CHUNK_BYTES
         )
         self._batches = iter(self._scan)
 
@@ -52,7 +52,7 @@ class SegmentCheck:
         return Step(self._scan.position - started, batches, done=True, sound=sound)
 
 
-class _ColdFile:
+class ColdFile:
     """A file whose reads leave the page cache as they found it."""
 
     def __init__(self, file: File) -> None:

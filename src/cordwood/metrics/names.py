@@ -106,6 +106,10 @@ DAMAGED_OFFSETS = _gauge(
     "known.",
     _PARTITION,
 )
+REPAIRED_OFFSETS = _counter(
+    "cordwood_repaired_offsets_total",
+    "Damaged offsets that were repaired with the batches of another replica since the broker started.",
+)
 LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
 LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late the event loop was in all such stalls.")
 LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")

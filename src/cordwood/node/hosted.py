@@ -98,6 +98,18 @@ class HostedReplicas:
             )
         return partition
 
+    def replica_for(self, topic_id: TopicId | None, index: int, asker: int) -> Partition:
+        """The partition, whoever leads it, for another of its replicas."""
+        found = None if topic_id is None else self._image.topics_by_id.get(topic_id)
+        if found is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
+        partition = self.get(found.name, index)
+        if partition is None or partition.cutting or asker not in partition.image.replicas:
+            raise ProtocolError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of {found.name} is not here for broker {asker}."
+            )
+        return partition
+
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker is a replica."""
         partitions = self.topics.get(topic)

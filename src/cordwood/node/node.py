@@ -60,6 +60,7 @@ from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.replication.fetchers import FetcherRooms, Fetchers
 from cordwood.node.replication.in_sync_changes import InSyncChanges
+from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
 from cordwood.node.serving import Serving
@@ -113,6 +114,8 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving)
         self._fetchers = Fetchers(fetching)
+        self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
+        damage.on_found = self.repair.due
         hosted.on_role = self._fetchers.role_changed
         fetching.after_cut = self._load_coordinators
         logs.high_watermark_of = self._high_watermark_of
@@ -212,6 +215,7 @@ class Node:
         self.catching_up.stop_waiting()
         self.held_heartbeats.stop()
         self._fetchers.stop()
+        self.repair.stop()
         self.parked.hurry_all(now)
         self.groups.shards.stop_waiting()
 
@@ -247,6 +251,7 @@ class Node:
                     self._change_settings(partition, self.image.topics[name].settings, now)
         if delta.brokers_changed:
             self._marker_sender.brokers_changed()
+            self.repair.brokers_changed()
         self._internal_topics.look()
         self.catching_up.image_moved()
 

@@ -66,6 +66,7 @@ class Partition:
         "leader_epoch",
         "leads",
         "name",
+        "rewriting",
         "settings",
         "topic_id",
         "unsynced_messages",
@@ -98,6 +99,8 @@ class Partition:
         """The partition's row that its present role comes from."""
         self.cutting = False
         """Whether a thread cuts the log: nobody else may use it, and the role does not change."""
+        self.rewriting = False
+        """Whether compaction or a repair writes new segments for the log: only one of them does at a time."""
         self._broker_id = broker_id
         self._open = open_log
         self._log: Log | None = None

@@ -138,6 +138,7 @@ class Life:
             self.loop.create_task(self._take_part())
         if self._setup.scrubbed:
             self.node.scrub.begin(self._scrub, self.node.now)
+            self.node.repair.begin(self._scrub)
 
     def _later(self, delay_ms: int, event: Callable[[], None]) -> asyncio.TimerHandle:
         return self.loop.call_later(delay_ms / 1000, lambda: self.driver.run(event))

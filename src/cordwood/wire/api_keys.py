@@ -99,3 +99,4 @@ class ApiKey(IntEnum):
     FAMILY_LIST = 10_003
     FAMILY_RECALL = 10_004
     DAMAGE_LIST = 10_100
+    SOUND_BATCHES = 10_101

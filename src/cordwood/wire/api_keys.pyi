@@ -89,6 +89,7 @@ from cordwood.wire.message_types.share_acknowledge import ShareAcknowledge
 from cordwood.wire.message_types.share_fetch import ShareFetch
 from cordwood.wire.message_types.share_group_describe import ShareGroupDescribe
 from cordwood.wire.message_types.share_group_heartbeat import ShareGroupHeartbeat
+from cordwood.wire.message_types.sound_batches import SoundBatches
 from cordwood.wire.message_types.streams_group_describe import StreamsGroupDescribe
 from cordwood.wire.message_types.streams_group_heartbeat import StreamsGroupHeartbeat
 from cordwood.wire.message_types.sync_group import SyncGroup
@@ -201,3 +202,4 @@ class ApiKey(int, Generic[Asked_co], metaclass=_Keys):
     FAMILY_LIST: ClassVar[ApiKey[FamilyList]]
     FAMILY_RECALL: ClassVar[ApiKey[FamilyRecall]]
     DAMAGE_LIST: ClassVar[ApiKey[DamageList]]
+    SOUND_BATCHES: ClassVar[ApiKey[SoundBatches]]

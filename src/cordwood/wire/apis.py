@@ -137,7 +137,8 @@ APIS: Final[dict[int, Api]] = {
         Api(10_003, "FamilyList", 0, 0, 0),
         Api(10_004, "FamilyRecall", 0, 0, 0),
         # docs/decisions/damage.md
-        Api(10_100, "DamageList", 0, 0, 0),
+        Api(10_100, "DamageList", 0, 1, 0),
+        Api(10_101, "SoundBatches", 0, 0, 0),
     )
 }
 """APIs by key. The connection of a peer that uses an unknown key is closed."""

@@ -76,6 +76,7 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.FAMILY_LIST: ADMINISTERED_AT_ONCE,
     ApiKey.FAMILY_RECALL: NONE,
     ApiKey.DAMAGE_LIST: ADMINISTERED_AT_ONCE,
+    ApiKey.SOUND_BATCHES: NONE,
 }
 """Widths by API key. A served API without an entry takes no arrays."""
 

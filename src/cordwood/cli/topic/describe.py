@@ -16,7 +16,7 @@ from cordwood.cli.output import console, count_in_words, facts, print_json, prin
 from cordwood.cli.record_text import time_in_words
 
 if TYPE_CHECKING:
-    from cordwood.cli.topic.damage import DamageView
+    from cordwood.cli.topic.damage import DamageView, RepairView
     from cordwood.cli.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
@@ -67,6 +67,7 @@ def topic_as_json(view: "TopicView") -> dict[str, Any]:
             for part in view.partitions
         ],
         "damage": [damage._asdict() for damage in view.damage],
+        "repairs": [repair._asdict() for repair in view.repairs],
     }
 
 
@@ -111,6 +112,8 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
         out.print(Text(f"{count_in_words(hidden, 'partition')} more: --json has them all.\n", style="dim"))
     for damage in view.damage:
         out.print(Text(damage_in_words(damage), style="bold red"))
+    for repair in view.repairs:
+        out.print(Text(repair_in_words(repair), style="yellow"))
     shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
     if shown:
         print_table(
@@ -122,11 +125,20 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
 
 
 def damage_in_words(damage: "DamageView") -> str:
+    repair = f" Not repaired from another replica: {damage.not_repaired}." if damage.not_repaired else ""
     return (
-        f"partition {damage.partition} is damaged: "
+        f"partition {damage.partition} is damaged on broker {damage.broker}: "
         f"offsets {damage.first_offset} to {damage.last_offset} cannot be read "
         f"({damage.file} at byte {damage.position}: {damage.reason}; found {time_in_words(damage.found_ms)}). "
-        f"Readers go on from offset {damage.last_offset + 1}.\n"
+        f"Readers of this broker go on from offset {damage.last_offset + 1}.{repair}\n"
+    )
+
+
+def repair_in_words(repair: "RepairView") -> str:
+    brokers = ", ".join(str(broker) for broker in repair.from_brokers)
+    return (
+        f"partition {repair.partition} was damaged on broker {repair.broker}: offsets {repair.first_offset} to "
+        f"{repair.last_offset} were repaired from broker {brokers} {time_in_words(repair.repaired_ms)}.\n"
     )
 
 

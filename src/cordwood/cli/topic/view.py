@@ -12,7 +12,7 @@ from cordwood.cli.failure import Failure
 from cordwood.cli.log_sizes import SizesUnknown, log_sizes
 from cordwood.cli.promises import Promise, ack_promise, order_promise
 from cordwood.cli.raw_request import brokers
-from cordwood.cli.topic.damage import DamageView, known_damage
+from cordwood.cli.topic.damage import DamageView, RepairView, Told, known_damage
 
 SET_BY_SOMEBODY = frozenset(
     {
@@ -62,6 +62,7 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
     settings: Mapping[str, SettingView]
     damage: tuple[DamageView, ...] = ()
+    repairs: tuple[RepairView, ...] = ()
 
     @property
     def order(self) -> Promise:
@@ -89,7 +90,7 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
     starts: Mapping[int, int] = {}
     ends: Mapping[int, int] = {}
     sizes: Mapping[int, int] = {}
-    damage: list[DamageView] = []
+    told = Told()
     eligible: Mapping[int, tuple[int, ...]] = {}
     if measured:
         indexes = [partition.id for partition in description.partitions]
@@ -97,7 +98,7 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
         ends = connection.offsets(name, indexes, OffsetSpec.latest())
         sizes = _sizes(connection, name, description)
         eligible = _eligible(connection, name)
-        damage = known_damage(_leaders(description), name, connection.timeout_s)
+        told = known_damage(_replicas(description), name, connection.timeout_s)
     return TopicView(
         name=name,
         topic_id=str(description.topic_id),
@@ -116,7 +117,8 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
             for partition in sorted(description.partitions, key=lambda partition: partition.id)
         ),
         settings=settings_of(connection, ConfigResource(ConfigResource.Type.TOPIC, name)),
-        damage=tuple(damage),
+        damage=told.damage,
+        repairs=told.repairs,
     )
 
 
@@ -170,9 +172,19 @@ def _source_name(source: Any) -> str:
     return next((words for known, words in names.items() if known.value == _source_value(source)), "unknown")
 
 
-def damage_in(connection: Connection, name: str) -> list[DamageView]:
+def damage_in(connection: Connection, name: str) -> tuple[DamageView, ...]:
     """The damage that the brokers of a topic know of."""
-    return known_damage(_leaders(_description(connection, name)), name, connection.timeout_s)
+    return known_damage(_replicas(_description(connection, name)), name, connection.timeout_s).damage
+
+
+def _replicas(description: Any) -> dict[int, tuple[str, int]]:
+    """The addresses of the brokers that have a replica of the topic, by id."""
+    return {
+        node.id: (node.host, node.port)
+        for partition in description.partitions
+        for node in sorted(partition.replicas, key=lambda node: node.id)
+        if node.host
+    }
 
 
 def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:

@@ -7,6 +7,7 @@ readers are refused there. If the file is missing or damaged, the scrub begins a
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from cordwood.segments.damaged import DamagedCheckpoint
 FILE_NAME = "scrub-checkpoint"
 MAX_FINDINGS = 1000
 """Further findings are counted but not kept: a disk this bad is not repaired range by range."""
+MAX_REPAIRS = 100
+"""The newest repairs are kept."""
 
 _VERSION = 2
 _WITHOUT_CHECKSUM = 1
@@ -54,6 +57,16 @@ class Finding(NamedTuple):
         return int(digits) if digits.isdecimal() else None
 
 
+class Repaired(NamedTuple):
+    """Damaged offsets whose batches came from other replicas."""
+
+    partition: TopicPartition
+    first_offset: int
+    end_offset: int
+    broker_ids: tuple[int, ...]
+    repaired_ms: int
+
+
 class Place(NamedTuple):
     """The last segment that the scrub has checked."""
 
@@ -73,6 +86,8 @@ class Findings:
         self.changed = False
         self.not_kept = 0
         self._found: dict[tuple[TopicPartition, str, int], Finding] = {}
+        self.repairs: deque[Repaired] = deque(maxlen=MAX_REPAIRS)
+        """The last repairs, oldest first."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -111,6 +126,20 @@ class Findings:
             self._found.pop((finding.partition, finding.file, finding.position), None)
             self.changed = True
 
+    def repaired(self, findings: Iterable[Finding], broker_ids: Iterable[int], wall_ms: int) -> None:
+        """Replaces findings by the note that batches of these brokers repaired them."""
+        brokers = tuple(sorted(broker_ids))
+        for finding in findings:
+            self.repairs.append(Repaired(finding.partition, finding.first_offset, finding.end_offset, brokers, wall_ms))
+            self.remove([finding])
+
+    def forget_topic(self, topic: str) -> None:
+        self.remove([each for each in self.all() if each.partition.topic == topic])
+        kept = [each for each in self.repairs if each.partition.topic != topic]
+        if len(kept) < len(self.repairs):
+            self.repairs = deque(kept, maxlen=MAX_REPAIRS)
+            self.changed = True
+
     def to_bytes(self) -> bytes:
         fields = {
             "version": _VERSION,
@@ -119,6 +148,7 @@ class Findings:
             "last_pass_ended_ms": self.last_pass_ended_ms,
             "checked": None if self.checked is None else [*self.checked.partition, self.checked.base_offset],
             "findings": [[*finding.partition, *finding[1:]] for finding in self.all()],
+            "repairs": [[*repaired.partition, *repaired[1:]] for repaired in self.repairs],
         }
         return json.dumps({**fields, "checksum": _checksum(fields)}).encode()
 
@@ -143,6 +173,11 @@ class Findings:
                 partition = TopicPartition(str(topic), int(index))
                 finding = Finding(partition, str(file), int(position), int(first), int(end), str(reason), int(found_ms))
                 findings._found[partition, finding.file, finding.position] = finding
+            # An earlier version kept no repairs.
+            for topic, index, first, end, broker_ids, repaired_ms in fields.get("repairs", ()):
+                partition = TopicPartition(str(topic), int(index))
+                brokers = tuple(int(broker_id) for broker_id in broker_ids)
+                findings.repairs.append(Repaired(partition, int(first), int(end), brokers, int(repaired_ms)))
         except (ValueError, TypeError, KeyError, LookupError) as error:
             raise DamagedCheckpoint(f"{FILE_NAME}: {error!r}") from None
         return findings

@@ -95,11 +95,13 @@ class Compaction:
             self._working = False
 
     def _compact(self, chosen: Candidate) -> None:
+        chosen.partition.rewriting = True
+
         def compacted(result: CompactionResult | Exception) -> None:
             if not self._hosted.hosts(chosen.partition):
-                self._working = False  # the topic was deleted with its files; a new topic may have its name
+                self._end(chosen)  # the topic was deleted with its files; a new topic may have its name
             elif isinstance(result, Exception):
-                self._working = False
+                self._end(chosen)
                 self._reports.failed_write(result)
                 self._pause(chosen.name)
             else:
@@ -113,12 +115,15 @@ class Compaction:
 
         self._loop.effects.blocking(compact, compacted)
 
+    def _end(self, chosen: Candidate) -> None:
+        self._working = chosen.partition.rewriting = False
+
     def _pause(self, name: TopicPartition) -> None:
         self._paused.add(name)
         self._loop.timers.at(self._loop.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
     def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
-        if partition.name in self._paused or partition.cutting:
+        if partition.name in self._paused or partition.cutting or partition.rewriting:
             return None
         if partition.opened is None and not self._logs.has_log(partition.name):
             return None
@@ -198,7 +203,7 @@ class Compaction:
                 if not self._replaced(chosen, list(old), new):
                     return
         finally:
-            self._working = False
+            self._end(chosen)
         partition = chosen.partition
         self._logs.set_clean_offset(partition.name, result.clean_offset)
         self._checkpoints.soon()

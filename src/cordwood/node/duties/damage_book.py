@@ -4,7 +4,7 @@ A finding is logged once and kept; its offsets are refused to readers. Recovery,
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.findings import FILE_NAME, Finding, Findings
@@ -23,6 +23,10 @@ class DamageBook:
         self._path = f"{logs.path}/{FILE_NAME}"
         self.findings = self._load()
         self._said: set[Finding] = set()
+        self.on_found: Callable[[], None] = lambda: None
+        """Called when there is damage that may be repaired from another replica."""
+        self.repaired_offsets = 0
+        """Offsets that were repaired since the broker started."""
 
     def _load(self) -> Findings:
         try:
@@ -61,6 +65,7 @@ class DamageBook:
                     finding.position,
                     finding.reason,
                 )
+                self.on_found()
 
     def repaired(self, findings: Iterable[Finding]) -> None:
         """Forgets findings that a check did not confirm."""
@@ -71,8 +76,19 @@ class DamageBook:
         self.findings.remove(gone)
         self._said.difference_update(gone)
 
+    def repaired_from(self, findings: Iterable[Finding], broker_ids: Iterable[int]) -> None:
+        """Replaces findings by a note: batches of these brokers are in the place of the damaged ones."""
+        gone, brokers = list(findings), sorted(broker_ids)
+        for finding in gone:
+            first, last = finding.first_offset, finding.end_offset - 1
+            named = ", ".join(str(broker_id) for broker_id in brokers)
+            logger.info("%s: offsets %d to %d are repaired from broker %s", finding.partition, first, last, named)
+            self.repaired_offsets += finding.end_offset - finding.first_offset
+        self.findings.repaired(gone, brokers, self._loop.now.wall_ms)
+        self._said.difference_update(gone)
+
     def topic_deleted(self, topic: str) -> None:
-        self.findings.remove([each for each in self.findings.all() if each.partition.topic == topic])
+        self.findings.forget_topic(topic)
 
     def known(self) -> list[Finding]:
         """The findings in records that the logs still have, by partition and offset."""

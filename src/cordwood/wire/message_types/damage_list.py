@@ -28,6 +28,15 @@ class DamageList(
         end_offset: int
         reason: str
         found_ms: int
+        not_repaired: str
+
+    class ResponseRepair(Entity):
+        topic: str
+        partition: int
+        first_offset: int
+        end_offset: int
+        broker_ids: Sequence[int]
+        repaired_ms: int
 
     class Response(Entity):
         throttle_time_ms: int
@@ -36,6 +45,7 @@ class DamageList(
         findings_not_kept: int
         pass_began_ms: int
         last_pass_ended_ms: int
+        repairs: Sequence[DamageList.ResponseRepair]
 
     class AnswerFinding(TypedDict, total=False):
         topic: str
@@ -46,6 +56,15 @@ class DamageList(
         end_offset: int
         reason: str
         found_ms: int
+        not_repaired: str
+
+    class AnswerRepair(TypedDict, total=False):
+        topic: str
+        partition: int
+        first_offset: int
+        end_offset: int
+        broker_ids: Array[int]
+        repaired_ms: int
 
     class Answer(Protocol):
         def __call__(
@@ -57,4 +76,5 @@ class DamageList(
             findings_not_kept: int = ...,
             pass_began_ms: int = ...,
             last_pass_ended_ms: int = ...,
+            repairs: Array[DamageList.AnswerRepair] = ...,
         ) -> None: ...

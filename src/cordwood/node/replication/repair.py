@@ -1,0 +1,214 @@
+"""Repairs damage on this broker's disk with batches of other replicas, one segment at a time.
+
+Whoever finds damage (scrub, recovery, readers) tells the `DamageBook`, and the book tells this room. The room chooses
+the segment and the brokers to ask; `segment_repair.py` does the rest. A repair that fails is tried again after a pause
+that grows; the reason is in the broker's log and in `cordwood topic describe`.
+
+Only closed segments below the recovery point and the high watermark are repaired. Which replica leads does not matter:
+a follower asks its leader first, and a leader asks an in-sync follower.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cordwood.model.errors import StorageFailure
+from cordwood.node.replication.segment_repair import (
+    Gone,
+    InBackground,
+    NotRepaired,
+    Outcome,
+    Repaired,
+    RepairRooms,
+    SegmentRepair,
+)
+
+if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.findings import Finding
+    from cordwood.model.identifiers import TopicPartition
+    from cordwood.model.moment import Moment
+    from cordwood.node.duties.damage_book import DamageBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.partition import Partition
+    from cordwood.node.peers import Peers
+    from cordwood.node.reports import Reports
+    from cordwood.node.serving import Serving
+
+SOON_MS: Final = 100
+"""Readers that need a segment meet its damage at about the same time."""
+FIRST_PAUSE_MS: Final = 5_000
+LONGEST_PAUSE_MS: Final = 600_000
+
+
+class Place(NamedTuple):
+    """A damaged segment."""
+
+    partition: TopicPartition
+    base_offset: int | None
+    """None: the whole log is gone."""
+
+
+class _Wait(Exception):
+    """Why a segment is not repaired now."""
+
+
+class _Pause(NamedTuple):
+    reason: str
+    pause_ms: int
+    until_ms: int
+
+
+class Repair:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        damage: DamageBook,
+        peers: Peers,
+        serving: Serving,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._damage = damage
+        self._reports = reports
+        self._rooms = RepairRooms(image, hosted, damage, peers, serving)
+        self._working = False
+        self._pauses: dict[Place, _Pause] = {}
+        self._look_at_ms: int | None = None
+
+    def begin(self, in_background: InBackground) -> None:
+        self._rooms.background = in_background
+        self.due()
+
+    def stop(self) -> None:
+        """Repairs nothing more: the broker stops, and the next start removes a copy that is not complete."""
+        self._rooms.stopped = True
+
+    def due(self) -> None:
+        """Looks for damage soon."""
+        self._look_in(SOON_MS)
+
+    def brokers_changed(self) -> None:
+        """Tries again what was not repaired: another broker may have it."""
+        if self._pauses:
+            self._pauses = {place: pause._replace(until_ms=0) for place, pause in self._pauses.items()}
+            self.due()
+
+    def why_not(self, finding: Finding) -> str:
+        """Why a finding is not repaired yet; empty if its repair is due or under way."""
+        pause = self._pauses.get(Place(finding.partition, finding.segment_base_offset))
+        return "" if pause is None else pause.reason
+
+    def _look_in(self, delay_ms: int) -> None:
+        at_ms = self._loop.now.boot_ms + delay_ms
+        if self._rooms.background is None or self._rooms.stopped:
+            return
+        if self._look_at_ms is not None and self._look_at_ms <= at_ms:
+            return
+        self._look_at_ms = at_ms
+
+        def look(now: Moment) -> None:
+            if self._look_at_ms == at_ms:
+                self._look_at_ms = None
+                self._look(now)
+
+        self._loop.after(delay_ms, look)
+
+    def _look(self, now: Moment) -> None:
+        if self._working or self._rooms.stopped:
+            return
+        findings = self._damage.known()
+        places = dict.fromkeys(Place(each.partition, each.segment_base_offset) for each in findings)
+        self._pauses = {place: pause for place, pause in self._pauses.items() if place in places}
+        for place in places:
+            pause = self._pauses.get(place)
+            if pause is not None and pause.until_ms > now.boot_ms:
+                continue
+            try:
+                self._begin(place)
+            except _Wait as reason:
+                self._wait(place, str(reason))
+            except StorageFailure as failure:
+                self._reports.failed_write(failure)
+                self._wait(place, str(failure))
+            else:
+                return
+        if self._pauses:
+            first_ms = min(pause.until_ms for pause in self._pauses.values())
+            self._look_in(max(SOON_MS, first_ms - now.boot_ms))
+
+    def _wait(self, place: Place, reason: str) -> None:
+        before = self._pauses.get(place)
+        pause_ms = FIRST_PAUSE_MS if before is None else min(2 * before.pause_ms, LONGEST_PAUSE_MS)
+        self._pauses[place] = _Pause(reason, pause_ms, self._loop.now.boot_ms + pause_ms)
+
+    def _begin(self, place: Place) -> None:
+        """Begins the repair of a segment. Raises _Wait, StorageFailure."""
+        partition = self._hosted.get(*place.partition)
+        if partition is None:
+            raise _Wait("this broker is no replica")
+        if not partition.replicated:
+            raise _Wait("the partition has no other replica")
+        if place.base_offset is None:
+            raise _Wait("the whole log is gone")
+        if partition.cutting or partition.rewriting or not self._logs.has_log(partition.name):
+            raise _Wait("the log is being cut or compacted")
+        donors = self._donors(partition)
+        if not donors:
+            raise _Wait("no other in-sync replica is running")
+        log = partition.log
+        if not log.replayed.ready:
+            log.replayed.make_ready()
+        segment = next((each for each in log.segments if each.base_offset == place.base_offset), None)
+        if segment is None:
+            raise _Wait("the segment is gone")
+        end_offset = log.segments.end_of(log.segments.place_of(place.base_offset))
+        if segment is log.segments.active:
+            log.roll_soon()
+            raise _Wait("the segment is still open")
+        if segment in log.segments.closing or segment.rewrite_transactions or end_offset > log.offsets.recovery_point:
+            raise _Wait("the segment waits for a checkpoint")
+        if any(hole.end_offset > partition.high_watermark for hole in segment.holes):
+            raise _Wait("the records are not known to be committed")
+        self._working = partition.rewriting = True
+        done = partial(self._ended, place, partition)
+        SegmentRepair(self._rooms, partition, log, segment, end_offset, donors, done).begin()
+
+    def _donors(self, partition: Partition) -> list[int]:
+        """The brokers to ask, the leader first."""
+        image, own = partition.image, self._image.node_id
+        leader = self._image.leadership(image).leader
+        found = dict.fromkeys(broker_id for broker_id in (leader, *image.isr) if broker_id != own)
+        return [broker_id for broker_id in found if broker_id in self._image.brokers]
+
+    def _ended(self, place: Place, partition: Partition, outcome: Outcome) -> None:
+        self._working = partition.rewriting = False
+        self._look_in(SOON_MS)
+        match outcome:
+            case Repaired(findings, broker_ids):
+                self._pauses.pop(place, None)
+                self._damage.repaired_from(findings, broker_ids)
+                partition.wake_everybody(self._loop.now)
+                data = self._damage.findings.to_bytes()
+                self._rooms.in_background(lambda: self._damage.write(data), self._saved)
+            case NotRepaired(reason, failure):
+                self._wait(place, reason)
+                self._reports.report(logging.WARNING, f"{partition.name}: damage is not repaired: {reason}")
+                if failure is not None:
+                    self._reports.failed_write(failure)
+            case Gone():
+                self._pauses.pop(place, None)
+
+    def _saved(self, result: Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._reports.failed_write(result)

@@ -1,0 +1,183 @@
+"""Three brokers, and bytes that rot on one of them: the scrub finds the damage, another replica's batches mend it."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tests.simulation.test_replication_on_machines import (
+    ALL,
+    ROUND_MS,
+    TOPIC,
+    begin_produce,
+    create,
+    elect,
+    log,
+    others,
+    read,
+    told,
+)
+
+from cordwood.model.errors import ErrorCode
+from cordwood.node.duties.scrub import FIRST_AFTER_MS
+from cordwood.segments.names import Suffix, segment_file_name
+from cordwood.simulation.life import DATA_DIRECTORY
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+BATCHES = 12
+SCRUBBED_MS = FIRST_AFTER_MS + 70_000
+"""A whole pass of the scrub, and the first attempts of a repair."""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    settings = {"log.flush.offset.checkpoint.interval.ms": "1000", "log.scrub.interval.ms": "20000"}
+    world = World(seed=1, settings=settings, machines=3, scrubbed=True).start()
+    world.settle()
+    yield world
+    world.kill()
+
+
+def fill(world: World, leader: int, first: int = 0, count: int = BATCHES) -> None:
+    """Batches of two records, two in each segment; the last segment stays open."""
+    for number in range(first, first + count):
+        sent = begin_produce(world, leader, b"%03d a" % number * 30, b"%03d b" % number * 30)
+        world.advance(600)
+        assert told(sent) == "NONE"
+    world.advance(2 * ROUND_MS)
+
+
+def path_of(world: World, broker_id: int, place: int) -> str:
+    base_offset = log(world, broker_id).segments[place].base_offset
+    return f"{DATA_DIRECTORY}/{TOPIC}-0/{segment_file_name(base_offset, Suffix.LOG)}"
+
+
+def rot(world: World, broker_id: int, place: int, position: int = 100, with_bytes: bytes = b"\xff\xff") -> None:
+    world.machine_of(broker_id).disk.platter.corrupt(path_of(world, broker_id, place), position, with_bytes)
+
+
+def damage(world: World, broker_id: int) -> list[tuple[int, int]]:
+    answer = world.ask_at(broker_id, ApiKey.DAMAGE_LIST, 1, topics=None)
+    return [(each.first_offset, each.end_offset) for each in answer.findings]
+
+
+def repairs(world: World, broker_id: int) -> list[tuple[int, int, tuple[int, ...]]]:
+    answer = world.ask_at(broker_id, ApiKey.DAMAGE_LIST, 1, topics=None)
+    return [(each.first_offset, each.end_offset, tuple(each.broker_ids)) for each in answer.repairs]
+
+
+def not_repaired(world: World, broker_id: int) -> str:
+    (finding,) = world.ask_at(broker_id, ApiKey.DAMAGE_LIST, 1, topics=None).findings
+    why: str = finding.not_repaired
+    return why
+
+
+def segments(world: World, broker_id: int) -> list[bytes]:
+    """The log files as they are on the disk."""
+    disk = world.machine_of(broker_id).disk
+    return [
+        disk.platter.read_bytes(path_of(world, broker_id, place))
+        for place in range(len(log(world, broker_id).segments))
+    ]
+
+
+@pytest.mark.parametrize("position", [0, 5, 8, 11, 17, 23, 60, 100])
+def test_a_follower_mends_its_log_with_its_leaders_batches(
+    world: World, position: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cordwood.scrub")
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower = others(leader)[0]
+    sound = segments(world, follower)
+    rot(world, follower, 1, position)
+    assert segments(world, follower) != sound
+    world.advance(SCRUBBED_MS)
+    assert segments(world, follower) == sound == segments(world, leader)
+    assert damage(world, follower) == []
+    ((first, end, brokers),) = repairs(world, follower)
+    assert brokers == (leader,)
+    assert end - first == 2
+    assert f"{TOPIC}-0: offsets {first} to {end - 1} are repaired from broker {leader}" in caplog.text
+    elect(world, follower)
+    world.advance(ROUND_MS)
+    assert read(world, follower, first).error_code == 0
+    world.machine_of(follower).kill()
+    world.machine_of(follower).start()
+    assert repairs(world, follower) == [(first, end, (leader,))]
+
+
+def test_a_leader_mends_its_log_with_a_followers_batches_and_serves_the_rest_meanwhile(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    sound = segments(world, leader)
+    for other in others(leader):
+        world.links.cut(leader, other)
+        world.links.cut(other, leader)
+    rot(world, leader, 1)
+    first = log(world, leader).segments[1].base_offset
+    world.advance(SCRUBBED_MS)
+    (bad,) = damage(world, leader)
+    assert read(world, leader, bad[0]).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert read(world, leader, bad[1]).error_code == 0
+    assert bad[0] == first
+    for other in others(leader):
+        world.links.heal(leader, other)
+        world.links.heal(other, leader)
+    world.advance(SCRUBBED_MS)
+    assert segments(world, leader) == sound
+    assert [(each[:2]) for each in repairs(world, leader)] == [bad]
+    assert read(world, leader, first).error_code == 0
+
+
+def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower = others(leader)[1]
+    sound = segments(world, follower)
+    world.machine_of(follower).kill()
+    world.machine_of(follower).disk.platter.cut(f"{DATA_DIRECTORY}/{TOPIC}-0/{segment_file_name(4, Suffix.LOG)}", 0)
+    world.machine_of(follower).start()
+    world.advance(SCRUBBED_MS)
+    assert segments(world, follower) == sound
+
+
+def test_two_damaged_batches_of_a_segment_come_from_the_replicas_that_have_each(world: World) -> None:
+    leader = create(world, segment_bytes="1800")
+    fill(world, leader)
+    one, two = others(leader)
+    sound = segments(world, leader)
+    size = len(sound[1]) // 4
+    for position in (100, 2 * size + 100):
+        rot(world, leader, 1, position)
+    rot(world, one, 1, 100)
+    rot(world, two, 1, 2 * size + 100)
+    world.advance(3 * SCRUBBED_MS)
+    assert segments(world, leader) == segments(world, one) == segments(world, two) == sound
+    assert [damage(world, broker_id) for broker_id in ALL] == [[], [], []]
+
+
+def test_damage_that_every_replica_has_stays_and_is_explained(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    for broker_id in ALL:
+        rot(world, broker_id, 1)
+    damaged = [segments(world, broker_id) for broker_id in ALL]
+    world.advance(SCRUBBED_MS)
+    assert [segments(world, broker_id) for broker_id in ALL] == damaged
+    for broker_id in ALL:
+        assert damage(world, broker_id) == [(4, 6)]
+        assert "its bytes are damaged as well" in not_repaired(world, broker_id)
+
+
+def test_the_open_segment_is_mended_once_it_is_closed(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader, count=5)
+    follower = others(leader)[0]
+    rot(world, follower, -1)
+    world.advance(SCRUBBED_MS)
+    assert damage(world, follower) == [], "the scrub reads closed segments"
+    fill(world, leader, 5, 5)
+    world.advance(SCRUBBED_MS)
+    assert segments(world, follower) == segments(world, leader)
+    assert [each[2] for each in repairs(world, follower)] == [(leader,)]
