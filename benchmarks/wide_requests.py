@@ -227,6 +227,10 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.DELETE_ACLS: Wide(3, lambda count, _: {"filters": [_RULE_FILTER] * count}),
     ApiKey.DESCRIBE_CONFIGS: Wide(4, _describe_configs),
     ApiKey.ALTER_CONFIGS: Wide(2, _alter),
+    ApiKey.ELECT_LEADERS: Wide(
+        2,
+        lambda count, stage: {"election_type": 0, "topic_partitions": _numbers(count, stage, "topic")},
+    ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Wide(1, _alter),
     ApiKey.DESCRIBE_LOG_DIRS: Wide(2, lambda count, stage: {"topics": _numbers(count, stage, "topic")}),
     ApiKey.CREATE_PARTITIONS: Wide(

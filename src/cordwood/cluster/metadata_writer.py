@@ -29,7 +29,7 @@ from cordwood.cluster.planner.configs import (
     plan_replace_configs,
 )
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
-from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, batches, together
+from cordwood.cluster.planner.isr import MOST_COMPARES, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -56,12 +56,15 @@ from cordwood.model.identifiers import TopicId
 if TYPE_CHECKING:
     from cordwood.cluster.controller import Controller
     from cordwood.cluster.evidence import Evidence
+    from cordwood.cluster.planner.failover import Election
 
 _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
 _TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
 _VALIDATED_AT_ONCE = 250
+_ELECTED_AT_ONCE = 200
+"""Elections planned in one turn of the loop."""
 
 Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
 Name = TypeVar("Name", bound=Hashable)
@@ -197,23 +200,66 @@ class MetadataWriter:
         return await self._until(lambda: leaves_nothing(self.image, self.image.node_id), timeout_s)
 
     async def accept_loss(self, topic: str, partition: int, broker_id: int | None = None) -> int:
-        """Gives a partition without a leader the broker, or the first live replica, as its leader, whatever records it
-        lacks: an operator accepts their loss. Returns the leader. Raises ProtocolError, StoreFailure."""
+        """Gives one partition a leader, as `accept_losses`. Returns the leader. Raises ProtocolError, StoreFailure."""
+        outcomes = await self.accept_losses([(topic, partition)], broker_id)
+        outcome = outcomes[topic, partition]
+        if isinstance(outcome, ProtocolError):
+            raise outcome
+        return outcome
+
+    async def accept_losses(
+        self, partitions: Collection[tuple[str, int]], broker_id: int | None = None
+    ) -> dict[tuple[str, int], int | ProtocolError]:
+        """Gives partitions without a leader the broker, or their first live replica, as the leader, whatever records it
+        lacks: an operator accepts their loss. Returns leaders or refusals. Raises StoreFailure."""
         from cordwood.cluster.planner.failover import plan_accepted_loss
 
-        leader = None
+        return await self._elect(
+            partitions, lambda topic, index: plan_accepted_loss(self.image, topic, index, broker_id)
+        )
+
+    async def elect_preferred(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | ProtocolError]:
+        """Makes first replicas that are in sync the leaders. Returns leaders or refusals. Raises StoreFailure."""
+        from cordwood.cluster.planner.failover import plan_preferred_election
+
+        return await self._elect(partitions, lambda topic, index: plan_preferred_election(self.image, topic, index))
+
+    async def _elect(
+        self, partitions: Collection[tuple[str, int]], plan: Callable[[str, int], "Election"]
+    ) -> dict[tuple[str, int], int | ProtocolError]:
+        """Elects leaders, many in one transaction; after a lost race in smaller transactions."""
+        outcomes: dict[tuple[str, int], int | ProtocolError] = {}
+        elections: dict[tuple[str, int], Election] = {}
+        most_compares = MOST_COMPARES
         for _ in range(ATTEMPTS_ON_ONE_KEY):
-            found = self.image.partition_of(topic, partition)
-            if leader is not None and found is not None and found.leader == leader:
-                # An earlier attempt, whose outcome was unknown, came through after all.
-                return leader
-            leader, write = plan_accepted_loss(self.image, topic, partition, broker_id)
-            result = await self._authority.attempt(together([write]))
-            await self.follower.reach(result.revision)
-            if result.succeeded:
-                return leader
+            tried, elections = elections, {}
+            for place, name in enumerate(name for name in dict.fromkeys(partitions) if name not in outcomes):
+                found = self.image.partition_of(*name)
+                if name in tried and found is not None and found.leader == tried[name].leader:
+                    # An attempt whose outcome was unknown came through after all, or another broker did the same.
+                    outcomes[name] = found.leader
+                    continue
+                try:
+                    elections[name] = plan(*name)
+                except ProtocolError as refusal:
+                    outcomes[name] = refusal
+                if place % _ELECTED_AT_ONCE == _ELECTED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+            groups = list(batches((election.write for election in elections.values()), most_compares))
+            results = await _all(self._authority.attempt(together(group)) for group in groups)
+            await self.follower.reach(max((result.revision for result in results), default=0))
+            written = [result.succeeded for group, result in zip(groups, results, strict=True) for _ in group]
+            for (name, election), succeeded in zip(elections.items(), written, strict=True):
+                if succeeded:
+                    outcomes[name] = election.leader
+            if all(written):
+                return outcomes
+            most_compares = max(most_compares // 4, 4)
             await self._authority.check()
-        raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} leads {topic}-{partition}")
+        unknown = ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the partition: try again.")
+        return {name: outcomes.get(name, unknown) for name in partitions}
 
     async def stop(self) -> None:
         """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The

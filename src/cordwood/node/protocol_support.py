@@ -35,6 +35,7 @@ _NOTES = {
     2: "All special timestamps, -1 to -6.",
     29: "Always SECURITY_DISABLED: there is no authorizer yet. So are the next two.",
     32: "Topics, brokers, groups (consumer.* settings) and loggers (of this broker, under `cordwood`).",
+    43: "An unclean election lets an operator accept a loss: only partitions without a leader have one.",
     44: "The same; levels of loggers hold until the broker stops.",
     74: "Topics, brokers, loggers, and groups on which something is set; there are no client metrics.",
     10_000: "Cordwood's own, for Spark's sink: a writer gets a slot of a family for a batch.",

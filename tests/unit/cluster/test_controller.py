@@ -190,6 +190,61 @@ async def test_an_operator_accepts_the_loss_of_the_last_replica() -> None:
         assert (lone.leader, lone.isr, lone.recovering, lone.leader_epoch) == (3, (3,), True, epoch + 1)
 
 
+async def test_a_loss_is_not_accepted_while_a_complete_replica_starts_and_is_none_once_it_is_live() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", (2, 3))
+        for broker in (3, 2):
+            await three.kill(broker)
+            await three.until(lambda image, broker=broker: broker not in image.brokers)  # type: ignore[misc]
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == -1)
+        await three.start(3)
+        await three.until(lambda image: 3 in image.brokers and image.brokers[3].electable)
+        await three.start(2, ready=False)
+        await three.until(lambda image: 2 in image.brokers)
+        with pytest.raises(ProtocolError, match=r"Broker 2 has every acknowledged record .* is starting"):
+            await three.some.accept_loss("t", 0)
+        await three.running[2].ready()
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == 2)
+        assert not three.partition().recovering
+
+
+async def test_a_loss_is_accepted_with_the_replica_that_the_operator_names() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", (1, 2, 3))
+        for broker in (3, 2):
+            await three.kill(broker)
+            await three.until(lambda image, broker=broker: broker not in image.brokers)  # type: ignore[misc]
+        await three.start(2)
+        await three.start(3)
+        await three.until(lambda image: all(b in image.brokers and image.brokers[b].electable for b in (2, 3)))
+        await three.kill(1)
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == -1)
+        assert three.partition().isr == (1,)
+        assert await three.some.accept_losses([("t", 0)], 3) == {("t", 0): 3}
+        assert (three.partition().leader, three.partition().isr, three.partition().recovering) == (3, (3,), True)
+
+
+async def test_preferred_leaders_are_elected_where_they_are_in_sync_and_refusals_say_why() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", *[(3, 1, 2)] * 300, (1, 2, 3))
+        await three.start(3)
+        await three.until(lambda image: image.brokers[3].epoch == 2 and image.brokers[3].electable)
+        assert {three.partition(index=index).leader for index in range(301)} == {1}
+        names = [("t", index) for index in range(302)]
+        outcomes = await three.some.elect_preferred(names)
+        assert [outcomes["t", index] for index in range(300)] == [3] * 300
+        refused = [outcomes["t", index] for index in (300, 301)]
+        codes = [each.code for each in refused if isinstance(each, ProtocolError)]
+        assert codes == [ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert {three.partition(index=index).leader for index in range(300)} == {3}
+        assert three.partition().isr == (3, 1, 2)
+        await three.kill(3)
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == 1)
+        refusal = (await three.some.elect_preferred([("t", 0)]))["t", 0]
+        assert isinstance(refusal, ProtocolError)
+        assert refusal.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
 async def test_the_last_in_sync_replica_leads_again_when_it_is_back() -> None:
     async with cluster(1, 2, 3) as three:
         await three.create("t", (2, 3))

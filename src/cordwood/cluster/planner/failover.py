@@ -222,17 +222,65 @@ def leaves_nothing(image: ClusterImage, broker_id: int) -> bool:
     )
 
 
-def plan_accepted_loss(
-    image: ClusterImage, topic_name: str, index: int, broker_id: int | None
-) -> tuple[int, GuardedPut]:
-    """Elects a live replica of a partition without a leader, whatever it lacks. Raises ProtocolError."""
+class Election(NamedTuple):
+    """The next leader of a partition, and the write that makes it the leader."""
+
+    leader: int
+    write: GuardedPut
+
+
+def _named(image: ClusterImage, topic_name: str, index: int) -> tuple[TopicImage, PartitionImage]:
     topic = image.topics.get(topic_name)
     if topic is None or not 0 <= index < len(topic.partitions):
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of '{topic_name}'.")
-    partition = topic.partitions[index]
+    return topic, topic.partitions[index]
+
+
+def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) -> Election:
+    """Elects the first replica of a partition, if it is in sync and live. Raises ProtocolError."""
+    topic, partition = _named(image, topic_name, index)
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise ProtocolError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"Broker {preferred} leads partition {index} of '{topic_name}' already."
+        )
+    unworthy = _unworthy(image, topic, partition)
+    if preferred not in partition.isr or preferred in unworthy or not _electable(image, preferred):
+        raise ProtocolError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"Broker {preferred}, the first replica of partition {index} of '{topic_name}', is not live and in sync: "
+            f"in sync are {list(partition.isr)}.",
+        )
+    row = _elected(image, topic, partition, preferred, unworthy)
+    return Election(preferred, guarded(image, topic, index, row))
+
+
+def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_id: int | None = None) -> Election:
+    """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
+
+    A replica that has every acknowledged record is elected instead if it is live, and waited for if its broker is
+    starting. Raises ProtocolError.
+    """
+    topic, partition = _named(image, topic_name, index)
     if partition.leader != NOBODY:
         raise ProtocolError(
             ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
+        )
+    unworthy = _unworthy(image, topic, partition)
+    complete = [
+        broker
+        for candidates in (partition.isr, partition.elr)
+        for broker in candidates
+        if broker in image.brokers and broker not in unworthy and not image.brokers[broker].draining
+    ]
+    for broker in complete:
+        if _electable(image, broker):
+            return Election(broker, guarded(image, topic, index, _elected(image, topic, partition, broker, unworthy)))
+    if complete:
+        raise ProtocolError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"Broker {complete[0]} has every acknowledged record of partition {index} of '{topic_name}' and is "
+            "starting: wait for it, or stop it.",
         )
     live = [broker for broker in partition.replicas if _electable(image, broker)]
     wanted = live[:1] if broker_id is None else [broker for broker in live if broker == broker_id]
@@ -243,7 +291,7 @@ def plan_accepted_loss(
             f"brokers {live} are live.",
         )
     row = _elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
-    return wanted[0], guarded(image, topic, index, row)
+    return Election(wanted[0], guarded(image, topic, index, row))
 
 
 def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:

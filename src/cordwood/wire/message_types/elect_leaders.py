@@ -24,6 +24,7 @@ class ElectLeaders(
         election_type: int
         topic_partitions: Sequence[ElectLeaders.RequestTopicPartition] | None
         timeout_ms: int
+        leader: int
 
     class ResponsePartitionResult(Entity):
         partition_id: int
