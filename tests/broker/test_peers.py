@@ -360,3 +360,74 @@ async def test_a_connection_that_times_out_is_no_evidence() -> None:
         assert await book.failure(metadata()) == (PeerFailure.NO_CONNECTION, False)
         assert notes.heard.empty()
         book.peers.close()
+
+
+async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A peer that is stopped: it takes requests and answers none."""
+    await reader.read()
+
+
+async def test_requests_to_a_broker_that_is_stopped_fail_when_its_registration_ends() -> None:
+    asked = asyncio.Event()
+
+    async def passed_on(number: int) -> bool:
+        if number:
+            asked.set()
+            await asyncio.sleep(LONG_MS)
+        return True
+
+    server = await Server.start(server_settings(), memory=Memory())
+    epochs = {PEER: 4}
+    async with listening(through(server.address, passed_on)) as address:
+        book = Book(_7=address)
+        book.peers.observe(Notes(), lambda broker_id: epochs.get(broker_id, -1))
+        book.peers.keep({PEER})
+        waiting = book.ask(metadata())
+        await asked.wait()
+        book.peers.keep({PEER})
+        await asyncio.sleep(0)
+        assert not waiting.done(), "the registration holds"
+        epochs.clear()
+        book.peers.keep(())
+        outcome = await waiting
+        assert isinstance(outcome, PeerFailed)
+        assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.DISCONNECTED, True)
+        book.peers.close()
+    await server.stop()
+
+
+async def test_requests_that_wait_for_a_connection_fail_when_the_registration_ends() -> None:
+    epochs = {PEER: 4}
+    async with listening(silence) as address:
+        book = Book(_7=address)
+        book.peers.observe(Notes(), lambda broker_id: epochs.get(broker_id, -1))
+        waiting = book.ask(metadata())
+        await asyncio.sleep(0)
+        epochs[PEER] = 5
+        book.peers.keep({PEER})
+        outcome = await waiting
+        assert isinstance(outcome, PeerFailed)
+        assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.NO_CONNECTION, False)
+        book.peers.close()
+
+
+async def test_a_verification_does_not_wait_behind_markers_and_fetches() -> None:
+    """Answers come in order, and a marker may wait for replicas: each kind has its own connection."""
+    connections: asyncio.Queue[None] = asyncio.Queue()
+
+    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.put_nowait(None)
+        await reader.read()
+
+    def ask(key: ApiKey) -> PeerRequest:
+        return PeerRequest(PEER, key, (0, 1), {}, LONG_MS)
+
+    async with listening(counted) as address:
+        book = Book(_7=address)
+        for key in (ApiKey.WRITE_TXN_MARKERS, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.FETCH, ApiKey.WRITE_TXN_MARKERS):
+            book.ask(ask(key))
+        for _ in range(3):
+            await connections.get()
+        await asyncio.sleep(0.01)
+        assert connections.empty()
+        book.peers.close()

@@ -1,5 +1,8 @@
-"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer, one for fetches of
-followers, one for repairs: a fetch waits at the leader and has large answers, and markers must not wait behind it.
+"""Connections to other brokers: the node's port `Peers` over asyncio, up to four connections for each peer.
+
+Answers come in the order of requests, and requests wait at the peer: a fetch for records, a marker for replicas, a
+verification for the coordinator's log, a repair for the disk. Each kind has a connection of its own (`Lane`), so that
+none waits behind another.
 
 A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
 come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
@@ -8,6 +11,9 @@ and fail with it.
 
 A connection to a broker of the cluster is kept (`keep`): when the broker's process ends, its peers see that at once. A
 refused connection at the address of a registration is evidence that no process is there, and is reported.
+
+A connection belongs to one registration of its peer. When the registration ends, the connection is dropped and its
+requests fail: a process that is stopped, or a machine that is gone, would keep them until their timeouts.
 """
 
 import asyncio
@@ -16,6 +22,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Protocol, cast
 
 from cordwood.cluster.image import ClusterImage
@@ -51,6 +58,22 @@ def registered_at(image: ClusterImage, listener: str) -> AddressOf:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     return address_of
+
+
+class Lane(Enum):
+    """The connections to one peer."""
+
+    MAIN = "markers, and the connection that is kept"
+    FETCHES = "fetches of followers"
+    VERIFICATIONS = "questions to coordinators of transactions"
+    REPAIRS = "requests that read a disk"
+
+
+_LANES: Final = {
+    ApiKey.FETCH: Lane.FETCHES,
+    ApiKey.ADD_PARTITIONS_TO_TXN: Lane.VERIFICATIONS,
+    ApiKey.SOUND_BATCHES: Lane.REPAIRS,
+}
 
 
 class Observer(Protocol):
@@ -98,27 +121,34 @@ class PeerConnections:
         self.image_revision = image_revision
         self._run = run
         self._now = now
-        self._peers: dict[int, _Peer] = {}
-        self._fetching: dict[int, _Peer] = {}
-        """The same brokers, for fetches."""
-        self._repairing: dict[int, _Peer] = {}
-        """The same brokers, for requests that read a disk."""
+        self._lanes: dict[Lane, dict[int, _Peer]] = {lane: {} for lane in Lane}
         self._closed = False
         self._observer: Observer | None = None
         self._epoch_of: Callable[[int], int] = lambda broker_id: -1
 
     def observe(self, observer: Observer, epoch_of: Callable[[int], int]) -> None:
-        """Reports refused connections from now on. `epoch_of` gives the broker epoch of a registered broker."""
+        """Reports refused connections from now on. `epoch_of` gives the broker epoch of a registered broker, and -1 for
+        any other."""
         self._observer, self._epoch_of = observer, epoch_of
+        for peers in self._lanes.values():
+            for broker_id, peer in peers.items():
+                peer.epoch = epoch_of(broker_id)
 
     def keep(self, broker_ids: Collection[int]) -> None:
-        """Keeps one connection to each of these brokers, and to no others."""
+        """Keeps one connection to each of these brokers, and to no others; called when registrations have changed.
+        Drops connections to brokers whose registrations have ended."""
         if self._closed:
             return
+        for peers in self._lanes.values():
+            for broker_id, peer in list(peers.items()):
+                if peer.epoch != self._epoch_of(broker_id):
+                    del peers[broker_id]
+                    peer.close("its registration ended")
+        kept = self._lanes[Lane.MAIN]
         for broker_id in broker_ids:
-            if broker_id not in self._peers:
-                self._peers[broker_id] = _Peer(self, broker_id)
-        for broker_id, peer in self._peers.items():
+            if broker_id not in kept:
+                kept[broker_id] = _Peer(self, broker_id, self._epoch_of(broker_id))
+        for broker_id, peer in list(kept.items()):
             peer.keep(broker_id in broker_ids)
 
     def attempt_of(self, broker_id: int) -> Callable[[bool], None]:
@@ -132,18 +162,14 @@ class PeerConnections:
         return outcome
 
     def send(self, request: PeerRequest, done: Done) -> None:
-        peers = self._peers
-        if request.api_key == ApiKey.FETCH:
-            peers = self._fetching
-        elif request.api_key == ApiKey.SOUND_BATCHES:
-            peers = self._repairing
+        peers = self._lanes[_LANES.get(request.api_key, Lane.MAIN)]
         peer = peers.get(request.broker_id)
         if peer is None:
             if self.address_of(request.broker_id) is None:
                 text = f"broker {request.broker_id} is not registered"
                 self.finish(done, PeerFailed(PeerFailure.UNKNOWN_BROKER, text))
                 return
-            peer = peers[request.broker_id] = _Peer(self, request.broker_id)
+            peer = peers[request.broker_id] = _Peer(self, request.broker_id, self._epoch_of(request.broker_id))
         peer.send(request, done)
 
     def finish(self, done: Done, outcome: PeerOutcome) -> None:
@@ -151,16 +177,16 @@ class PeerConnections:
         self.loop.call_soon(self._run, lambda: done(outcome, self._now()))
 
     def forget(self, broker_id: int, peer: "_Peer") -> None:
-        for peers in (self._peers, self._fetching, self._repairing):
+        for peers in self._lanes.values():
             if peers.get(broker_id) is peer:
                 del peers[broker_id]
 
     def close(self) -> None:
         """Closes all connections; requests without an answer fail."""
         self._closed = True
-        for peers in (self._peers, self._fetching, self._repairing):
+        for peers in self._lanes.values():
             for peer in list(peers.values()):
-                peer.close()
+                peer.close("this broker stops")
             peers.clear()
 
 
@@ -179,12 +205,14 @@ class _Outgoing:
 
 
 class _Peer:
-    """One peer: its connection, the requests that wait for it, and those that wait for an answer."""
+    """One peer in one registration: a connection, the requests that wait for it, and those that wait for an answer."""
 
-    def __init__(self, connections: PeerConnections, broker_id: int) -> None:
+    def __init__(self, connections: PeerConnections, broker_id: int, epoch: int) -> None:
         self._connections = connections
         self._limits = connections.limits
         self._broker_id = broker_id
+        self.epoch = epoch
+        """The broker epoch of the peer's registration."""
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[_Outgoing] = deque()
         self._sent_bytes = 0
@@ -221,14 +249,15 @@ class _Peer:
         self._waiting.append(outgoing)
         self._connect_if_needed()
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
+        """Drops the connection; requests without an answer fail."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
         if self._link is not None:
             self._link.abort()
-        self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, "this broker stops")
-        self._fail_all(self._sent, PeerFailure.DISCONNECTED, "this broker stops")
+        self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, why)
+        self._fail_all(self._sent, PeerFailure.DISCONNECTED, why)
 
     # Connecting
 
@@ -255,6 +284,10 @@ class _Peer:
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
                 _, link = await self._connections.loop.create_connection(lambda: _Link(self, self._limits), host, port)
                 self._versions = await self._ask_versions(link)
+        except asyncio.CancelledError:
+            if link is not None:
+                link.abort()
+            raise
         except (OSError, BadResponse, TimeoutError) as reason:
             if link is not None:
                 link.abort()

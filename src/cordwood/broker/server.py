@@ -221,7 +221,7 @@ class Server:
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:
             assert writer.evidence is not None
-            self._peers.observe(writer.evidence, lambda broker_id: image.broker_epochs.get(broker_id, -1))
+            self._peers.observe(writer.evidence, image.registered_epoch)
             follower.watchers.append(self._keep_peers)
             serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
             assert writer.registration.renewing is not None

@@ -169,6 +169,11 @@ class ClusterImage:
             return self.controller.broker_id
         return min((broker_id for broker_id, broker in self.brokers.items() if not broker.fenced), default=-1)
 
+    def registered_epoch(self, broker_id: int) -> int:
+        """The broker epoch of a broker that is registered; -1 for any other."""
+        broker = self.brokers.get(broker_id)
+        return -1 if broker is None else broker.epoch
+
     def electable_brokers(self) -> list[int]:
         """The brokers that may lead and be in sync, sorted."""
         return sorted(broker_id for broker_id, broker in self.brokers.items() if broker.electable)

@@ -38,11 +38,14 @@ class Acks:
             partition.when_committed(offset, deadline_ms, done, needs_enough=True)
         self._partitions[partition] = None
 
-    def when_committed(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
+    def when_committed(
+        self, partition: Partition, offset: int, deadline_ms: int, done: Done, *, needs_enough: bool = False
+    ) -> None:
+        """Calls back when a record is committed. `needs_enough`: the wait ends if the in-sync set gets too small."""
         if not partition.leads:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        partition.when_committed(offset, deadline_ms, done)
+        partition.when_committed(offset, deadline_ms, done, needs_enough=needs_enough)
         self._partitions[partition] = None
 
     def when_durable(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:

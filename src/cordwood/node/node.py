@@ -134,8 +134,8 @@ class Node:
         self.groups = GroupCoordinator(ground, self.held_heartbeats, seed)
         guards = Guards()
         self.markers = MarkerWriter(ground, self.groups.shards.log, guards)
-        self._marker_sender = MarkerSender(image, peers, home, self.markers)
-        self.transactions = TransactionCoordinator(ground, self.producer_ids, self._marker_sender, home)
+        marker_sender = MarkerSender(image, peers, home, self.markers)
+        self.transactions = TransactionCoordinator(ground, self.producer_ids, marker_sender, home)
         self.verification = Verification(image, hosted, guards, peers, home, self.transactions)
         self.transactional_appends = TransactionalAppends(self.verification)
         # Lag
@@ -250,8 +250,9 @@ class Node:
                 for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
         if delta.brokers_changed:
-            self._marker_sender.brokers_changed()
             self.repair.brokers_changed()
+        if delta.changed or delta.registered:
+            self.transactions.completions.leaders_changed()
         self._internal_topics.look()
         self.catching_up.image_moved()
 

@@ -165,7 +165,8 @@ class Life:
             boot_ms=lambda: clock.boot_ms,
         )
         self.metadata_writer.follower.stopped.add_done_callback(self._metadata_lost)
-        self.metadata_writer.follower.watchers.append(self._look_at_fence)
+        self._other_brokers.epoch_of = image.registered_epoch
+        self.metadata_writer.follower.watchers.append(self._look_at_brokers)
         await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
 
     async def _outlive_another_disk(self, storage_id: str) -> None:
@@ -184,7 +185,9 @@ class Life:
             except StoreFailure:
                 await asyncio.sleep(RETRY_S)
 
-    def _look_at_fence(self, delta: ImageDelta) -> None:
+    def _look_at_brokers(self, delta: ImageDelta) -> None:
+        if delta.brokers_changed:
+            self._other_brokers.brokers_changed()
         if self.metadata_writer.takes_part:
             self._disk.loss_not_noted = False
 

@@ -21,6 +21,7 @@ from cordwood.node.peers import (
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.wire.apis import ApiKey
 
+UNKNOWN = -1
 NetworkOf = Callable[[int], Network | None]
 
 
@@ -54,6 +55,10 @@ class SimulatedPeers:
         self._now = now
         self._image_revision = image_revision
         self._connections: dict[int, Connection] = {}
+        self._epochs: dict[int, int] = {}
+        """The registrations of the peers when they were connected to."""
+        self.epoch_of: Callable[[int], int] = lambda broker_id: UNKNOWN
+        """Gives the broker epoch of a registered broker, and UNKNOWN for any other."""
 
     def send(self, request: PeerRequest, done: Done) -> None:
         refused = self._refused(request)
@@ -89,6 +94,16 @@ class SimulatedPeers:
         )
         timer = self._later(request.timeout_ms, give_up)
 
+    def brokers_changed(self) -> None:
+        """Drops connections to brokers whose registrations have ended."""
+        for broker_id, connection in list(self._connections.items()):
+            epoch = self.epoch_of(broker_id)
+            # A peer that this broker had not heard of was connected to in its first registration.
+            if self._epochs[broker_id] not in (UNKNOWN, epoch):
+                del self._connections[broker_id]
+                connection.close()
+            self._epochs[broker_id] = epoch
+
     def close(self) -> None:
         """Closes all connections: the process is gone."""
         for connection in self._connections.values():
@@ -110,4 +125,5 @@ class SimulatedPeers:
             network = self._network_of(broker_id)
             assert network is not None
             connection = self._connections[broker_id] = network.connect(self._broker_id)
+            self._epochs[broker_id] = self.epoch_of(broker_id)
         return connection

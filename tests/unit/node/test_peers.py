@@ -118,6 +118,7 @@ def test_brokers_that_are_unknown_dead_or_die_are_distinct_failures(pair: Pair) 
         (PeerFailure.NO_CONNECTION, False),
     ]
     pair.other.start()
+    pair.world.settle()
     back = pair.ask(metadata(OTHER))
     pair.world.settle()
     assert isinstance(back[0], PeerAnswer)

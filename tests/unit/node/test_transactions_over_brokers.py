@@ -12,6 +12,7 @@ from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.catching_up import PATIENCE_MS
 from cordwood.node.coordinators.marker_sender import MOST_UNDER_WAY
+from cordwood.node.coordinators.transaction_completion import LONGEST_RETRY_MS
 from cordwood.node.node import Node
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
@@ -379,6 +380,42 @@ def test_markers_go_to_the_next_leader_as_soon_as_a_broker_that_hangs_is_gone(wo
     elect(world, TOPIC, HOME, 0)
     world.advance(1500)
     assert state(world) == "CompleteCommit"
+
+
+def test_markers_go_to_a_new_leader_without_the_pause_that_grew_while_nobody_led(world: World) -> None:
+    producer = Producer(world)
+    producer.write(b"v0", 0, AWAY)
+    elect(world, TOPIC, NOBODY)
+    assert producer.end() == "NONE"
+    world.advance(LONGEST_RETRY_MS * 3)
+    assert state(world) == "PrepareCommit"
+    elect(world, TOPIC, HOME)
+    world.advance(2)
+    assert state(world) == "CompleteCommit"
+
+
+def test_markers_that_a_leader_refused_after_it_was_deposed_are_sent_again_at_once(world: World) -> None:
+    producer = Producer(world)
+    producer.write(b"v0", 0, AWAY)
+    world.links.cut(HOME, AWAY)
+    assert producer.end() == "NONE"
+    elect(world, TOPIC, HOME)
+    world.links.heal(HOME, AWAY)
+    world.advance(2)
+    assert state(world) == "CompleteCommit"
+
+
+def test_a_verification_does_not_wait_for_a_coordinator_whose_registration_ended(world: World) -> None:
+    producer = Producer(world)
+    producer.add(0)
+    world.links.cut(AWAY, HOME)
+    asking = producer.begin_write(b"v0", 0, AWAY, LATE_CLIENT)
+    world.advance(100)
+    assert not asking.ended
+    world.links.cut(HOME, STORE)
+    assert run(world.store.txn((), [Delete(broker_key(HOME))])).succeeded
+    world.settle()
+    assert produced(asking) == "NOT_ENOUGH_REPLICAS"
 
 
 def test_a_request_carries_the_markers_of_many_transactions(world: World) -> None:

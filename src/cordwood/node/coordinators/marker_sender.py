@@ -133,24 +133,11 @@ class MarkerSender:
             del self._outboxes[leader]
 
     def _answered(self, leader: int, outbox: _Outbox, number: int, outcome: PeerOutcome, now: Moment) -> None:
-        markers = outbox.under_way.pop(number, None)
-        if markers is None:
-            return  # the broker was given up before it answered
+        markers = outbox.under_way.pop(number)
         self._send_next(leader, outbox)
         told = _outcomes(outcome)
         for marker in markers:
             marker.settle(told.get(marker.ending.writer.producer_id, {}))
-
-    def brokers_changed(self) -> None:
-        """Gives brokers up that are gone: their partitions have other leaders soon. A broker that hangs would else hold
-        its transactions up until its requests time out."""
-        for leader in [leader for leader in self._outboxes if leader not in self._image.brokers]:
-            outbox = self._outboxes.pop(leader)
-            given_up = [*(marker for markers in outbox.under_way.values() for marker in markers), *outbox.waiting]
-            outbox.under_way.clear()
-            outbox.waiting.clear()
-            for marker in given_up:
-                marker.settle({})
 
 
 def _marker(ending: Ending, names: list[TopicPartition]) -> dict[str, Any]:

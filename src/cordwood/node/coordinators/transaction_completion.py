@@ -1,21 +1,23 @@
 """From the decision about a transaction to its completion: all markers, then the record that says so.
 
 A decision is committed before its first marker, and all markers are committed before the completion is written. A
-completion that fails is tried again until it succeeds, or until the shard is unloaded.
+completion that fails is tried again until it succeeds, or until the shard is unloaded: after a pause, and without one
+when a partition whose marker is missing has another leader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.partition_image import Leadership
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators.coordinator_log import Writer
 from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.transaction_markers import Ending
-from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards
+from cordwood.node.coordinators.transaction_shards import LedTransactions, NextTry, TransactionShards
 from cordwood.node.loop import Loop
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import ending
@@ -57,6 +59,9 @@ class Completions:
 
     def unloaded(self, shard: LedTransactions) -> None:
         """Leaves completions to the next leader, and has waiting requests decided again, which fails."""
+        for waiting in shard.next_tries.values():
+            waiting.timer.cancel()
+        shard.next_tries.clear()
         patient, shard.patient = shard.patient, {}
         for timers in patient.values():
             for timer in timers:
@@ -76,6 +81,26 @@ class Completions:
         if rest and not shard.unloaded:
             self._loop.after(1, lambda _: self.complete_all(shard, rest))
 
+    def leaders_changed(self) -> None:
+        """Tries completions again, without a pause, whose markers are missing where another broker leads now."""
+        for shard in self._shards.log.loaded_shards():
+            due = [each for each, waiting in shard.next_tries.items() if self._led_anew(waiting.leaders)]
+            for transactional_id in due:
+                shard.next_tries.pop(transactional_id).timer.cancel()
+                shard.pauses_ms.pop(transactional_id, None)
+                shard.completing.discard(transactional_id)
+            if due:
+                self.complete_all(shard, due)
+
+    def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Leadership]:
+        image = self._image
+        found = {name: image.partition_of(*name) for name in partitions}
+        return {name: image.leadership(each) for name, each in found.items() if each is not None}
+
+    def _led_anew(self, leaders: dict[TopicPartition, Leadership]) -> bool:
+        """Whether one of the partitions has another leader by now, or is gone."""
+        return self._leaders(leaders) != leaders
+
     def complete(self, shard: LedTransactions, transactional_id: str) -> None:
         """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
         found = shard.machine.get(transactional_id)
@@ -84,20 +109,26 @@ class Completions:
         shard.completing.add(transactional_id)
         decided = found
         already = shard.marked.get(transactional_id, frozenset())
+        asked: dict[TopicPartition, Leadership] = {}
 
-        def again_later() -> None:
+        def again_later(missing: Iterable[TopicPartition] = ()) -> None:
             if shard.unloaded:
                 return
             # The id stays in completion: else each look at it would begin tries of its own.
             shard.completing.add(transactional_id)
-            last_ms = shard.pauses_ms.get(transactional_id)
-            pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
-            shard.pauses_ms[transactional_id] = pause_ms
-            self._loop.after(pause_ms, again)
+            leaders = {name: asked[name] for name in missing if name in asked}
+            if self._led_anew(leaders):
+                pause_ms = 0
+            else:
+                last_ms = shard.pauses_ms.get(transactional_id)
+                pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
+                shard.pauses_ms[transactional_id] = pause_ms
+            shard.next_tries[transactional_id] = NextTry(self._loop.after(pause_ms, again), leaders)
 
         def again(_: Moment) -> None:
             if shard.unloaded:
                 return
+            del shard.next_tries[transactional_id]
             shard.completing.discard(transactional_id)
             self.complete(shard, transactional_id)
 
@@ -108,7 +139,7 @@ class Completions:
             there = ended | self._gone(decided)
             if len(there) < len(decided.partitions):
                 shard.marked[transactional_id] = there
-                again_later()
+                again_later(decided.partitions - there)
                 return
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
             shard.completing.discard(transactional_id)
@@ -136,7 +167,9 @@ class Completions:
             marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
             durable = shard.partition.settings.acks_mean_disk
             how = Ending(writer, marker, decided.client_version, durable, dict(decided.topic_ids))
-            self._markers.send(how, sorted(decided.partitions - already - self._gone(decided)), marked)
+            missing = sorted(decided.partitions - already - self._gone(decided))
+            asked.update(self._leaders(missing))
+            self._markers.send(how, missing, marked)
 
         # The shard may hold a newer record than the caller's: another request may have ended the transaction a moment
         # ago.

@@ -15,7 +15,9 @@ from cordwood.node.verification_guards import Guards
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
 
-COMMIT_TIMEOUT_MS = 30_000
+COMMIT_TIMEOUT_MS = 5_000
+"""How long a leader waits for the replicas of a marker. The answers to later requests of the coordinator wait behind
+it; a marker that is not committed by then is written again."""
 MARKERS_PER_TURN = 100
 
 
@@ -138,7 +140,8 @@ class MarkerWriter:
         if partition.leads and partition.replica.high_watermark > offset:
             committed(ErrorCode.NONE)
         else:
-            self._acks.when_committed(partition, offset, self._loop.now.boot_ms + COMMIT_TIMEOUT_MS, committed)
+            deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
+            self._acks.when_committed(partition, offset, deadline_ms, committed, needs_enough=True)
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:

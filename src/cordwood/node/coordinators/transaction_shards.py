@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from typing import NamedTuple
 
+from cordwood.cluster.partition_image import Leadership
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -28,10 +30,18 @@ class WaitingDecision:
         self.timer: Timer | None = None
 
 
+class NextTry(NamedTuple):
+    """The next try to complete a transaction."""
+
+    timer: Timer
+    leaders: dict[TopicPartition, Leadership]
+    """The leaders that the missing markers were sent to in vain."""
+
+
 class LedTransactions(Shard[Transactions]):
     """The transactional ids of one partition of __transaction_state, as long as this broker leads it in one epoch."""
 
-    __slots__ = ("completing", "leases", "looks", "marked", "patient", "pauses_ms", "waiting_decisions")
+    __slots__ = ("completing", "leases", "looks", "marked", "next_tries", "patient", "pauses_ms", "waiting_decisions")
 
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition, Transactions())
@@ -41,6 +51,8 @@ class LedTransactions(Shard[Transactions]):
         """Partitions with committed markers, by incomplete id: another try must not write these again."""
         self.pauses_ms: dict[str, int] = {}
         """The last pause before another try, for each id that is not complete yet."""
+        self.next_tries: dict[str, NextTry] = {}
+        """The tries that wait for the end of their pause, by transactional id."""
         self.patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id."""
         self.leases = Leases()
