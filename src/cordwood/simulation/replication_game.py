@@ -27,6 +27,7 @@ from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
 from cordwood.simulation.threads import Step
+from cordwood.simulation.workloads.end_watchers import EndWatcher
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
 from cordwood.simulation.workloads.readers import Reader
 from cordwood.simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
@@ -45,6 +46,7 @@ _ZEAL: dict[type[Client], float] = {
     PlainProducer: 2,
     Reader: 1.5,
     ReplicaAdministrator: 0.3,
+    EndWatcher: 0.3,
 }
 """How often each kind of client acts, relative to the others."""
 
@@ -152,6 +154,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
             Reader(stage, f"reader-{number}", isolation_level=number % 2, sessions=chance.random() < 0.7)
             for number in range(2)
         ]
+        clients.append(EndWatcher(stage, "end-watcher"))
         return clients
 
     @property

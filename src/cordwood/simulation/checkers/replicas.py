@@ -112,6 +112,10 @@ class ReplicasChecker:
         )
         if seen.leads and seen.leader_epoch not in (led_from := self._led_from.setdefault(key, {})):
             led_from[seen.leader_epoch] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
+        if seen.leads and log.replayed.latest_epoch < seen.leader_epoch:
+            raise InvariantBroken(
+                f"rule 1: broker {broker} leads {partition.name} before it recorded its epoch: {seen}"
+            )
         history.saw(broker, seen, lambda offset: _entries(log, offset))
         history.check_in_sync()
 

@@ -24,6 +24,7 @@ from cordwood.wire.apis import ApiKey
 
 ALL_REPLICAS = -1
 READ_COMMITTED = 1
+LATEST = -1
 PRODUCE_BY_ID_FROM = FETCH_BY_ID_FROM = 13
 
 
@@ -34,18 +35,25 @@ class ReplicatedAnswers:
         self._replicas = replicas
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
         """The ids that the topic names of a produce request had at its arrival."""
+        self._registered: dict[Exchange, int | None] = {}
+        """The broker epochs that followers had in this broker's image when their fetches arrived."""
         self.acks = 0
 
     def new_life(self) -> None:
         self._topic_ids.clear()
+        self._registered.clear()
 
     def requested(self, exchange: Exchange) -> None:
         if exchange.key is ApiKey.PRODUCE:
             names = sorted(topic["name"] for topic in exchange.values["topic_data"] if topic.get("name"))
             self._topic_ids[exchange] = {name: self._machine.node.image.topic_id(name) for name in names}
+        elif exchange.key is ApiKey.FETCH and exchange.connection.source != CLIENTS:
+            self._registered[exchange] = self._registered_epoch(exchange)
 
     def sent(self, exchange: Exchange) -> None:
         if exchange.connection.source != CLIENTS:
+            if exchange.key is ApiKey.FETCH:
+                self._followed(exchange)
             return
         if exchange.key is ApiKey.PRODUCE:
             self._replicas.look(self._machine)
@@ -53,6 +61,35 @@ class ReplicatedAnswers:
         elif exchange.key is ApiKey.FETCH:
             self._replicas.look(self._machine)
             self._fetched(exchange)
+        elif exchange.key is ApiKey.LIST_OFFSETS:
+            self._replicas.look(self._machine)
+            self._listed(exchange)
+
+    # Followers
+
+    def _followed(self, exchange: Exchange) -> None:
+        """Checks that a leader answers followers of its own epoch, in their present registrations."""
+        follower = exchange.values["replica_state"]
+        epochs = {
+            (topic["topic_id"], each["partition"]): each["current_leader_epoch"]
+            for topic in exchange.values["topics"]
+            for each in topic["partitions"]
+        }
+        known = (self._registered.pop(exchange, None), self._registered_epoch(exchange))
+        for topic in exchange.answer.responses:
+            for part in topic.partitions:
+                served = self._served(topic.topic_id, part.partition_index)
+                if part.error_code or served is None or (leading := served[0].leading) is None:
+                    continue
+                asked = epochs[topic.topic_id, part.partition_index]
+                if asked != leading.leader_epoch or follower["replica_epoch"] not in known:
+                    raise InvariantBroken(
+                        f"rule 1: {exchange}: the leader of epoch {leading.leader_epoch} answers a follower of epoch "
+                        f"{asked} in broker epoch {follower['replica_epoch']}, and knows {known}"
+                    )
+
+    def _registered_epoch(self, exchange: Exchange) -> int | None:
+        return self._machine.node.image.broker_epochs.get(exchange.values["replica_state"]["replica_id"])
 
     # Who serves
 
@@ -69,6 +106,9 @@ class ReplicatedAnswers:
         Before that nobody has served anything newer: a successor that has not heard of its election still follows, and
         vouches for the leader (docs/decisions/controller.md derives the bound).
         """
+        node = self._machine.node
+        if self._machine.setup.clustered and node.image.node_id not in node.image.brokers:
+            raise InvariantBroken(f"rule 10: {exchange}: {self._machine} serves, and knows that its row is gone")
         leading = partition.leading
         if leading is None or not partition.leads or leading.leader_epoch >= history.leadership.epoch:
             return
@@ -120,6 +160,28 @@ class ReplicatedAnswers:
             raise InvariantBroken(f"rule 9: {exchange}: {partition.name} holds another batch at {base_offset}")
         known = self._ledger.partition(partition.topic_id, *partition.name)
         self._ledger.promised(known, batch, base_offset, on_disk=history.on_disk)
+
+    # ListOffsets
+
+    def _listed(self, exchange: Exchange) -> None:
+        """Checks that no leader tells of an end before what readers of earlier leaders have seen."""
+        asked = {
+            (topic["name"], each["partition_index"]): each["timestamp"]
+            for topic in exchange.values["topics"]
+            for each in topic["partitions"]
+        }
+        image = self._machine.node.image
+        for topic in exchange.answer.topics:
+            for each in topic.partitions:
+                served = self._served(image.topic_id(topic.name) or ZERO_TOPIC_ID, each.partition_index)
+                if each.error_code or served is None:
+                    continue
+                partition, history = served
+                self._check_authority(exchange, partition, history)
+                newest = partition.leads and partition.leader_epoch >= history.leadership.epoch
+                latest = asked[topic.name, each.partition_index] == LATEST and not exchange.values["isolation_level"]
+                if newest and latest and each.offset < history.committed_end and not history.lost:
+                    raise InvariantBroken(f"rule 7: {exchange} was told of the end {each.offset}: {history!r}")
 
     # Fetch
 

@@ -1,0 +1,340 @@
+"""Switches: each breaks one rule of the specification of replication in a running cluster."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import pytest
+
+from cordwood.cluster import registration
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.partition_image import Leadership, PartitionImage
+from cordwood.cluster.planner import failover, isr
+from cordwood.cluster.planner.isr import GuardedPut, IsrChange
+from cordwood.cluster.planner.registration import Registration
+from cordwood.cluster.rows import decode_partition, encode_partition
+from cordwood.log.log import Log
+from cordwood.log.truncation import Truncation
+from cordwood.model.errors import ErrorCode
+from cordwood.node.appends import Appends
+from cordwood.node.handlers import fetch
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.partition import Partition
+from cordwood.node.replication import fetchers
+from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.replication.follower import FollowerReplica, Refused, Restart
+from cordwood.replication.in_sync import Follower, InSyncSet, Version
+from cordwood.replication.leader import LeaderReplica
+from cordwood.simulation.disk import SimulatedDisk
+
+Patch = pytest.MonkeyPatch
+
+
+def counts_what_is_not_synced(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "own_end", property(lambda leader: leader.log.offsets.end))
+    patch.setattr(FollowerReplica, "durable", property(lambda follower: True))
+
+
+def keeps_replicas_that_lost_their_power(patch: Patch) -> None:
+    patch.setattr(
+        SimulatedDisk, "loss_not_noted", property(lambda disk: False, lambda disk, value: None), raising=False
+    )
+
+
+def takes_an_empty_disk_for_the_old_one(patch: Patch) -> None:
+    real = failover._unworthy
+
+    def unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> frozenset[int]:
+        found = real(image, topic, partition)
+        return frozenset(broker for broker in found if image.brokers[broker].unclean)
+
+    patch.setattr(failover, "_unworthy", unworthy)
+
+
+def cuts_followers_at_their_high_watermark(patch: Patch) -> None:
+    real = Partition.begin_following
+
+    def begin_following(partition: Partition) -> FollowerReplica:
+        begins = partition.following is None
+        following = real(partition)
+        if begins and following.high_watermark < following.log.offsets.end:
+            following.log.truncate_to(following.high_watermark)
+        return following
+
+    patch.setattr(Partition, "begin_following", begin_following)
+
+
+def counts_only_the_committed_isr(patch: Patch) -> None:
+    patch.setattr(InSyncSet, "maximal", property(lambda in_sync: in_sync.committed))
+
+
+def drops_a_change_of_unknown_outcome(patch: Patch) -> None:
+    def unknown(in_sync: InSyncSet, version: Version) -> None:
+        in_sync._was_uncertain = False
+        in_sync.refused(version)
+
+    patch.setattr(InSyncSet, "unknown", unknown)
+
+
+def leads_on_in_its_old_epoch(patch: Patch) -> None:
+    def leadership(image: ClusterImage, partition: PartitionImage) -> Leadership:
+        return Leadership(partition.leader, partition.leader_epoch)
+
+    def of_this_process(hosted: HostedReplicas, image: PartitionImage) -> tuple[bool, int, int]:
+        leads = image.leader == hosted._broker_id
+        return leads, -1 if leads else image.leader, image.leader_epoch
+
+    patch.setattr(ClusterImage, "leadership", leadership)
+    patch.setattr(HostedReplicas, "_leadership", of_this_process)
+
+
+def takes_late_answers(patch: Patch) -> None:
+    def still_counts(fetcher: fetchers._Fetcher, asked: fetchers._Asked) -> bool:
+        return asked.partition.following is not None and not asked.partition.cutting
+
+    real = fetchers._Fetcher._append
+
+    def append(fetcher: fetchers._Fetcher, partition: Partition, *arguments: Any) -> None:
+        fetches = partition in fetcher._partitions
+        fetcher._partitions.setdefault(partition)
+        real(fetcher, partition, *arguments)
+        if not fetches:
+            del fetcher._partitions[partition]
+
+    patch.setattr(fetchers._Fetcher, "_still_counts", still_counts)
+    patch.setattr(fetchers._Fetcher, "_append", append)
+
+
+def commits_on_fewer_than_min_insync_replicas(patch: Patch) -> None:
+    real = LeaderReplica._members_changed
+
+    def members_changed(leader: LeaderReplica) -> bool:
+        real(leader)
+        leader.enough_in_sync = True
+        return leader.advance()
+
+    patch.setattr(LeaderReplica, "_members_changed", members_changed)
+
+
+def commits_while_others_are_eligible(patch: Patch) -> None:
+    real = LeaderReplica._members_changed
+
+    def members_changed(leader: LeaderReplica) -> bool:
+        real(leader)
+        leader.enough_in_sync = len(leader.in_sync.committed) >= leader._min_insync_replicas
+        return leader.advance()
+
+    patch.setattr(LeaderReplica, "_members_changed", members_changed)
+
+
+def serves_without_a_lease(patch: Patch) -> None:
+    def lease_renewed(serving: Serving, sent_boot_ms: int) -> None:
+        serving.until_ms = FOREVER_MS
+
+    patch.setattr(Serving, "lease_renewed", lease_renewed)
+    patch.setattr(Serving, "lost", lambda serving: None)
+
+
+def ignores_that_histories_diverged(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "divergence", lambda leader, last_fetched_epoch, fetch_offset: None)
+
+
+def acknowledges_what_only_the_leader_has(patch: Patch) -> None:
+    real = Appends.append
+
+    def append(appends: Appends, *arguments: Any, **options: Any) -> Any:
+        appended, _ = real(appends, *arguments, **options)
+        return appended, True
+
+    patch.setattr(Appends, "append", append)
+
+
+def lets_replicas_join_too_early(patch: Patch) -> None:
+    def may_join(leader: LeaderReplica, broker_id: int) -> bool:
+        return leader.follower(broker_id) is not None and broker_id not in leader.in_sync.maximal
+
+    patch.setattr(LeaderReplica, "may_join", may_join)
+
+
+def elects_anybody_who_lives(patch: Patch) -> None:
+    def elect(
+        image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]
+    ) -> int | None:
+        return next((broker for broker in partition.replicas if failover._electable(image, broker)), None)
+
+    patch.setattr(failover, "_elect", elect)
+
+
+def writes_rows_without_a_new_partition_epoch(patch: Patch) -> None:
+    real = isr.plan_isr_change
+
+    def plan(image: ClusterImage, broker_epoch: int, change: IsrChange) -> GuardedPut | None:
+        write = real(image, broker_epoch, change)
+        if write is None:
+            return None
+        row = decode_partition(write.put.value)
+        put = write.put._replace(value=encode_partition(row._replace(partition_epoch=row.partition_epoch - 1)))
+        return write._replace(put=put)
+
+    patch.setattr("cordwood.cluster.isr_writer.plan_isr_change", plan)
+
+
+def elects_without_a_new_epoch(patch: Patch) -> None:
+    real = failover._elected
+
+    def elected(image: ClusterImage, *arguments: Any, **options: Any) -> Any:
+        row = real(image, *arguments, **options)
+        return row._replace(leader_epoch=row.leader_epoch - 1)
+
+    patch.setattr(failover, "_elected", elected)
+
+
+def keeps_the_dead_leader_in_charge_of_the_isr(patch: Patch) -> None:
+    """Changes the ISR without a comparison: a deposed leader overwrites its successor."""
+    real = isr.plan_isr_change
+
+    def plan(image: ClusterImage, broker_epoch: int, change: IsrChange) -> GuardedPut | None:
+        write = real(image, broker_epoch, change)
+        return None if write is None else write._replace(compares=write.compares[1:])
+
+    patch.setattr("cordwood.cluster.isr_writer.plan_isr_change", plan)
+
+
+def adds_replicas_of_an_earlier_registration(patch: Patch) -> None:
+    """Changes the ISR without a comparison of the broker epochs of those who join."""
+    real = isr.plan_isr_change
+
+    def plan(image: ClusterImage, broker_epoch: int, change: IsrChange) -> GuardedPut | None:
+        write = real(image, broker_epoch, change)
+        return None if write is None else write._replace(compares=write.compares[:1])
+
+    patch.setattr("cordwood.cluster.isr_writer.plan_isr_change", plan)
+
+
+def registers_without_a_fence(patch: Patch) -> None:
+    def register(*arguments: Any, **options: Any) -> Registration:
+        return Registration(*arguments, **options)._replace(fenced=False)
+
+    patch.setattr(registration, "Registration", register)
+
+
+def elects_without_candidates(patch: Patch) -> None:
+    """Elects any replica where all who could lead lost their storage, without an operator's word."""
+    real = failover._elect
+
+    def elect(
+        image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]
+    ) -> int | None:
+        if partition.isr or partition.elr:
+            return real(image, topic, partition, unworthy)
+        return next((broker for broker in partition.replicas if failover._electable(image, broker)), None)
+
+    patch.setattr(failover, "_elect", elect)
+
+
+def lets_old_fetches_vouch(patch: Patch) -> None:
+    """Counts a fetch from its arrival, however long ago it was sent."""
+    real = Follower.fetched
+
+    def fetched(
+        follower: Follower, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, connection_id: int = -1
+    ) -> None:
+        real(follower, broker_epoch, offset, leader_end, boot_ms, connection_id)
+        follower.vouches_ms = boot_ms
+
+    patch.setattr(Follower, "fetched", fetched)
+
+
+def serves_on_without_its_row(patch: Patch) -> None:
+    patch.setattr(Serving, "lost", lambda serving: None)
+
+
+def confirms_what_waited_without_authority(patch: Patch) -> None:
+    """Looks at the authority when a request is taken, and not before its answer."""
+    real = HostedReplicas.leader
+
+    def leader(hosted: HostedReplicas, topic: str, index: int) -> Partition:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(HostedReplicas, "serves", serves)
+            return real(hosted, topic, index)
+
+    serves = HostedReplicas.serves
+    patch.setattr(HostedReplicas, "leader", leader)
+    patch.setattr(HostedReplicas, "serves", lambda hosted, partition: True)
+
+
+def prefers_replicas_that_are_not_in_sync(patch: Patch) -> None:
+    def elections(image: ClusterImage, topics: Collection[TopicImage]) -> Iterator[GuardedPut]:
+        for topic in topics:
+            for index, partition in enumerate(topic.partitions):
+                preferred = partition.replicas[0]
+                if partition.leader not in (preferred, failover.NOBODY) and failover._electable(image, preferred):
+                    elected = failover._elected(image, topic, partition, preferred, ())
+                    yield failover.guarded(image, topic, index, elected)
+
+    patch.setattr("cordwood.cluster.controller.preferred_elections", elections)
+
+
+def answers_followers_of_another_epoch(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "check_epoch", lambda leader, current_leader_epoch: None)
+
+
+def counts_followers_of_an_earlier_registration(patch: Patch) -> None:
+    patch.setattr(fetch, "check_follower", lambda image, broker_id, broker_epoch: None)
+
+
+def cuts_only_by_the_leaders_end(patch: Patch) -> None:
+    """Forgets that the follower's own epoch may have ended before the leader's."""
+
+    def cut_at(follower: FollowerReplica, leader_epoch: int, leader_end: int) -> int:
+        return min(leader_end, follower.log.offsets.end)
+
+    patch.setattr(FollowerReplica, "cut_at", cut_at)
+
+
+def never_begins_anew(patch: Patch) -> None:
+    real = FollowerReplica.answered
+
+    def answered(follower: FollowerReplica, asked: Any, answer: Any) -> Any:
+        step = real(follower, asked, answer)
+        return Refused(ErrorCode.OFFSET_OUT_OF_RANGE) if isinstance(step, Restart) else step
+
+    patch.setattr(FollowerReplica, "answered", answered)
+
+
+def leads_without_recording_its_epoch(patch: Patch) -> None:
+    real = Log.begin_epoch
+
+    def begin_epoch(log: Log, leader_epoch: int) -> None:
+        if not log.replayed.ready:
+            real(log, log.replayed.latest_epoch)
+
+    patch.setattr(Log, "begin_epoch", begin_epoch)
+
+
+def takes_the_leaders_high_watermark_as_it_is(patch: Patch) -> None:
+    real: Callable[[Partition], int] = vars(Partition)["high_watermark"].fget
+
+    def took(follower: FollowerReplica, leader_high_watermark: int) -> None:
+        follower.high_watermark = follower.leader_high_watermark = leader_high_watermark
+
+    def high_watermark(partition: Partition) -> int:
+        following = partition.following
+        return real(partition) if following is None else following.high_watermark
+
+    patch.setattr(FollowerReplica, "took", took)
+    patch.setattr(Partition, "high_watermark", property(high_watermark))
+
+
+def tells_its_end_before_it_knows_what_is_committed(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "knows_high_watermark", property(lambda leader: True))
+
+
+def remembers_producers_of_records_that_were_cut(patch: Patch) -> None:
+    real = Truncation._restore_history
+
+    def restore_history(truncation: Truncation) -> None:
+        producers = truncation._replayed.producers
+        real(truncation)
+        truncation._replayed._producers = producers
+
+    patch.setattr(Truncation, "_restore_history", restore_history)
