@@ -9,6 +9,8 @@ import typer
 
 from cordwood import __version__
 from cordwood.cli.audit import audit
+from cordwood.cli.cluster.accept_loss import accept_loss
+from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.status import cluster_status
 from cordwood.cli.cluster.up import cluster_up
 from cordwood.cli.command import CordwoodGroup
@@ -150,6 +152,8 @@ _cluster = typer.Typer(help="Run a cluster on this machine, and look at a cluste
 
 _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
+_cluster.command("elect-preferred")(elect_preferred)
+_cluster.command("accept-loss")(accept_loss)
 
 app.command("serve")(serve)
 app.add_typer(_cluster, name="cluster")

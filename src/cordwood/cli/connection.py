@@ -101,6 +101,22 @@ class Connection:
             ExitCode.NOT_FOUND,
         )
 
+    def without_leader(self, topic: str) -> Failure | None:
+        """The failure for a topic with partitions that nobody leads; None if each has a leader, or nobody tells."""
+        try:
+            partitions = self.admin().list_topics(topic, timeout=self.timeout_s).topics[topic].partitions
+        except (KafkaException, KeyError):
+            return None
+        waiting = sorted(index for index, each in partitions.items() if each.leader < 0)
+        if not waiting:
+            return None
+        named = ", ".join(map(str, waiting[:10])) + (", ..." if len(waiting) > 10 else "")
+        return Failure(
+            "LEADER_NOT_AVAILABLE",
+            f"{topic} has no leader for partition {named}",
+            "`cordwood cluster status` says what the partition waits for",
+        )
+
     def no_answer(self) -> Failure:
         return Failure(
             "REQUEST_TIMED_OUT",

@@ -280,10 +280,12 @@ class _Sending:
                 say(f"  partition {index}: {_offset_range(first, self._last_offsets[index])}")
         if self._first_error is not None:
             failure = failure_of(self._first_error, self._connection.bootstrap_servers)
+            if failure.code == "REQUEST_TIMED_OUT":
+                failure = self._connection.without_leader(self._topic) or failure
             failure.message = f"{count_in_words(self._failed, 'record')} not written: {failure.message}"
             raise failure
         if len(self._producer):
-            raise self._connection.no_answer()
+            raise self._connection.without_leader(self._topic) or self._connection.no_answer()
 
 
 def _arguments(record: OutgoingRecord, headers: Headers, partition: int | None) -> dict[str, Any]:

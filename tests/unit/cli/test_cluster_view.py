@@ -8,6 +8,7 @@ from cordwood.cli.cluster.view import (
     ReplicaState,
     first_answer,
     trouble_of,
+    why_no_leader,
     with_counts,
 )
 from cordwood.cli.failure import ExitCode, Failure
@@ -36,9 +37,63 @@ def test_a_missing_replica_is_gone_or_fenced_or_lags() -> None:
 
 def test_a_partition_without_leader_says_so_first() -> None:
     trouble = trouble_of(PartitionState("t", 0, -1, (4,), (4,)), 1, NODES, {})
-    assert trouble.in_words == "no leader"
+    assert trouble.in_words == "no leader: waits for broker 4: it has the only replica"
     assert trouble.offline
     assert not trouble.below_min_in_sync
+
+
+STARTING = NodeView(5, ("e", 5), None, fenced=True, controller=False, starting=True)
+DRAINING = NodeView(6, ("f", 6), None, fenced=False, controller=False, draining=True)
+
+
+def test_a_broker_serves_or_is_fenced_or_starts_or_stops() -> None:
+    assert [node.state for node in (*NODES, STARTING, DRAINING)] == [
+        "serves",
+        "fenced",
+        "serves",
+        "starting",
+        "draining",
+    ]
+    missing = trouble_of(PartitionState("t", 0, 1, (1, 5, 6), (1,)), 1, (ONE, STARTING, DRAINING), {}).missing
+    assert [each.reason for each in missing] == ["its node is starting", "its node is stopping"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "elr", "words"),
+    [
+        ((1, 7, 3), (7,), (), "waits for broker 7: it was the last in-sync replica"),
+        ((1, 7, 8), (7,), (8,), "waits for brokers 7 or 8: no other replica has every acknowledged record"),
+        ((7,), (7,), (), "waits for broker 7: it has the only replica"),
+        ((1, 7), (7, 1), (), "the controller is about to elect broker 1"),
+        ((7, 5), (7, 5), (), "waits for broker 5, which is starting"),
+        ((7, 2, 5), (7,), (5, 2), "waits for broker 2, which is about to take part"),
+        ((7, 6), (6,), (), "waits for broker 6, which is stopping: start it again"),
+        (
+            (1, 7),
+            (),
+            (),
+            "all replicas lost their storage: `cordwood cluster accept-loss t 3` lets a replica begin with what it has",
+        ),
+        (
+            (3,),
+            (),
+            (),
+            "its only replica lost its storage: `cordwood cluster accept-loss t 3` lets a replica begin with what it "
+            "has",
+        ),
+        (
+            (7, 8, 5),
+            (),
+            (),
+            "all replicas lost their storage: start one of brokers 7, 8 or 5, then `cordwood cluster accept-loss t 3`",
+        ),
+    ],
+)
+def test_a_partition_without_a_leader_says_what_it_waits_for(
+    replicas: tuple[int, ...], isr: tuple[int, ...], elr: tuple[int, ...], words: str
+) -> None:
+    partition = PartitionState("t", 3, -1, replicas, isr, elr)
+    assert why_no_leader(partition, (*NODES, STARTING, DRAINING)) == words
 
 
 def test_leaders_and_replicas_are_counted_for_each_node() -> None:

@@ -32,6 +32,17 @@ class NodeView(NamedTuple):
     controller: bool
     leads: int = 0
     replicas: int = 0
+    draining: bool = False
+    starting: bool = False
+
+    @property
+    def state(self) -> str:
+        """The part that the broker takes in the cluster, in a word."""
+        if self.draining:
+            return "draining"
+        if self.fenced:
+            return "starting" if self.starting else "fenced"
+        return "serves"
 
 
 class ReplicaState(NamedTuple):
@@ -67,6 +78,8 @@ class Trouble(NamedTuple):
     partition: PartitionState
     min_in_sync: int
     missing: tuple[ReplicaState, ...]
+    waits_for: str = ""
+    """Why the partition has no leader; empty if it has one."""
 
     @property
     def offline(self) -> bool:
@@ -78,7 +91,7 @@ class Trouble(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        words = ["no leader"] if self.offline else []
+        words = [f"no leader: {self.waits_for}" if self.waits_for else "no leader"] if self.offline else []
         if self.below_min_in_sync:
             words.append(f"below min.insync.replicas {self.min_in_sync}")
         return ", ".join([*words, "under-replicated"] if self.missing else words)
@@ -106,7 +119,9 @@ class ClusterView(NamedTuple):
 
 def cluster_view(connection: Connection) -> ClusterView:
     """Raises Failure."""
-    address, (cluster_id, nodes) = first_answer(brokers(connection), lambda asked: _nodes(asked, connection.timeout_s))
+    address, (cluster_id, nodes) = first_answer(
+        brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s)
+    )
     partitions = partitions_of(address, (), connection.timeout_s)
     minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
     suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
@@ -143,7 +158,46 @@ def trouble_of(
 ) -> Trouble:
     where = (partition.topic, partition.partition)
     missing = tuple(explained(node, nodes, lags.get((node, *where))) for node in partition.missing)
-    return Trouble(partition, min_in_sync, missing)
+    return Trouble(partition, min_in_sync, missing, why_no_leader(partition, nodes) if partition.leader < 0 else "")
+
+
+def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
+    """What a partition without a leader waits for. Only replicas that have every acknowledged record are elected:
+    those of the last in-sync set, and eligible ones."""
+    states = {node.node_id: node.state for node in nodes}
+    complete = (*partition.isr, *partition.elr)
+    command = f"`cordwood cluster accept-loss {partition.topic} {partition.partition}`"
+    if not complete:
+        lost = (
+            "its only replica lost its storage" if len(partition.replicas) == 1 else "all replicas lost their storage"
+        )
+        if any(states.get(node) == "serves" for node in partition.replicas):
+            return f"{lost}: {command} lets a replica begin with what it has"
+        return f"{lost}: start one of {brokers_in_words(partition.replicas)}, then {command}"
+    for state, words in _WAITS.items():
+        if found := [node for node in complete if states.get(node) == state]:
+            return words.format(broker=f"broker {found[0]}")
+    if len(partition.replicas) == 1:
+        return f"waits for broker {complete[0]}: it has the only replica"
+    if len(complete) == 1:
+        return f"waits for broker {complete[0]}: it was the last in-sync replica"
+    return f"waits for {brokers_in_words(complete)}: no other replica has every acknowledged record"
+
+
+_WAITS = {
+    "serves": "the controller is about to elect {broker}",
+    "fenced": "waits for {broker}, which is about to take part",
+    "starting": "waits for {broker}, which is starting",
+    "draining": "waits for {broker}, which is stopping: start it again",
+}
+"""What is said of the first complete replica in each state, the most hopeful state first."""
+
+
+def brokers_in_words(ids: Sequence[int]) -> str:
+    """`broker 2`, `brokers 1, 2 or 3`."""
+    if len(ids) == 1:
+        return f"broker {ids[0]}"
+    return f"brokers {', '.join(map(str, ids[:-1]))} or {ids[-1]}"
 
 
 def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState]) -> tuple[NodeView, ...]:
@@ -157,10 +211,12 @@ def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> Repli
     node = next((node for node in nodes if node.node_id == node_id), None)
     if node is None:
         return ReplicaState(node_id, "its node is gone")
-    return ReplicaState(node_id, "its node is fenced" if node.fenced else "it lags", lag)
+    state = {"serves": "it lags", "draining": "its node is stopping"}.get(node.state, f"its node is {node.state}")
+    return ReplicaState(node_id, state, lag)
 
 
-def _nodes(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
+def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
+    """The cluster's id and its brokers. Raises Failure."""
     values = {
         "include_cluster_authorized_operations": False,
         "endpoint_type": _BROKER_ENDPOINTS,
@@ -176,6 +232,8 @@ def _nodes(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
             each.rack,
             each.is_fenced,
             each.broker_id == told.controller_id,
+            draining=each.is_draining,
+            starting=each.is_starting,
         )
         for each in sorted(told.brokers, key=lambda each: each.broker_id)
     ]
@@ -233,11 +291,31 @@ def _lags(
     nodes: Iterable[NodeView], suspicious: Sequence[PartitionState], timeout_s: float
 ) -> Mapping[tuple[int, str, int], int]:
     """How far the missing replicas are behind, by node, topic and partition. Nodes that do not answer are left out."""
-    lags: dict[tuple[int, str, int], int] = {}
+    logs = replica_logs(nodes, ((each, each.missing) for each in suspicious), timeout_s)
+    return {replica: log.lag for replica, log in logs.items()}
+
+
+class ReplicaLog(NamedTuple):
+    """The log of a replica, as its broker tells it."""
+
+    size_bytes: int
+    lag: int
+    last_epoch: int
+    """The epoch of the last leader that the replica heard of; -1: it knows of none, or the broker does not tell."""
+    end_offset: int
+    """-1: the broker does not tell."""
+
+
+def replica_logs(
+    nodes: Iterable[NodeView], wanted: Iterable[tuple[PartitionState, Sequence[int]]], timeout_s: float
+) -> dict[tuple[int, str, int], ReplicaLog]:
+    """The logs of these replicas, by node, topic and partition. Nodes that do not answer are left out."""
+    logs: dict[tuple[int, str, int], ReplicaLog] = {}
+    replicas = [(each, set(ids)) for each, ids in wanted]
     for node in nodes:
         asked: dict[str, list[int]] = {}
-        for each in suspicious:
-            if node.node_id in each.missing:
+        for each, ids in replicas:
+            if node.node_id in ids:
                 asked.setdefault(each.topic, []).append(each.partition)
         if not asked:
             continue
@@ -249,5 +327,7 @@ def _lags(
         for result in told.results:
             for topic in result.topics:
                 for part in topic.partitions:
-                    lags[node.node_id, topic.name, part.partition_index] = part.offset_lag
-    return lags
+                    logs[node.node_id, topic.name, part.partition_index] = ReplicaLog(
+                        part.partition_size, part.offset_lag, part.last_epoch, part.end_offset
+                    )
+    return logs

@@ -9,7 +9,9 @@ PROPERTIES_FILE = "meta.properties"
 
 _VERSION = "1"
 _IF_DAMAGED = (
-    f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata, and loses no records"
+    f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata. A broker alone loses no "
+    "records by that. In a cluster the directory then counts as an emptied disk: its replicas are filled from others, "
+    "and a partition without others waits for `cordwood cluster accept-loss`"
 )
 
 

@@ -60,17 +60,21 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
 
 
 def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPartition:
-    size_bytes = 0
+    size_bytes, last_epoch, end_offset = 0, -1, 0
     if partition.opened is not None or rooms.logs.has_log(partition.name):
         try:
-            size_bytes = partition.log.segments.size_bytes
+            log = partition.log
+            size_bytes, last_epoch, end_offset = log.segments.size_bytes, log.replayed.latest_epoch, log.offsets.end
         except StorageFailure as failure:
+            end_offset = -1
             rooms.reports.failure(failure)
     return {
         "partition_index": partition.name.partition,
         "partition_size": size_bytes,
         "offset_lag": 0 if partition.following is None else partition.following.lag,
         "is_future_key": False,
+        "last_epoch": last_epoch,
+        "end_offset": end_offset,
     }
 
 

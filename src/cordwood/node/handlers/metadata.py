@@ -354,6 +354,8 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
                 "port": port,
                 "rack": rack,
                 "is_fenced": registered[broker_id].fenced,
+                "is_draining": registered[broker_id].draining,
+                "is_starting": registered[broker_id].starting,
             }
             for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
         ],

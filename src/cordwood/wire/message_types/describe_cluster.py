@@ -27,6 +27,8 @@ class DescribeCluster(
         port: int
         rack: str | None
         is_fenced: bool
+        is_draining: bool
+        is_starting: bool
 
     class Response(Entity):
         throttle_time_ms: int
@@ -44,6 +46,8 @@ class DescribeCluster(
         port: int
         rack: str | None
         is_fenced: bool
+        is_draining: bool
+        is_starting: bool
 
     class Answer(Protocol):
         def __call__(

@@ -28,6 +28,8 @@ class DescribeLogDirs(
         partition_size: int
         offset_lag: int
         is_future_key: bool
+        last_epoch: int
+        end_offset: int
 
     class ResponseTopic(Entity):
         name: str
@@ -51,6 +53,8 @@ class DescribeLogDirs(
         partition_size: int
         offset_lag: int
         is_future_key: bool
+        last_epoch: int
+        end_offset: int
 
     class AnswerTopic(TypedDict, total=False):
         name: str

@@ -1,0 +1,218 @@
+"""`cordwood cluster accept-loss`: a partition whose complete replicas are gone begins anew with what is left."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicName,
+)
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
+
+
+class ReplicaLeft(NamedTuple):
+    """A replica of a partition without a leader."""
+
+    broker: int
+    state: str
+    """The state of its broker; `gone`: the broker is not registered."""
+    complete: bool
+    """Whether the replica has every acknowledged record, as far as the metadata tell."""
+    log: "ReplicaLog | None"
+    """None: its broker does not tell."""
+
+    @property
+    def has(self) -> str:
+        if self.log is None or self.log.end_offset < 0:
+            return "unknown"
+        return f"offsets before {self.log.end_offset}" if self.log.end_offset else "nothing"
+
+
+class Loss(NamedTuple):
+    """A partition without a leader, and the replica that is to lead it."""
+
+    partition: "PartitionState"
+    why: str
+    replicas: tuple[ReplicaLeft, ...]
+    leader: int | None
+    """None: no replica can lead."""
+
+
+def accept_loss(
+    topic: TopicName,
+    partitions: Annotated[
+        list[int], typer.Argument(metavar="PARTITION", min=0, help="One or more partitions.", show_default=False)
+    ],
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            "--broker",
+            min=0,
+            metavar="ID",
+            help="The replica that shall lead. Default: the live replica that has most.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Let a partition without a leader begin anew with a replica that lacks acknowledged records. There is no way back.
+
+    For partitions whose complete replicas lost their storage, or will never come back. Records that the new leader
+    lacks are gone: other replicas drop them as well when they follow it. A broker that still has them should be
+    started instead. Shows first what each replica has.
+    """
+    from cordwood.cli.cluster.electing import UNCLEAN, elect
+    from cordwood.cli.cluster.view import first_answer, nodes_of, partitions_of, replica_logs
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.output import print_json, say
+    from cordwood.cli.produce import no_such_partition
+    from cordwood.cli.raw_request import brokers
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    address, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, timeout_s))
+    found = {each.partition: each for each in partitions_of(address, [topic], timeout_s)}
+    if not found:
+        raise connection.unknown_topic(topic)
+    for index in partitions:
+        if index not in found:
+            raise no_such_partition(topic, index, sorted(found))
+    wanted = [found[index] for index in dict.fromkeys(partitions)]
+    logs = replica_logs(nodes, ((each, each.replicas) for each in wanted), timeout_s)
+    losses = [loss_of(each, nodes, logs, broker) for each in wanted]
+    if not as_json:
+        for loss in losses:
+            _show(loss)
+    for loss in losses:
+        _check(loss, broker)
+    if not yes:
+        _ask(topic, losses)
+    outcomes = [
+        outcome
+        for loss in losses
+        if loss.leader is not None
+        for outcome in elect(address, UNCLEAN, [(topic, loss.partition.partition)], timeout_s, loss.leader)
+    ]
+    failed = [each for each in outcomes if each.error]
+    if as_json:
+        errors = {each.partition: each for each in failed}
+        print_json({"topic": topic, "partitions": [_as_json(loss, errors) for loss in losses]})
+    else:
+        for each in outcomes:
+            say(f"{topic}-{each.partition}: {'not done: ' + each.message if each.error else 'has a leader again'}")
+    if failed:
+        raise Failure(failed[0].error, f"{topic}-{failed[0].partition}: {failed[0].message}")
+
+
+def loss_of(
+    partition: "PartitionState",
+    nodes: Sequence["NodeView"],
+    logs: Mapping[tuple[int, str, int], "ReplicaLog"],
+    broker: int | None = None,
+) -> Loss:
+    """What is left of a partition, and who leads it after the loss: the broker, or the live replica that heard of the
+    latest leader and, of those, has the longest log."""
+    from cordwood.cli.cluster.view import why_no_leader
+
+    states = {node.node_id: node.state for node in nodes}
+    complete = {*partition.isr, *partition.elr}
+    replicas = tuple(
+        ReplicaLeft(
+            node,
+            states.get(node, "gone"),
+            node in complete,
+            logs.get((node, partition.topic, partition.partition)),
+        )
+        for node in partition.replicas
+    )
+    live = [each for each in replicas if each.state == "serves" and broker in (None, each.broker)]
+    best = max(live, key=_worth, default=None)
+    why = why_no_leader(partition, nodes) if partition.leader < 0 else f"is led by broker {partition.leader}"
+    return Loss(partition, why, replicas, None if best is None else best.broker)
+
+
+def _worth(replica: ReplicaLeft) -> tuple[bool, int, int]:
+    log = replica.log
+    return (replica.complete, -1, -1) if log is None else (replica.complete, log.last_epoch, log.end_offset)
+
+
+def _show(loss: Loss) -> None:
+    from cordwood.cli.output import print_table, say, size_in_words
+
+    partition = loss.partition
+    say(f"{partition.topic}-{partition.partition}: {loss.why}")
+    print_table(
+        ["replica", "its broker", "was in sync", "has", "size", "shall lead"],
+        [
+            (
+                each.broker,
+                each.state,
+                "yes" if each.broker in partition.isr else "eligible" if each.complete else "no",
+                each.has,
+                None if each.log is None else size_in_words(each.log.size_bytes),
+                "yes" if each.broker == loss.leader else "",
+            )
+            for each in loss.replicas
+        ],
+    )
+
+
+def _check(loss: Loss, broker: int | None) -> None:
+    """Raises Failure if there is nothing to accept, or nobody to lead."""
+    partition = loss.partition
+    name = f"{partition.topic}-{partition.partition}"
+    if partition.leader >= 0:
+        raise Failure("ELECTION_NOT_NEEDED", f"{name} {loss.why}: there is no loss to accept")
+    if loss.leader is None:
+        who = f"no replica on broker {broker} is live" if broker is not None else "none of its replicas is live"
+        raise Failure("ELIGIBLE_LEADERS_NOT_AVAILABLE", f"{name}: {who}", "start a broker that has a replica first")
+
+
+def _ask(topic: str, losses: Sequence[Loss]) -> None:
+    from cordwood.cli.output import count_in_words, remark
+
+    if not sys.stdin.isatty():
+        raise Failure(
+            "USAGE",
+            "accepting a loss needs a confirmation, and there is no terminal to ask on",
+            "add --yes",
+            ExitCode.USAGE,
+        )
+    named = count_in_words(len(losses), "partition")
+    if not typer.confirm(f"{topic}: all records of {named} that the new leader lacks are lost for ever. Accept?"):
+        remark("Nothing was changed.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _as_json(loss: Loss, errors: Mapping[int, Any]) -> dict[str, Any]:
+    error = errors.get(loss.partition.partition)
+    return {
+        "partition": loss.partition.partition,
+        "leader": loss.leader if error is None else None,
+        "error": None if error is None else {"code": error.error, "message": error.message},
+        "isr": list(loss.partition.isr),
+        "elr": list(loss.partition.elr),
+        "replicas": [
+            {
+                "broker": each.broker,
+                "state": each.state,
+                "complete": each.complete,
+                "size_bytes": None if each.log is None else each.log.size_bytes,
+                "last_epoch": None if each.log is None else each.log.last_epoch,
+                "end_offset": None if each.log is None else each.log.end_offset,
+            }
+            for each in loss.replicas
+        ],
+    }

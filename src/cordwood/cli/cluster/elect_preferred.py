@@ -1,0 +1,64 @@
+"""`cordwood cluster elect-preferred`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_name,
+)
+
+
+def elect_preferred(
+    topic: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC", callback=checked_name, help="Only this topic.", show_default=False),
+    ] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Give partitions the first of their replicas as the leader, where it is in sync. Loses nothing.
+
+    Brokers do so by themselves unless `auto.leader.rebalance.enable` is false.
+    """
+    from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
+    from cordwood.cli.cluster.view import first_answer, partitions_of
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.output import count_in_words, print_json, say
+    from cordwood.cli.raw_request import brokers
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    address, found = first_answer(
+        brokers(connection), lambda asked: partitions_of(asked, [topic] if topic else [], timeout_s)
+    )
+    if topic and not found:
+        raise connection.unknown_topic(topic)
+    asked = [(each.topic, each.partition) for each in found] if topic else None
+    outcomes = [each for each in elect(address, PREFERRED, asked, timeout_s) if each.error != NOT_NEEDED]
+    elected = [each for each in outcomes if not each.error]
+    refused = [each for each in outcomes if each.error]
+    if as_json:
+        print_json(
+            {
+                "elected": [{"topic": each.topic, "partition": each.partition} for each in elected],
+                "failed": [
+                    {"topic": each.topic, "partition": each.partition, "code": each.error, "message": each.message}
+                    for each in refused
+                ],
+            }
+        )
+    else:
+        say(f"{count_in_words(len(elected), 'partition')} got the preferred leader.")
+    if refused:
+        raise Failure(
+            refused[0].error,
+            f"{count_in_words(len(refused), 'partition')} kept another leader, or none: {refused[0].message}",
+            "`cordwood cluster status` says which replicas are missing and why",
+        )

@@ -1,0 +1,46 @@
+"""Which replica leads a partition after an accepted loss, and what an operator is shown before."""
+
+import pytest
+
+from cordwood.cli.cluster.accept_loss import loss_of
+from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
+
+NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
+LOST = PartitionState("t", 0, -1, (1, 2, 3, 4, 5), ())
+
+
+def logs(**ends: tuple[int, int]) -> dict[tuple[int, str, int], ReplicaLog]:
+    """Last epoch and end offset of each broker: `b1=(3, 100)`."""
+    return {(int(name[1:]), "t", 0): ReplicaLog(end * 10, 0, epoch, end) for name, (epoch, end) in ends.items()}
+
+
+@pytest.mark.parametrize(
+    ("told", "leader"),
+    [
+        (logs(b1=(-1, 0), b2=(3, 100), b3=(3, 90)), 2),
+        (logs(b1=(2, 500), b2=(3, 100), b3=(3, 90)), 2),
+        (logs(b3=(0, 1), b4=(9, 900)), 3),
+        ({}, 1),
+    ],
+    ids=["the longest log", "the latest epoch", "only live brokers", "nobody tells"],
+)
+def test_the_live_replica_that_has_most_leads(told: dict[tuple[int, str, int], ReplicaLog], leader: int) -> None:
+    assert loss_of(LOST, NODES, told).leader == leader
+
+
+def test_the_operator_may_choose_among_live_replicas() -> None:
+    told = logs(b1=(-1, 0), b2=(3, 100))
+    assert loss_of(LOST, NODES, told, 1).leader == 1
+    assert loss_of(LOST, NODES, told, 4).leader is None
+    assert loss_of(LOST, NODES, told, 9).leader is None
+
+
+def test_the_operator_is_shown_what_each_replica_has_and_which_is_complete() -> None:
+    loss = loss_of(LOST._replace(isr=(5,), elr=(4,)), NODES, logs(b1=(-1, 0), b2=(3, 100)))
+    assert [(each.broker, each.state, each.complete, each.has) for each in loss.replicas] == [
+        (1, "serves", False, "nothing"),
+        (2, "serves", False, "offsets before 100"),
+        (3, "serves", False, "unknown"),
+        (4, "fenced", True, "unknown"),
+        (5, "gone", True, "unknown"),
+    ]
