@@ -8,23 +8,30 @@ from datetime import UTC, datetime
 class JsonLines(logging.Formatter):
     """One JSON object per line, for machines that collect logs."""
 
+    def __init__(self, broker_id: int | None = None) -> None:
+        super().__init__()
+        self._broker_id = broker_id
+
     def format(self, record: logging.LogRecord) -> str:
         import json  # here, since most brokers log text and every import delays the start
 
-        line = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._broker_id is not None:
+            line["broker"] = self._broker_id
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_to(file_name: str, style: str) -> None:
+def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
     """Sends the lines of all loggers to a file, or to stderr if no file is named; `style` is "text" or "json".
 
+    `broker_id`: the broker that lines name, where several write to one place.
     Raises OSError if the file cannot be opened."""
     handler: logging.Handler
     if file_name:
@@ -34,7 +41,7 @@ def log_to(file_name: str, style: str) -> None:
         handler = WatchedFileHandler(file_name, encoding="utf-8")
     else:
         handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        JsonLines() if style == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
-    )
+    who = "" if broker_id is None else f"broker {broker_id}: "
+    text = logging.Formatter(f"%(asctime)s %(levelname)-7s {who}%(message)s")
+    handler.setFormatter(JsonLines(broker_id) if style == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])

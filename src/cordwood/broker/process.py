@@ -24,7 +24,7 @@ FAILED: Final = 1
 
 def run(settings: BrokerSettings) -> int:
     """See `cordwood.broker.serve`."""
-    log_to(settings.logging_file, settings.logging_format)
+    log_to(settings.logging_file, settings.logging_format, settings.node_id if settings.cluster_store else None)
     _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import AsJson
 from cordwood.cli.start import Flags, start
 
 
@@ -60,6 +62,17 @@ def serve(
         str | None,
         typer.Option("--log-file", metavar="FILE", help="Where they go. A renamed file is made anew. Default: stderr."),
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            metavar="N|auto",
+            help="Run N brokers on this machine and this directory, on ports that follow each other; `auto`: one for "
+            "each core.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be given several times."),
@@ -75,8 +88,19 @@ def serve(
 
     Without `--store` the broker is a cluster of one. With it the metadata is in the store that all brokers of the
     cluster share, and the records are in the broker's own directory.
+
+    With `--workers` a supervisor runs several brokers, each with its part of the partitions, and starts those again
+    that end. The number may change at any start. `--json` prints one line when all serve:
+    `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`.
     """
     flags = Flags(
         data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ())
     )
-    raise typer.Exit(start(flags))
+    if workers is not None:
+        from cordwood.cli.workers.command import serve_with_workers
+
+        serve_with_workers(flags, workers, as_json=as_json)
+    elif as_json:
+        raise Failure("USAGE", "--json needs --workers", "", ExitCode.USAGE)
+    else:
+        raise typer.Exit(start(flags))

@@ -169,7 +169,7 @@ class BrokerRegistration:
             self._holder.registered(registered.epoch, sent_boot_ms)
 
     async def _name_cluster(self, new_id: Callable[[], UUID]) -> None:
-        plan = plan_cluster_id(_cluster_id(new_id()), self._metadata_versions.highest)
+        plan = plan_cluster_id(new_cluster_id(new_id()), self._metadata_versions.highest)
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             if (await self._authority.commit(plan)).succeeded or await self._store.get(CLUSTER_ID) is not None:
                 return
@@ -254,6 +254,6 @@ class BrokerRegistration:
         self.lease = lease
 
 
-def _cluster_id(unique: UUID) -> str:
+def new_cluster_id(unique: UUID) -> str:
     """A cluster id as Kafka writes it: 22 characters."""
     return urlsafe_b64encode(unique.bytes).decode().rstrip("=")

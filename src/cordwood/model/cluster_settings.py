@@ -45,3 +45,8 @@ class ClusterSettings:
         "Partitions that this cluster holds at most, over all topics: a topic that would exceed the limit is refused.",
         low=1,
     )
+    replication_factor_max: int = int16(
+        32_767,
+        "Replicas of each partition at most: a topic that asks for more is refused. `cordwood serve --workers` sets 1.",
+        low=1,
+    )

@@ -18,7 +18,7 @@ from cordwood.cluster.planner.topics import (
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
 from cordwood.cluster.tombstones import Tombstone, plan_directories_gone
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId
 
 
@@ -371,3 +371,12 @@ async def test_a_topic_referred_to_twice_in_one_request_is_not_deleted() -> None
     assert refusal(plan_delete_topics(metadata.image, [by_id, by_id])[by_id])[1] == "Duplicate topic id."
     for outcome in plan_delete_topics(metadata.image, [by_name, by_id]).values():
         assert refusal(outcome)[0] is ErrorCode.INVALID_REQUEST
+
+
+async def test_more_replicas_than_the_setting_allows_are_refused() -> None:
+    metadata = await Metadata(replication_factor_max="1").register(1, 2)
+    asked = [NewTopic("placed", 1, 2), NewTopic("assigned", -1, -1, assignments=(Assignment(0, (1, 2)),))]
+    for name, outcome in metadata.plan(*asked).items():
+        assert isinstance(outcome, ProtocolError), name
+        assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "replication.factor.max" in str(outcome)

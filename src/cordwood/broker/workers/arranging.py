@@ -9,6 +9,7 @@ is removed. The caller holds the locks of the data directory and of all homes, a
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,8 +17,11 @@ from cordwood.broker.workers.homes import Home, carry_findings, home_of, homes_o
 from cordwood.broker.workers.journal import Move, Moves, read_journal, write_journal
 from cordwood.broker.workers.spreading import plan_moves
 from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata_version import SUPPORTED
 from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.rows import deleted_topic_key, encode_partition, partition_key, storage_key
+from cordwood.cluster.planner.registration import plan_cluster_id
+from cordwood.cluster.registration import new_cluster_id
+from cordwood.cluster.rows import CLUSTER_ID, deleted_topic_key, encode_partition, partition_key, storage_key
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, MetadataStore, Put
 from cordwood.cluster.tombstones import moved_tombstone
 from cordwood.log.directory.data_directory import LOCK_FILE, MOVES_FILE, WORKERS, DataDirectory, Lock, Lockable
@@ -47,6 +51,19 @@ class Arranged:
 
     moved: int = 0
     problems: list[str] = field(default_factory=list)
+
+
+async def take_for_workers(logs: DataDirectory, store: MetadataStore, node_id: int) -> None:
+    """Names the cluster of a new directory, and claims the directory for its first broker. Raises StorageFailure if
+    another node owns it."""
+    plan = plan_cluster_id(new_cluster_id(uuid.uuid4()), SUPPORTED.highest)
+    for transaction in plan.in_order():
+        await store.txn(*transaction)
+    named = await store.get(CLUSTER_ID)
+    assert named is not None, "the transaction failed because the cluster has an id"
+    owner = logs.identity()
+    storage_id = (owner.storage_id if owner is not None else "") or os.urandom(16).hex()
+    claim_directory(logs.filesystem, logs.path, Identity(named.value.decode(), node_id, storage_id))
 
 
 async def arrange_offline(
@@ -318,7 +335,7 @@ class _Arrangement:
 
 async def _carry_out(filesystem: Filesystem, root: str, store: MetadataStore, moves: Moves) -> None:
     """Does all steps, or does them again."""
-    cluster_id = await store.get("cluster_id")
+    cluster_id = await store.get(CLUSTER_ID)
     assert cluster_id is not None, "moves are planned of metadata with a cluster id"
 
     def path_of(home: str) -> str:

@@ -21,7 +21,7 @@ _OUTPUT_SHOWN_BYTES = 2000
 class Child:
     """One process, made by `launch`."""
 
-    def __init__(self, name: str, output: str, process: asyncio.subprocess.Process, output_start: int) -> None:
+    def __init__(self, name: str, output: str | None, process: asyncio.subprocess.Process, output_start: int) -> None:
         self.name = name
         self.output = output
         self.pid = process.pid
@@ -30,12 +30,15 @@ class Child:
 
     @classmethod
     async def launch(
-        cls, name: str, command: Sequence[str], output: str, environment: Mapping[str, str] | None = None
+        cls, name: str, command: Sequence[str], output: str | None, environment: Mapping[str, str] | None = None
     ) -> "Child":
-        """Starts a command; its output is appended to a file. Raises OSError."""
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        """Starts a command; its output is appended to a file, or goes to stderr. Raises OSError."""
+        if output is None:
+            descriptor = os.dup(sys.stderr.fileno())
+        else:
+            descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            start = os.fstat(descriptor).st_size
+            start = 0 if output is None else os.fstat(descriptor).st_size
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -66,7 +69,9 @@ class Child:
         return f"exit code {code}"
 
     def last_words(self) -> str:
-        """The end of what the process said since it was launched."""
+        """The end of what the process said since it was launched; nothing if that went to stderr."""
+        if self.output is None:
+            return ""
         with open(self.output, "rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._output_start, end - _OUTPUT_SHOWN_BYTES))

@@ -5,37 +5,31 @@ of the two a directory has is decided when the directory is new, and stays.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
-import random
 import shlex
-import signal
-import socket
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.cluster.children import Child
 from cordwood.cli.cluster.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
+from cordwood.cli.cluster.local_brokers import (
+    METADATA_FILE,
+    SOCKET_FILE,
+    Broker,
+    free_ports,
+    registered,
+    until_all_serve,
+)
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cluster.rows import BROKERS, BrokerRow, decode_broker
-from cordwood.model.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
 
-METADATA_FILE = "metadata.sqlite"
-SOCKET_FILE = "metadata.sock"
 _LOCK_FILE = "supervisor.lock"
-_LOOK_EVERY_S = 0.05
 _ETCD_CLIENT_PORTS = 1000
 _ETCD_PEER_PORTS = 2000
 """The ports of etcd's members are so far above those of the brokers."""
-
-
-_PORTS_TO_TRY = range(15_000, 32_000)
-_SAY_EVERY_S = 10.0
 
 
 class Plan(NamedTuple):
@@ -52,13 +46,6 @@ class Plan(NamedTuple):
     assignments: tuple[str, ...] = ()
 
 
-class Broker(NamedTuple):
-    node_id: int
-    port: int
-    child: Child
-    command: tuple[str, ...]
-
-
 class Supervisor:
     """One local cluster, made by `up`, which returns when all its brokers serve. Callers always `down`."""
 
@@ -73,10 +60,8 @@ class Supervisor:
         self.brokers: list[Broker] = []
         self._watches: list[asyncio.Future[None]] = []
         self._stopping = False
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
+        self.failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+        """Never done: brokers that end are reported, and the others go on."""
 
     async def up(self) -> None:
         """Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
@@ -85,10 +70,10 @@ class Supervisor:
         self._take_lock()
         ports = _ports(plan)
         url = await self._start_etcd(plan.etcd, ports) if plan.etcd is not None else await self._serve_metadata()
-        earlier = {row.incarnation for row in (await self._rows()).values()}
+        earlier = {row.incarnation for row in (await registered(self._store)).values()}
         for node_id, port in enumerate(ports.brokers, 1):
             await self._start_broker(node_id, port, url)
-        await self._until_all_serve(earlier)
+        await until_all_serve(self.brokers, self._store, earlier, self._say)
         for broker in self.brokers:
             self._watches.append(asyncio.ensure_future(self._watch(broker)))
 
@@ -129,53 +114,24 @@ class Supervisor:
 
     async def _start_broker(self, node_id: int, port: int, url: str) -> None:
         plan = self._plan
-        words = [sys.executable, "-m", "cordwood.cli", "serve", "--cluster", plan.name, "--store", url]
+        words = ["serve", "--cluster", plan.name, "--store", url]
         words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
         words += ["--listen", f"127.0.0.1:{port}"]
         for assignment in plan.assignments:
             words += ["--set", assignment]
         environment = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
-        child = await Child.launch(f"broker {node_id}", words, f"{plan.directory}/node-{node_id}.log", environment)
+        output = f"{plan.directory}/node-{node_id}.log"
+        broker = await Broker.launched(node_id, "127.0.0.1", port, tuple(words), environment, output)
         if not self.brokers:
             self._ends.append(self._stop_brokers)
-        self.brokers.append(Broker(node_id, port, child, ("cordwood", *words[3:])))
-
-    async def _rows(self) -> dict[int, BrokerRow]:
-        items = (await self._store.list(BROKERS)).items
-        return {int(item.key.removeprefix(BROKERS)): decode_broker(item.key, item.value) for item in items}
-
-    async def _until_all_serve(self, earlier: set[str]) -> None:
-        """Waits for registrations that are not of an earlier life, without a fence, at addresses that answer."""
-        waiting = list(self.brokers)
-        clock_s = asyncio.get_running_loop().time
-        say_at_s = clock_s() + _SAY_EVERY_S
-        while waiting:
-            for broker in self.brokers:
-                if broker.child.ended:
-                    raise Failure(
-                        "BROKER_ENDED",
-                        f"broker {broker.node_id} ended: {broker.child.exit_reason}. It said:\n"
-                        f"{broker.child.last_words()}",
-                    )
-            rows = await self._rows()
-            for broker in list(waiting):
-                row = rows.get(broker.node_id)
-                if row is not None and not row.fenced and row.incarnation not in earlier and _answers(broker.port):
-                    waiting.remove(broker)
-            if waiting and clock_s() > say_at_s:
-                say_at_s = clock_s() + _SAY_EVERY_S
-                self._say(
-                    "still waiting for " + ", ".join(_waits_for(each, rows.get(each.node_id)) for each in waiting)
-                )
-            if waiting:
-                await asyncio.sleep(_LOOK_EVERY_S)
+        self.brokers.append(broker)
 
     async def _watch(self, broker: Broker) -> None:
         await broker.child.wait()
         if not self._stopping:
             self._say(
                 f"broker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its output is in "
-                f"{broker.child.output}. It is not started again; to do so: {shlex.join(broker.command)}"
+                f"{broker.output}. It is not started again; to do so: {shlex.join(('cordwood', *broker.command))}"
             )
 
     async def _watch_etcd(self, member: Child) -> None:
@@ -210,31 +166,6 @@ def chosen_metadata(directory: str, choice: str, found: Etcd | None) -> Etcd | N
     return found if choice != "supervisor" and found is not None and found.refusal is None else None
 
 
-async def run(plan: Plan, ready: Callable[[Supervisor], None], say: Callable[[str], None]) -> None:
-    """Runs the cluster until SIGTERM, SIGINT or SIGHUP. Raises Failure."""
-    loop = asyncio.get_running_loop()
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, told.set)
-    supervisor = Supervisor(plan, say)
-    stopping = asyncio.ensure_future(told.wait())
-    starting = asyncio.ensure_future(supervisor.up())
-    try:
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            ready(supervisor)
-            await stopping
-            say("stopping all brokers")
-    except (EnvironmentFailure, OSError) as error:
-        raise Failure("CLUSTER", str(error)) from error
-    finally:
-        starting.cancel()
-        await asyncio.wait([starting])
-        await supervisor.down()
-
-
 class _Ports(NamedTuple):
     brokers: list[int]
     etcd_clients: list[int]
@@ -244,38 +175,7 @@ class _Ports(NamedTuple):
 def _ports(plan: Plan) -> _Ports:
     counts = (plan.nodes, MEMBERS, MEMBERS)
     if not plan.base_port:
-        free = _free_ports(sum(counts))
+        free = free_ports(sum(counts))
         return _Ports(free[: plan.nodes], free[plan.nodes : -MEMBERS], free[-MEMBERS:])
     firsts = (plan.base_port, plan.base_port + _ETCD_CLIENT_PORTS, plan.base_port + _ETCD_PEER_PORTS)
     return _Ports(*(list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)))
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now, below those that the kernel gives to connections: a
-    broker that is started again finds its port free."""
-    free: list[int] = []
-    for port in random.sample(_PORTS_TO_TRY, len(_PORTS_TO_TRY)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            free.append(port)
-        if len(free) == count:
-            return free
-    raise Failure("CLUSTER", "there are not enough free ports", "give a range with --base-port")
-
-
-def _waits_for(broker: Broker, row: BrokerRow | None) -> str:
-    state = "not registered" if row is None else "fenced" if row.fenced else "not listening"
-    return f"broker {broker.node_id} ({state}; its output is in {broker.child.output})"
-
-
-def _answers(port: int) -> bool:
-    """Whether a process listens on the port: the loopback address answers at once."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def describe(brokers: Sequence[Broker], bootstrap_servers: str) -> dict[str, object]:
-    """The line for scripts."""
-    nodes = [{"id": broker.node_id, "pid": broker.child.pid} for broker in brokers]
-    return {"bootstrap_servers": bootstrap_servers, "nodes": nodes}

@@ -54,7 +54,8 @@ def cluster_up(
     import os
 
     from cordwood.cli.cluster.etcd_members import etcd_on_path
-    from cordwood.cli.cluster.supervisor import Plan, Supervisor, chosen_metadata, describe, run
+    from cordwood.cli.cluster.local_brokers import bootstrap_servers, describe, run
+    from cordwood.cli.cluster.supervisor import Plan, Supervisor, chosen_metadata
     from cordwood.cli.output import print_json_line, remark, say
 
     if metadata not in _CHOICES:
@@ -73,9 +74,10 @@ def cluster_up(
 
     def ready(supervisor: Supervisor) -> None:
         if as_json:
-            print_json_line(describe(supervisor.brokers, supervisor.bootstrap_servers))
+            print_json_line(describe(supervisor.brokers))
         else:
-            say(f"cluster {name} is ready: {nodes} brokers on {supervisor.bootstrap_servers} (data in {data_dir})")
+            servers = bootstrap_servers(supervisor.brokers)
+            say(f"cluster {name} is ready: {nodes} brokers on {servers} (data in {data_dir})")
         sys.stdout.flush()
 
-    asyncio.run(run(plan, ready, remark))
+    asyncio.run(run(lambda: Supervisor(plan, remark), ready, remark))

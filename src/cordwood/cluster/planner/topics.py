@@ -214,6 +214,7 @@ def _assigned(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
             )
         check_assignment(brokers, sorted(image.brokers), replication_factor)
         replication_factor = len(brokers)
+        _check_replication_factor(image, replication_factor)
         by_partition[partition] = tuple(brokers)
     if sorted(by_partition) != list(range(len(by_partition))):
         raise ProtocolError(
@@ -243,8 +244,18 @@ def _placed(image: ClusterImage, topic: NewTopic, topic_id: TopicId, settings: T
     replication_factor = topic.replication_factor
     if replication_factor == -1:
         replication_factor = image.settings.default_replication_factor
+    _check_replication_factor(image, replication_factor)
     racks = placeable(image)
     return place(list(racks), range(partition_count), replication_factor, topic_id.int, racks)
+
+
+def _check_replication_factor(image: ClusterImage, replication_factor: int) -> None:
+    most = image.settings.replication_factor_max
+    if replication_factor > most:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replication_factor} is more than replication.factor.max allows, which is {most}.",
+        )
 
 
 def _new_partitions(

@@ -1,0 +1,186 @@
+"""Brokers of one cluster as processes of this machine: started, waited for, and stopped together."""
+
+import asyncio
+import contextlib
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from cordwood.cli.cluster.children import Child
+from cordwood.cli.failure import Failure
+from cordwood.cluster.rows import BROKERS, BrokerRow, decode_broker
+from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.listeners import EVERY_INTERFACE, host_and_port
+
+if TYPE_CHECKING:
+    from cordwood.cluster.stores.interface import MetadataStore
+
+METADATA_FILE = "metadata.sqlite"
+SOCKET_FILE = "metadata.sock"
+_LOOK_EVERY_S = 0.05
+_PORTS_TO_TRY = range(15_000, 32_000)
+_SAY_EVERY_S = 10.0
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker, and its process once it was launched."""
+
+    node_id: int
+    host: str
+    port: int
+    command: tuple[str, ...]
+    """The words behind `cordwood`."""
+    environment: Mapping[str, str]
+    output: str | None
+    """The file of its output; None: that of this process."""
+    child: Child
+
+    @classmethod
+    async def launched(
+        cls,
+        node_id: int,
+        host: str,
+        port: int,
+        command: tuple[str, ...],
+        environment: Mapping[str, str],
+        output: str | None,
+    ) -> "Broker":
+        """Raises OSError."""
+        child = await _launch(node_id, command, environment, output)
+        return cls(node_id, host, port, command, environment, output, child)
+
+    async def launch_again(self) -> None:
+        """Raises OSError."""
+        self.child = await _launch(self.node_id, self.command, self.environment, self.output)
+
+    @property
+    def address(self) -> str:
+        """The address at which a client on this machine reaches the broker."""
+        return host_and_port("127.0.0.1" if self.host in EVERY_INTERFACE else self.host, self.port)
+
+    @property
+    def where_it_speaks(self) -> str:
+        return "its output is above" if self.output is None else f"its output is in {self.output}"
+
+    def answers(self) -> bool:
+        """Whether a process listens at the address."""
+        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((self.address.rpartition(":")[0].strip("[]"), self.port)) == 0
+
+    def waits_for(self, row: BrokerRow | None) -> str:
+        state = "not registered" if row is None else "fenced" if row.fenced else "not listening"
+        return f"broker {self.node_id} ({state}; {self.where_it_speaks})"
+
+
+async def _launch(node_id: int, command: tuple[str, ...], environment: Mapping[str, str], output: str | None) -> Child:
+    return await Child.launch(
+        f"broker {node_id}", (sys.executable, "-m", "cordwood.cli", *command), output, environment
+    )
+
+
+async def registered(store: "MetadataStore") -> dict[int, BrokerRow]:
+    """The registrations of brokers."""
+    items = (await store.list(BROKERS)).items
+    return {int(item.key.removeprefix(BROKERS)): decode_broker(item.key, item.value) for item in items}
+
+
+async def until_all_serve(
+    brokers: Iterable[Broker], store: "MetadataStore", earlier: set[str], say: Callable[[str], None]
+) -> None:
+    """Waits for registrations that are not of an earlier life, without a fence, at addresses that answer. Raises
+    Failure if a broker ends."""
+    brokers = list(brokers)
+    waiting = list(brokers)
+    clock_s = asyncio.get_running_loop().time
+    say_at_s = clock_s() + _SAY_EVERY_S
+    while waiting:
+        for broker in brokers:
+            if broker.child.ended:
+                said = broker.child.last_words()
+                raise Failure(
+                    "BROKER_ENDED",
+                    f"broker {broker.node_id} ended: {broker.child.exit_reason}"
+                    + (f". It said:\n{said}" if said else f": {broker.where_it_speaks}"),
+                )
+        rows = await registered(store)
+        for broker in list(waiting):
+            row = rows.get(broker.node_id)
+            if row is not None and not row.fenced and row.incarnation not in earlier and broker.answers():
+                waiting.remove(broker)
+        if waiting and clock_s() > say_at_s:
+            say_at_s = clock_s() + _SAY_EVERY_S
+            say("still waiting for " + ", ".join(each.waits_for(rows.get(each.node_id)) for each in waiting))
+        if waiting:
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def bootstrap_servers(brokers: Iterable[Broker]) -> str:
+    return ",".join(broker.address for broker in brokers)
+
+
+def describe(brokers: Iterable[Broker]) -> dict[str, object]:
+    """The line for scripts."""
+    brokers = list(brokers)
+    nodes = [{"id": broker.node_id, "pid": broker.child.pid} for broker in brokers]
+    return {"bootstrap_servers": bootstrap_servers(brokers), "nodes": nodes}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on now, below those that the kernel gives to connections: a
+    broker that is started again finds its port free."""
+    free: list[int] = []
+    for port in random.sample(_PORTS_TO_TRY, len(_PORTS_TO_TRY)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise Failure("CLUSTER", "there are not enough free ports", "give the first of a range of ports")
+
+
+class Supervises(Protocol):
+    """Something that runs brokers. `failed` is done, with the reason, when it cannot go on."""
+
+    failed: "asyncio.Future[Failure]"
+
+    async def up(self) -> None: ...
+
+    async def down(self) -> None: ...
+
+
+S = TypeVar("S", bound=Supervises)
+
+
+async def run(make: Callable[[], S], ready: Callable[[S], None], say: Callable[[str], None]) -> None:
+    """Runs a supervisor until SIGTERM, SIGINT or SIGHUP. Raises Failure."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told.set)
+    supervisor = make()
+    stopping = asyncio.ensure_future(told.wait())
+    starting = asyncio.ensure_future(supervisor.up())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            ready(supervisor)
+            ends: list[asyncio.Future[Any]] = [stopping, supervisor.failed]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if supervisor.failed.done():
+                raise supervisor.failed.result()
+            say("stopping all brokers")
+    except (EnvironmentFailure, OSError) as error:
+        raise Failure("CLUSTER", str(error)) from error
+    finally:
+        stopping.cancel()
+        starting.cancel()
+        await asyncio.wait([starting])
+        await supervisor.down()

@@ -1,0 +1,1 @@
+"""`cordwood serve --workers`: several brokers on one machine and one data directory."""

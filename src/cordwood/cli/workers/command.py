@@ -1,0 +1,69 @@
+"""Starts the workers from the flags of `cordwood serve --workers`."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from cordwood.cli.cluster.local_brokers import describe, run
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.output import print_json_line, say
+from cordwood.cli.start import Flags, settings_from
+from cordwood.cli.workers.cores import usable_cores
+from cordwood.cli.workers.supervisor import Plan, Workers
+
+logger = logging.getLogger("cordwood.workers")
+
+MAX_WORKERS = 100
+AUTO = "auto"
+
+
+def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
+    """Runs until SIGTERM, Ctrl-C or the end of the terminal. Raises Failure."""
+    settings = settings_from(flags, os.environ)
+    if settings.cluster_store:
+        raise Failure(
+            "USAGE",
+            "--workers and --store contradict each other: workers share the metadata of their own directory",
+            "for a cluster over several machines start one `cordwood serve --store` on each",
+            ExitCode.USAGE,
+        )
+    from cordwood.broker.log_lines import log_to
+
+    log_to(settings.logging_file, settings.logging_format)
+    plan = Plan(_count(workers), settings, _words(flags), dict(os.environ))
+
+    def ready(supervisor: Workers) -> None:
+        if as_json:
+            print_json_line(describe(supervisor.brokers))
+        else:
+            count = f"{plan.workers} workers" if plan.workers > 1 else "1 worker"
+            say(f"cordwood ready on {supervisor.bootstrap_servers} ({count}; data in {settings.data_directory})")
+        sys.stdout.flush()
+
+    asyncio.run(run(lambda: Workers(plan, logger.info), ready, logger.info))
+
+
+def _count(workers: str) -> int:
+    if workers == AUTO:
+        return min(usable_cores(), MAX_WORKERS)
+    if not workers.isdecimal() or not 1 <= int(workers) <= MAX_WORKERS:
+        raise Failure(
+            "USAGE",
+            f"--workers {workers!r} is neither `{AUTO}` nor a number from 1 to {MAX_WORKERS}",
+            "",
+            ExitCode.USAGE,
+        )
+    return int(workers)
+
+
+def _words(flags: Flags) -> tuple[str, ...]:
+    """The flags that hold for all workers. Those of a single worker override them."""
+    words: list[str] = []
+    if flags.config is not None:
+        words += ["--config", os.path.abspath(flags.config)]
+    if flags.rack is not None:
+        words += ["--rack", flags.rack]
+    for assignment in flags.assignments:
+        words += ["--set", assignment]
+    return tuple(words)

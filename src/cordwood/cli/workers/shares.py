@@ -1,0 +1,112 @@
+"""The settings of each worker: addresses, its home, and its share of what a single broker would use."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.broker.workers.homes import home_of
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.listeners import ListenerAddress, parse_address
+
+CLUSTER_NAME = "workers"
+MAX_PORT = 65_535
+
+DIVIDED = (
+    "queued.max.request.bytes",
+    "tail.memory.max.bytes",
+    "log.cleaner.dedupe.buffer.size",
+    "log.scrub.bytes.per.second",
+)
+"""Settings whose value is for the machine: each worker gets its share."""
+
+ONE_REPLICA = {
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "replication.factor.max": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+"""Workers share a disk: a second replica would cost space and protect from nothing."""
+
+
+class Share(NamedTuple):
+    """What one worker is started with."""
+
+    node_id: int
+    listeners: tuple[ListenerAddress, ...]
+    settings: dict[str, str]
+    """The settings that differ from those that the user gave, by name."""
+
+
+def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
+    """`ports`: free ports, for listeners with port 0. Raises Failure if addresses would overlap."""
+    free = iter(ports)
+    found = []
+    for place in range(count):
+        node_id = settings.node_id + place
+        addresses = tuple(_shifted(each.address, place, free) for each in settings.listener_list)
+        texts = {
+            **ONE_REPLICA,
+            **_divided(settings, count),
+            "cluster.name": CLUSTER_NAME,
+            "cluster.store": store,
+            "listeners": ",".join(map(str, addresses)),
+            "log.dirs": f"{directory}/{home_of(node_id)}",
+            "node.id": str(node_id),
+        }
+        if settings.advertised_listeners:
+            own = {address.name: address.port for address in addresses}
+            told = [parse_address(text) for text in settings.advertised_listeners]
+            texts["advertised.listeners"] = ",".join(
+                str(each._replace(port=each.port + place if each.port else own[each.name])) for each in told
+            )
+        if settings.metrics_address is not None:
+            metrics = _shifted(settings.metrics_address, place, free)
+            texts["metrics.listener"] = str(metrics).removeprefix(f"{metrics.name}://")
+        found.append(Share(node_id, addresses, texts))
+    _check(found)
+    return found
+
+
+def ports_needed(settings: BrokerSettings, count: int) -> int:
+    """How many free ports `shares` needs."""
+    addresses = [each.address for each in settings.listener_list]
+    if settings.metrics_address is not None:
+        addresses.append(settings.metrics_address)
+    return count * sum(not address.port for address in addresses)
+
+
+def _shifted(address: ListenerAddress, place: int, free: Iterator[int]) -> ListenerAddress:
+    return address._replace(port=address.port + place if address.port else next(free))
+
+
+def _divided(settings: BrokerSettings, count: int) -> dict[str, str]:
+    texts = {}
+    for name in DIVIDED:
+        setting = BROKER_SETTINGS[name]
+        whole = getattr(settings, name.replace(".", "_"))
+        least = settings.socket_request_max_bytes if name == "queued.max.request.bytes" else setting.low or 0
+        # 0 switches the scrub off, and a share of 0 must not.
+        texts[name] = str(max(whole // count, least, 1) if whole else 0)
+    return texts
+
+
+def _check(found: list[Share]) -> None:
+    taken: dict[tuple[str, int], str] = {}
+    for share in found:
+        metrics = share.settings.get("metrics.listener")
+        addresses = [*share.listeners, *([parse_address(metrics)] if metrics else [])]
+        for address in addresses:
+            what = f"{address.name} of broker {share.node_id}"
+            if address.port > MAX_PORT:
+                raise Failure("USAGE", f"{what} would have port {address.port}", "give a lower port", ExitCode.USAGE)
+            for host in (address.host, ""):
+                other = taken.get((host, address.port))
+                if other is not None:
+                    raise Failure(
+                        "USAGE",
+                        f"{what} and {other} would both have port {address.port}: each worker listens on the ports of "
+                        "the settings plus its place",
+                        "leave room for all workers between the ports of listeners and metrics",
+                        ExitCode.USAGE,
+                    )
+            taken[address.host, address.port] = what

@@ -1,0 +1,224 @@
+"""Runs the workers of one data directory: its lock, its metadata, and a process for each broker.
+
+A worker that ends is started again, after a pause that grows while it keeps ending. A worker whose registration ended
+although its process runs is hung: it is killed, and started again. When this process ends, however that happens, the
+workers end with it.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.cli.cluster.local_brokers import (
+    SOCKET_FILE,
+    Broker,
+    bootstrap_servers,
+    free_ports,
+    registered,
+    until_all_serve,
+)
+from cordwood.cli.failure import Failure
+from cordwood.cli.workers.shares import CLUSTER_NAME, ports_needed, shares
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from cordwood.cluster.stores.interface import MetadataStore
+
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
+"""The pause before a worker is started again doubles from one end to the next."""
+STEADY_S = 60.0
+"""A worker that served for so long begins with the shortest pause again."""
+LOOK_EVERY_S = 0.5
+HUNG_AFTER_LEASES = 2
+"""A worker is killed if its registration is away for so many times of its lease."""
+
+
+class Plan(NamedTuple):
+    """What `cordwood serve --workers` was asked for."""
+
+    workers: int
+    settings: BrokerSettings
+    words: tuple[str, ...]
+    """The arguments that the workers are given as well: where settings are."""
+    environment: dict[str, str]
+
+    @property
+    def directory(self) -> str:
+        return os.path.abspath(self.settings.data_directory)
+
+
+class _Worker:
+    """One worker over all its lives."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.incarnation: str | None = None
+        """The registration with which the present life has served; None: it has not yet."""
+        self.former: str | None = None
+        """That of the life before."""
+        self.launched_s = 0.0
+        self.pause_s = FIRST_PAUSE_S
+        self.missed = 0
+        """The looks in a row at which the registration was away."""
+
+
+class Workers:
+    """Made by `up`, which returns when all workers serve. Callers always `down`."""
+
+    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+        """`say` tells a person what happens."""
+        self._plan = plan
+        self._say = say
+        self._ends: list[Callable[[], Awaitable[None]]] = []
+        """What is to be ended, in the order in which it was started."""
+        self._store: MetadataStore
+        self._workers: list[_Worker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+
+    @property
+    def brokers(self) -> list[Broker]:
+        return [worker.broker for worker in self._workers]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return bootstrap_servers(self.brokers)
+
+    async def up(self) -> None:
+        """Returns when all workers listen, and the controller has lifted their fences. Raises Failure."""
+        await self._open()
+        plan, socket_path = self._plan, f"{self._plan.directory}/{SOCKET_FILE}"
+        from cordwood.cluster.stores.socket.server import StoreServer
+
+        server = await StoreServer.start(self._store, socket_path, CLUSTER_NAME)
+        self._ends.append(server.close)
+        ports = free_ports(needed) if (needed := ports_needed(plan.settings, plan.workers)) else []
+        for share in shares(plan.settings, plan.directory, f"unix://{socket_path}", plan.workers, ports):
+            words = ["serve", *plan.words]
+            for name, text in share.settings.items():
+                words += ["--set", f"{name}={text}"]
+            first = share.listeners[0]
+            broker = await Broker.launched(share.node_id, first.host, first.port, tuple(words), plan.environment, None)
+            if not self._workers:
+                self._ends.append(self._stop_workers)
+            self._workers.append(_Worker(broker))
+        await until_all_serve(self.brokers, self._store, set(), self._say)
+        rows = await registered(self._store)
+        for worker in self._workers:
+            worker.incarnation = row.incarnation if (row := rows.get(worker.broker.node_id)) is not None else None
+            self._tasks.append(asyncio.create_task(self._keep(worker), name=f"keep worker {worker.broker.node_id}"))
+        self._tasks.append(asyncio.create_task(self._watch(), name="watch the workers"))
+
+    async def _open(self) -> None:
+        """Takes the directory, opens its metadata, and arranges its partitions for the workers."""
+        from cordwood.broker.storage import open_own_store
+        from cordwood.broker.workers.arranging import arrange_offline, take_for_workers
+        from cordwood.log.directory.data_directory import DataDirectory
+        from cordwood.log.files.os_filesystem import OsFilesystem
+
+        plan, settings = self._plan, self._plan.settings
+        filesystem = OsFilesystem(plan.directory)
+        logs = DataDirectory(filesystem, plan.directory)
+        try:
+            logs.take()
+        except EnvironmentFailure as error:
+            raise Failure(
+                "IN_USE", str(error), "stop the broker that runs there, or give another --data-dir"
+            ) from error
+
+        async def release() -> None:
+            logs.release()
+            filesystem.close()
+
+        self._ends.append(release)
+        self._store = store = await open_own_store(logs)
+        self._ends.append(store.close)
+        await take_for_workers(logs, store, settings.node_id)
+        brokers = range(settings.node_id, settings.node_id + plan.workers)
+        await arrange_offline(logs, store, brokers, settings, alone=False)
+
+    # Workers that end or hang
+
+    async def _keep(self, worker: _Worker) -> None:
+        """Starts a worker again whenever it ends."""
+        broker = worker.broker
+        clock_s = asyncio.get_running_loop().time
+        worker.launched_s = clock_s()
+        while True:
+            await broker.child.wait()
+            if self._stopping:
+                return
+            if clock_s() - worker.launched_s > STEADY_S:
+                worker.pause_s = FIRST_PAUSE_S
+            self._say(
+                f"worker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its partitions "
+                f"are away until it serves again; it is started in {worker.pause_s:g} s"
+            )
+            await asyncio.sleep(worker.pause_s)
+            worker.pause_s = min(2 * worker.pause_s, LONGEST_PAUSE_S)
+            worker.former, worker.incarnation, worker.missed = worker.incarnation or worker.former, None, 0
+            worker.launched_s = clock_s()
+            try:
+                await broker.launch_again()
+            except OSError as error:
+                self._say(f"worker {broker.node_id} cannot be started: {error}")
+
+    async def _watch(self) -> None:
+        """Follows the registrations: a worker that serves again is reported, one that hangs is killed."""
+        lease_s = self._plan.settings.broker_lease_ms / 1000
+        missed_at_most = int(HUNG_AFTER_LEASES * lease_s / LOOK_EVERY_S)
+        while True:
+            try:
+                rows = await registered(self._store)
+            except EnvironmentFailure as error:
+                if not self.failed.done():
+                    self.failed.set_result(Failure("STORAGE", str(error)))
+                return
+            for worker in self._workers:
+                row = rows.get(worker.broker.node_id)
+                if worker.broker.child.ended:
+                    continue
+                if row is not None:
+                    worker.missed = 0
+                    if worker.incarnation is None and not row.fenced and row.incarnation != worker.former:
+                        self._serves_again(worker, row.incarnation)
+                elif worker.incarnation is not None:
+                    # Looks are counted, not time: while this process is stopped, nobody can renew a registration.
+                    worker.missed += 1
+                    if worker.missed > missed_at_most:
+                        await self._end_hung(worker)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _serves_again(self, worker: _Worker, incarnation: str) -> None:
+        worker.incarnation = incarnation
+        took_s = asyncio.get_running_loop().time() - worker.launched_s
+        broker = worker.broker
+        self._say(f"worker {broker.node_id} (pid {broker.child.pid}) serves again, {took_s:.1f} s after its start")
+
+    async def _end_hung(self, worker: _Worker) -> None:
+        worker.missed = 0
+        broker = worker.broker
+        self._say(
+            f"worker {broker.node_id} (pid {broker.child.pid}) hangs: its registration ended, and it has not come "
+            "back. It is killed"
+        )
+        await broker.child.kill()
+
+    # The end
+
+    async def _stop_workers(self) -> None:
+        await asyncio.gather(*(broker.child.stop() for broker in self.brokers))
+
+    async def down(self) -> None:
+        """Ends everything that was started, the latest first."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        while self._ends:
+            await self._ends.pop()()
