@@ -236,6 +236,16 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.CREATE_PARTITIONS: Wide(
         3, lambda count, _: {"topics": [{"name": name, "count": 2} for name in _names(count)], "timeout_ms": 1000}
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Wide(
+        1,
+        lambda count, stage: {
+            "topics": _by_partition("partition_index", replicas=None)(count, stage),
+            "timeout_ms": 1000,
+        },
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Wide(
+        0, lambda count, stage: {"topics": _numbers(count, stage, numbers="partition_indexes"), "timeout_ms": 1000}
+    ),
     ApiKey.DELETE_GROUPS: Wide(2, lambda count, _: {"groups_names": _names(count)}),
     ApiKey.OFFSET_DELETE: Wide(
         0, lambda count, stage: {"group_id": GROUP, "topics": _by_partition("partition_index")(count, stage)}

@@ -159,7 +159,7 @@ def elects_anybody_who_lives(patch: Patch) -> None:
     def elect(
         image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]
     ) -> int | None:
-        return next((broker for broker in partition.replicas if failover._electable(image, broker)), None)
+        return next((broker for broker in partition.replicas if failover.is_electable(image, broker)), None)
 
     patch.setattr(failover, "_elect", elect)
 
@@ -179,13 +179,13 @@ def writes_rows_without_a_new_partition_epoch(patch: Patch) -> None:
 
 
 def elects_without_a_new_epoch(patch: Patch) -> None:
-    real = failover._elected
+    real = failover.elected
 
     def elected(image: ClusterImage, *arguments: Any, **options: Any) -> Any:
         row = real(image, *arguments, **options)
         return row._replace(leader_epoch=row.leader_epoch - 1)
 
-    patch.setattr(failover, "_elected", elected)
+    patch.setattr(failover, "elected", elected)
 
 
 def keeps_the_dead_leader_in_charge_of_the_isr(patch: Patch) -> None:
@@ -226,7 +226,7 @@ def elects_without_candidates(patch: Patch) -> None:
     ) -> int | None:
         if partition.isr or partition.elr:
             return real(image, topic, partition, unworthy)
-        return next((broker for broker in partition.replicas if failover._electable(image, broker)), None)
+        return next((broker for broker in partition.replicas if failover.is_electable(image, broker)), None)
 
     patch.setattr(failover, "_elect", elect)
 
@@ -267,8 +267,8 @@ def prefers_replicas_that_are_not_in_sync(patch: Patch) -> None:
         for topic in topics:
             for index, partition in enumerate(topic.partitions):
                 preferred = partition.replicas[0]
-                if partition.leader not in (preferred, failover.NOBODY) and failover._electable(image, preferred):
-                    elected = failover._elected(image, topic, partition, preferred, ())
+                if partition.leader not in (preferred, failover.NOBODY) and failover.is_electable(image, preferred):
+                    elected = failover.elected(image, topic, partition, preferred, ())
                     yield failover.guarded(image, topic, index, elected)
 
     patch.setattr("cordwood.cluster.controller.preferred_elections", elections)

@@ -1,9 +1,10 @@
 """The controller: one broker of the cluster, which gives partitions leaders and lifts the fences of brokers.
 
 Any broker may be the controller: it creates the key `controller` under the lease of its registration if the key is
-absent. The controller keeps no state. It compares the image with the plans of `planner/failover.py` after each change,
-writes what is missing, and looks again. Each of its transactions compares the revision at which it became the
-controller, so a former controller writes nothing. Brokers are never commanded: they watch the store.
+absent. The controller keeps no state. It compares the image with the plans of `planner/failover.py` and
+`planner/reassignment.py` after each change, writes what is missing, and looks again. Each of its transactions compares
+the revision at which it became the controller, so a former controller writes nothing. Brokers are never commanded: they
+watch the store.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
+from cordwood.cluster.planner.reassignment import plan_steps
 from cordwood.cluster.planner.registration import is_controller, plan_controller, plan_lift
 from cordwood.cluster.rows import broker_key
 from cordwood.cluster.stores.interface import Compare, MetadataStore, StoreClosed, StoreFailure
@@ -138,7 +140,8 @@ class Controller:
             if topic is None:
                 continue
             steps = plan_topic(self._image, topic)
-            writes += steps.writes
+            # A partition moves on only when it is in order otherwise.
+            writes += steps.writes or plan_steps(self._image, topic)
             holds_up |= steps.holds_up
             looked_at += len(topic.partitions)
             if looked_at > _PARTITIONS_AT_ONCE:

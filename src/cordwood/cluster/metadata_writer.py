@@ -20,6 +20,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
 from cordwood.cluster.metadata_version import SUPPORTED, VersionRange
+from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -29,7 +30,7 @@ from cordwood.cluster.planner.configs import (
     plan_replace_configs,
 )
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
-from cordwood.cluster.planner.isr import MOST_COMPARES, IsrChange, IsrOutcome, batches, together
+from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -57,14 +58,13 @@ if TYPE_CHECKING:
     from cordwood.cluster.controller import Controller
     from cordwood.cluster.evidence import Evidence
     from cordwood.cluster.planner.failover import Election
+    from cordwood.cluster.planner.reassignment import Move
 
 _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
 _TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
 _VALIDATED_AT_ONCE = 250
-_ELECTED_AT_ONCE = 200
-"""Elections planned in one turn of the loop."""
 
 Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
 Name = TypeVar("Name", bound=Hashable)
@@ -124,6 +124,7 @@ class MetadataWriter:
                 store, follower, self._authority, lambda: self.registration.lease, boot_ms
             )
         self._isr_writer = IsrWriter(store, follower, self._authority)
+        self._partition_writer = PartitionWriter(follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
 
@@ -208,58 +209,44 @@ class MetadataWriter:
         return outcome
 
     async def accept_losses(
-        self, partitions: Collection[tuple[str, int]], broker_id: int | None = None
-    ) -> dict[tuple[str, int], int | ProtocolError]:
+        self, partitions: Collection[PartitionName], broker_id: int | None = None
+    ) -> dict[PartitionName, int | ProtocolError]:
         """Gives partitions without a leader the broker, or their first live replica, as the leader, whatever records it
         lacks: an operator accepts their loss. Returns leaders or refusals. Raises StoreFailure."""
         from cordwood.cluster.planner.failover import plan_accepted_loss
 
-        return await self._elect(
-            partitions, lambda topic, index: plan_accepted_loss(self.image, topic, index, broker_id)
-        )
+        return await self._elect(partitions, lambda name: plan_accepted_loss(self.image, *name, broker_id))
 
-    async def elect_preferred(
-        self, partitions: Collection[tuple[str, int]]
-    ) -> dict[tuple[str, int], int | ProtocolError]:
+    async def elect_preferred(self, partitions: Collection[PartitionName]) -> dict[PartitionName, int | ProtocolError]:
         """Makes first replicas that are in sync the leaders. Returns leaders or refusals. Raises StoreFailure."""
         from cordwood.cluster.planner.failover import plan_preferred_election
 
-        return await self._elect(partitions, lambda topic, index: plan_preferred_election(self.image, topic, index))
+        return await self._elect(partitions, lambda name: plan_preferred_election(self.image, *name))
 
     async def _elect(
-        self, partitions: Collection[tuple[str, int]], plan: Callable[[str, int], "Election"]
-    ) -> dict[tuple[str, int], int | ProtocolError]:
-        """Elects leaders, many in one transaction; after a lost race in smaller transactions."""
-        outcomes: dict[tuple[str, int], int | ProtocolError] = {}
-        elections: dict[tuple[str, int], Election] = {}
-        most_compares = MOST_COMPARES
-        for _ in range(ATTEMPTS_ON_ONE_KEY):
-            tried, elections = elections, {}
-            for place, name in enumerate(name for name in dict.fromkeys(partitions) if name not in outcomes):
-                found = self.image.partition_of(*name)
-                if name in tried and found is not None and found.leader == tried[name].leader:
-                    # An attempt whose outcome was unknown came through after all, or another broker did the same.
-                    outcomes[name] = found.leader
-                    continue
-                try:
-                    elections[name] = plan(*name)
-                except ProtocolError as refusal:
-                    outcomes[name] = refusal
-                if place % _ELECTED_AT_ONCE == _ELECTED_AT_ONCE - 1:
-                    await asyncio.sleep(0)
-            groups = list(batches((election.write for election in elections.values()), most_compares))
-            results = await _all(self._authority.attempt(together(group)) for group in groups)
-            await self.follower.reach(max((result.revision for result in results), default=0))
-            written = [result.succeeded for group, result in zip(groups, results, strict=True) for _ in group]
-            for (name, election), succeeded in zip(elections.items(), written, strict=True):
-                if succeeded:
-                    outcomes[name] = election.leader
-            if all(written):
-                return outcomes
-            most_compares = max(most_compares // 4, 4)
-            await self._authority.check()
-        unknown = ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the partition: try again.")
-        return {name: outcomes.get(name, unknown) for name in partitions}
+        self, partitions: Collection[PartitionName], plan: Callable[[PartitionName], "Election"]
+    ) -> dict[PartitionName, int | ProtocolError]:
+        leaders: dict[PartitionName, int] = {}
+
+        def write(name: PartitionName) -> GuardedPut:
+            election = plan(name)
+            leaders[name] = election.leader
+            return election.write
+
+        outcomes = await self._partition_writer.change(partitions, write)
+        return {name: refusal or leaders[name] for name, refusal in outcomes.items()}
+
+    async def reassign(
+        self, moves: Sequence["Move"], *, may_change_count: bool = True
+    ) -> dict[PartitionName, ProtocolError | None]:
+        """Begins or cancels moves of partitions to other replicas, which the controller carries out. Returns a refusal
+        or None for each. Raises StoreFailure."""
+        from cordwood.cluster.planner.reassignment import plan_move
+
+        wanted = {(move.topic, move.partition): move for move in moves}
+        return await self._partition_writer.change(
+            wanted, lambda name: plan_move(self.image, wanted[name], may_change_count=may_change_count)
+        )
 
     async def stop(self) -> None:
         """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The

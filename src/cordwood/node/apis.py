@@ -21,6 +21,7 @@ from cordwood.node.handlers import (
     positions,
     produce,
     producers,
+    reassignments,
     topics,
     transactions,
 )
@@ -38,6 +39,7 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     *topics.HANDLERS,
     *configs.HANDLERS,
     *producers.HANDLERS,
+    *reassignments.HANDLERS,
     *positions.HANDLERS,
     *groups.HANDLERS,
     *consumer_groups.HANDLERS,
@@ -63,6 +65,7 @@ def served_by(node: "Node") -> dict[int, Served]:
         **served(node, topics.HANDLERS),
         **served(node, configs.HANDLERS),
         **served(node, producers.HANDLERS),
+        **served(node, reassignments.HANDLERS),
         **served(node, positions.HANDLERS),
         **served(node, groups.HANDLERS),
         **served(node, consumer_groups.HANDLERS),

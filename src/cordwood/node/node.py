@@ -336,11 +336,14 @@ class Node:
 
     def _deposed(self, deposed: list[Deposed]) -> None:
         """Ends the waits of partitions that this broker leads no longer, and unloads their coordinators."""
-        for partition, _, hosted in deposed:
-            if not hosted:
-                self.flushes.forget(partition)
-                self.acks.forget(partition)
+        gone = [partition for partition, _, hosted in deposed if not hosted]
+        for partition in gone:
+            self.flushes.forget(partition)
+            self.acks.forget(partition)
+        for partition, _, _ in deposed:
             self.groups.shards.log.deposed(partition)
             self.transactions.log.deposed(partition)
+        if gone:
+            self._removals.remove_replicas([partition.name for partition in gone])
         if deposed:
             self.acks.end([(partition, acks) for partition, acks, _ in deposed], ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -31,7 +31,7 @@ _NOTES = {
     11: "The classic protocol, with static members; every assignor of the clients.",
     16: "Groups of both protocols, filtered by state and type.",
     68: "Server-side assignors uniform and range; subscription by topic names and by a regular expression (RE2).",
-    1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
+    1: "Long poll, sessions, topic ids; replica fetches of the cluster's own brokers.",
     2: "All special timestamps, -1 to -6.",
     29: "Always SECURITY_DISABLED: there is no authorizer yet. So are the next two.",
     32: "Topics, brokers, groups (consumer.* settings) and loggers (of this broker, under `cordwood`).",

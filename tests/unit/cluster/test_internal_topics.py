@@ -9,6 +9,7 @@ from cordwood.cluster.partition_image import PartitionImage, partition_row
 from cordwood.cluster.planner.internal_topics import Shortage, internal_topic, plan_growth, shortages
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
+from cordwood.cluster.planner.reassignment import plan_steps
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import (
     BrokerRow,
@@ -36,6 +37,8 @@ async def with_topic(name: str, *brokers: int) -> Metadata:
 async def grow(metadata: Metadata) -> int:
     """The number of partitions that were written."""
     writes = plan_growth(metadata.image)
+    for topic in metadata.image.sorted_topics():
+        writes += plan_steps(metadata.image, topic)
     for write in writes:
         assert (await metadata.store.txn(*together([write]))).succeeded
     await metadata.refresh()

@@ -58,9 +58,9 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage) ->
         holds_up.add(leader)
     successor = leader if leads else NOBODY
     if not leads or (registered is not None and registered.draining):
-        elected = _elect(image, topic, partition, unworthy)
-        if elected is not None:
-            return Decision(_elected(image, topic, partition, elected, unworthy), frozenset(holds_up))
+        chosen = _elect(image, topic, partition, unworthy)
+        if chosen is not None:
+            return Decision(elected(image, topic, partition, chosen, unworthy), frozenset(holds_up))
     return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
 
 
@@ -81,7 +81,8 @@ def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
     return frozenset(emptied)
 
 
-def _electable(image: ClusterImage, broker: int) -> bool:
+def is_electable(image: ClusterImage, broker: int) -> bool:
+    """Whether the broker is registered and may be given leaderships."""
     registered = image.brokers.get(broker)
     return registered is not None and registered.electable
 
@@ -90,17 +91,17 @@ def _elect(image: ClusterImage, topic: TopicImage, partition: PartitionImage, un
     """The next leader; None: nobody can lead. The first of the replicas is preferred."""
     for candidates in (partition.isr, partition.elr):
         for broker in partition.replicas:
-            if broker in candidates and broker not in unworthy and _electable(image, broker):
+            if broker in candidates and broker not in unworthy and is_electable(image, broker):
                 return broker
     # Without ISR and ELR all replicas have lost their storage: an operator accepts the loss.
     # With a leader the first write takes the leadership away, so that a leader that still runs hears of it.
     unclean = topic.settings.unclean_leader_election_enable and (partition.isr or partition.elr)
     if unclean and partition.leader == NOBODY:
-        return next((broker for broker in partition.replicas if _electable(image, broker)), None)
+        return next((broker for broker in partition.replicas if is_electable(image, broker)), None)
     return None
 
 
-def _elected(
+def elected(
     image: ClusterImage,
     topic: TopicImage,
     partition: PartitionImage,
@@ -206,8 +207,8 @@ def preferred_elections(image: ClusterImage, topics: Iterable[TopicImage]) -> It
             preferred = partition.replicas[0]
             if partition.leader in (preferred, NOBODY) or preferred not in partition.isr:
                 continue
-            if _electable(image, preferred) and _electable(image, partition.leader):
-                yield guarded(image, topic, index, _elected(image, topic, partition, preferred, ()))
+            if is_electable(image, preferred) and is_electable(image, partition.leader):
+                yield guarded(image, topic, index, elected(image, topic, partition, preferred, ()))
 
 
 def leaves_nothing(image: ClusterImage, broker_id: int) -> bool:
@@ -245,13 +246,13 @@ def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) ->
             ErrorCode.ELECTION_NOT_NEEDED, f"Broker {preferred} leads partition {index} of '{topic_name}' already."
         )
     unworthy = _unworthy(image, topic, partition)
-    if preferred not in partition.isr or preferred in unworthy or not _electable(image, preferred):
+    if preferred not in partition.isr or preferred in unworthy or not is_electable(image, preferred):
         raise ProtocolError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"Broker {preferred}, the first replica of partition {index} of '{topic_name}', is not live and in sync: "
             f"in sync are {list(partition.isr)}.",
         )
-    row = _elected(image, topic, partition, preferred, unworthy)
+    row = elected(image, topic, partition, preferred, unworthy)
     return Election(preferred, guarded(image, topic, index, row))
 
 
@@ -274,15 +275,15 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
         if broker in image.brokers and broker not in unworthy and not image.brokers[broker].draining
     ]
     for broker in complete:
-        if _electable(image, broker):
-            return Election(broker, guarded(image, topic, index, _elected(image, topic, partition, broker, unworthy)))
+        if is_electable(image, broker):
+            return Election(broker, guarded(image, topic, index, elected(image, topic, partition, broker, unworthy)))
     if complete:
         raise ProtocolError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
             f"Broker {complete[0]} has every acknowledged record of partition {index} of '{topic_name}' and is "
             "starting: wait for it, or stop it.",
         )
-    live = [broker for broker in partition.replicas if _electable(image, broker)]
+    live = [broker for broker in partition.replicas if is_electable(image, broker)]
     wanted = live[:1] if broker_id is None else [broker for broker in live if broker == broker_id]
     if not wanted:
         raise ProtocolError(
@@ -290,7 +291,7 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
             f"No replica can lead partition {index} of '{topic_name}': of its replicas {list(partition.replicas)} the "
             f"brokers {live} are live.",
         )
-    row = _elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
+    row = elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
     return Election(wanted[0], guarded(image, topic, index, row))
 
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.isr import GuardedPut
-from cordwood.cluster.planner.registration import authority_of
+from cordwood.cluster.planner.reassignment import begun, is_moving, moved
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
-from cordwood.cluster.stores.interface import Put, has_mod_revision
+from cordwood.cluster.rows import PartitionRow
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 
@@ -75,7 +74,7 @@ def shortages(image: ClusterImage) -> Iterator[Shortage]:
 
 
 def plan_growth(image: ClusterImage) -> list[GuardedPut]:
-    """The writes that add missing replicas to internal topics, and those that count added replicas that are in sync."""
+    """The writes that add missing replicas to internal topics."""
     writes = []
     brokers = image.electable_brokers()
     for topic in _internal(image):
@@ -84,7 +83,7 @@ def plan_growth(image: ClusterImage) -> list[GuardedPut]:
         for index, partition in enumerate(topic.partitions):
             row = _grown(image, partition, brokers, wanted, hosted)
             if row is not None:
-                writes.append(_write(image, topic, index, row))
+                writes.append(moved(image, topic, index, row))
     return writes
 
 
@@ -95,33 +94,15 @@ def _internal(image: ClusterImage) -> list[TopicImage]:
 def _grown(
     image: ClusterImage, partition: PartitionImage, brokers: list[int], wanted: int, hosted: Counter[int]
 ) -> PartitionRow | None:
-    if partition.adding:
-        in_sync = set(partition.adding) <= set(partition.isr)
-        return partition_row(partition)._replace(adding=()) if in_sync else None
-    leader, leader_epoch = image.leadership(partition)
+    if is_moving(partition):
+        return None
+    leader, _ = image.leadership(partition)
     missing = min(wanted, len(brokers)) - len(partition.replicas)
-    if missing <= 0 or partition.removing or leader not in image.brokers:
+    if missing <= 0 or leader not in image.brokers:
         return None
     free = sorted((broker for broker in brokers if broker not in partition.replicas), key=hosted.__getitem__)
     adding = tuple(free[:missing])
     if not adding:
         return None
     hosted.update(adding)
-    # A lone replica leads on after a restart by counting its registrations. One of several does not: the row names the
-    # present epochs.
-    return partition_row(partition)._replace(
-        leader_broker_epoch=image.broker_epochs[leader],
-        leader_epoch=leader_epoch,
-        replicas=(*partition.replicas, *adding),
-        adding=adding,
-    )
-
-
-def _write(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow) -> GuardedPut:
-    before = topic.partitions[index]
-    key = partition_key(topic.topic_id, index)
-    compares = [has_mod_revision(key, before.mod_revision)]
-    if row.leader >= 0:
-        compares.append(authority_of(row.leader, image.broker_epochs[row.leader]))
-    row = row._replace(partition_epoch=before.partition_epoch + 1)
-    return GuardedPut(Put(key, encode_partition(row)), tuple(compares))
+    return begun(image, partition, (*partition.replicas, *adding))

@@ -6,7 +6,8 @@ records, after the metadata store was damaged or restored from a backup.
 
 | the directory's id | the metadata | the directory |
 | --- | --- | --- |
-| sound | has this partition, with this id | is opened |
+| sound | has this partition, with this id, on this broker | is opened |
+| any | has this partition, on other brokers | is set aside |
 | sound | has a tombstone of this id | is deleted |
 | sound | has neither | is set aside |
 | missing or damaged | has a topic of this name, no tombstone of one | is opened, its id written again; see `doubt` |
@@ -40,6 +41,9 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
+_MOVED = Verdict(Fate.SET_ASIDE, "the partition moved to other brokers while this one was away")
+
+
 class Known(NamedTuple):
     """The topics that the metadata knows."""
 
@@ -47,6 +51,8 @@ class Known(NamedTuple):
     """The topic id of a partition; None if the partition does not exist."""
     tombstones: Mapping[TopicId, str]
     """Deleted topics whose directories may still exist: id to name."""
+    is_replica: Callable[[TopicPartition], bool] = lambda partition: True
+    """Whether this broker is a replica of a partition that exists."""
 
 
 def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
@@ -64,11 +70,13 @@ def judge(
     expected = known.topic_id(partition)
     if topic_id is not None:
         if topic_id == expected:
-            return Verdict(Fate.OPENED)
+            return Verdict(Fate.OPENED) if known.is_replica(partition) else _MOVED
         if topic_id in known.tombstones:
             return Verdict(Fate.DELETED, f"topic {known.tombstones[topic_id]} was deleted")
         told = "has no such partition" if expected is None else "has this partition with another topic id"
         return Verdict(Fate.SET_ASIDE, f"the metadata {told}, and no deletion of topic id {topic_id_text(topic_id)}")
+    if expected is not None and not known.is_replica(partition):
+        return _MOVED if filesystem.list(directory) else Verdict(Fate.EMPTY)
     if expected is not None:
         if not filesystem.list(directory):
             # A process was killed after it had made the directory; the first append goes on there.

@@ -1,4 +1,5 @@
-"""Files that go: logs of deleted topics, and at the start directories that the metadata does not know."""
+"""Files that go: logs of deleted topics and of partitions that moved away; at the start directories that the metadata
+does not know."""
 
 import logging
 
@@ -44,6 +45,16 @@ class Removals:
 
         self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
 
+    def remove_replicas(self, names: list[TopicPartition]) -> None:
+        """Removes the files of partitions that other brokers have now: all of those were in sync before."""
+
+        def freed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failed_write(result)
+
+        logger.info("%s moved to other brokers: the files here are deleted", ", ".join(map(str, names)))
+        self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
+
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:
             # The next start removes the tombstones; until then they take a little space.
@@ -58,7 +69,7 @@ class Removals:
         """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
         tombstones = {topic_id: stone.name for topic_id, stone in self._image.deleted_topics.items()}
         remaining: set[TopicId] = set()
-        for name, verdict in self._logs.strays(Known(self._topic_id_of, tombstones)).items():
+        for name, verdict in self._logs.strays(Known(self._topic_id_of, tombstones, self._is_replica)).items():
             try:
                 self._sort_out(name, verdict)
             except DiskFull as failure:
@@ -78,6 +89,9 @@ class Removals:
 
     def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
         return None if self._image.partition_of(*name) is None else self._image.topic_id(name.topic)
+
+    def _is_replica(self, name: TopicPartition) -> bool:
+        return self._hosted.get(*name) is not None
 
     def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
         logs = self._logs
