@@ -56,6 +56,9 @@ class Writer(Application):
     def key(self, number: int) -> str:
         return str(number % 30)
 
+    def value(self, number: int) -> str:
+        return f"{self.name}-{number:06d}"
+
     def _produce(self, number: int) -> None:
         began_s = time.monotonic()
 
@@ -66,8 +69,7 @@ class Writer(Application):
             else:
                 self.acknowledged.append((message.value() or b"").decode())
 
-        value = f"{self.name}-{number:06d}"
-        self._producer.produce(self._topic, key=self.key(number), value=value, on_delivery=delivered)
+        self._producer.produce(self._topic, key=self.key(number), value=self.value(number), on_delivery=delivered)
         self.sent += 1
 
     def work(self) -> None:
