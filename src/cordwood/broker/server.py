@@ -169,7 +169,7 @@ class Server:
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
-        if clustered:
+        if clustered and not storage.in_memory:
             self._keep_witness(follower)
         self._peers = PeerConnections(
             loop,
@@ -355,6 +355,12 @@ class Server:
                 await self._finish()
         finally:
             await self._release()
+
+    async def abandon(self) -> None:
+        """Ends as a killed process does: answers nothing, hands nothing over, checkpoints nothing."""
+        self._stopping = True
+        self._stop_listening()
+        await self._release()
 
     async def _finish(self) -> None:
         assert self._connections is not None

@@ -90,8 +90,11 @@ class Storage:
         path = settings.data_directory
         if memory is not None:
             storage = cls(memory.filesystem, path, settings)
-            storage.metadata = memory.open_metadata()
-            storage._take_storage_id(None)
+            storage._take_storage_id(storage.logs.identity())
+            if settings.cluster_store:
+                await storage._join(settings)
+            else:
+                storage.metadata = memory.open_metadata()
             return storage
         from cordwood.log.files.os_filesystem import OsFilesystem
 
@@ -141,7 +144,8 @@ class Storage:
                 f"{path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster does not "
                 "know: its records would not be served. Give another --data-dir, or start without --store"
             )
-        seen = read_seen(path)
+        # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
+        seen = None if self.in_memory else read_seen(path)
         unclean = may_have_lost(seen, stopped_cleanly=self.logs.stopped_cleanly())
         self.standing = self.standing._replace(clustered=True, unclean=unclean)
         self.metadata = await open_store(settings)

@@ -1,21 +1,23 @@
-"""A broker in this process: `from cordwood.embedded import Broker`. The first use of a name imports its module."""
+"""Brokers in this process: `from cordwood.embedded import Broker`. The first use of a name imports its module."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cordwood.embedded.broker import Broker as Broker
+    from cordwood.embedded.cluster import Cluster as Cluster
     from cordwood.embedded.faults import Fault as Fault
     from cordwood.embedded.faults import Faults as Faults
     from cordwood.embedded.in_process_log import InProcessLog as InProcessLog
     from cordwood.embedded.in_process_log import LogRecord as LogRecord
     from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 
-__all__ = ["Broker", "BrokerStopped", "Fault", "Faults", "InProcessLog", "LogRecord"]
+__all__ = ["Broker", "BrokerStopped", "Cluster", "Fault", "Faults", "InProcessLog", "LogRecord"]
 
 _MODULES = {
     "Broker": "broker",
     "BrokerStopped": "loop_calls",
+    "Cluster": "cluster",
     "Fault": "faults",
     "Faults": "faults",
     "InProcessLog": "in_process_log",

@@ -34,7 +34,8 @@ class Broker:
     Without `data_dir` the data is in memory and lives as long as this object. With `data_dir` the data is on disk, as
     durable as with `cordwood serve`. `settings` are a broker's settings by name: `{"num.partitions": 3}`.
 
-    After `stop`, `start` brings the broker back on the same port, with the same data.
+    After `stop`, `start` brings the broker back on the same port, with the same data. With the settings `cluster.name`,
+    `cluster.store` and `node.id` the broker joins a cluster.
     """
 
     def __init__(
@@ -81,6 +82,12 @@ class Broker:
         """Finishes requests under way and closes everything. Safe to call twice. Does nothing in a forked process."""
         if self._run is not None:
             self._run.stop()
+
+    def kill(self) -> None:
+        """Ends the broker as kill -9 ends a process: connections break, and nothing is answered or handed over to other
+        brokers of the cluster. `start` brings it back. Does nothing in a forked process."""
+        if self._run is not None:
+            self._run.stop(kill=True)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -175,6 +182,7 @@ class _Run:
         self._when_ended = ended
         self._process_id = os.getpid()
         self._told_to_stop = asyncio.Event()
+        self._killed = False
         self._started: Future[Server] = Future()
         self._ended: Future[None] = Future()
         self.loop = uvloop.new_event_loop()
@@ -189,9 +197,10 @@ class _Run:
         self._thread.start()
         return self._started.result()
 
-    def stop(self) -> None:
+    def stop(self, *, kill: bool = False) -> None:
         if os.getpid() != self._process_id:
             return
+        self._killed = kill
         with suppress(RuntimeError):  # the loop has ended already
             self.loop.call_soon_threadsafe(self._told_to_stop.set)
         if self._thread.is_alive():
@@ -225,6 +234,9 @@ class _Run:
         ends: list[asyncio.Future[Any]] = [told, server.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
-        await server.stop()
+        if self._killed:
+            await server.abandon()
+        else:
+            await server.stop()
         if server.failed.done():
             raise server.failed.result()

@@ -164,6 +164,20 @@ class InProcessLog:
         """The partition's high watermark, at which `read` ends."""
         return self._ask_partition(topic, partition, lambda found: found.replica.high_watermark)
 
+    def leader(self, topic: str, partition: int) -> int:
+        """The id of the broker that leads the partition, as this broker knows it; -1: none."""
+        _check_type("topic", topic, str)
+        _check_type("partition", partition, int)
+
+        def start(server: Server, done: Callable[[int | Exception], None]) -> None:
+            image = server.node.image
+            found = image.partition_of(topic, partition)
+            if found is None:
+                raise no_such_partition(topic, partition)
+            done(image.leadership(found).leader)
+
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
+
     def _ask_partition(self, topic: str, partition: int, question: Callable[[Partition], int]) -> int:
         _check_type("topic", topic, str)
         _check_type("partition", partition, int)

@@ -1,4 +1,4 @@
-"""The `cordwood` fixture: a fresh broker in memory for each test that asks for it.
+"""The fixtures `cordwood` and `cordwood_cluster`: a fresh broker, or three, in memory for each test that asks for it.
 
 Each test has a broker of its own: a broker starts in tens of milliseconds, and tests that share no broker share no
 topics and offsets. A suite that wants one broker for all tests writes a session fixture around `Broker`. pytest imports
@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from cordwood.embedded.broker import Broker
+    from cordwood.embedded.cluster import Cluster
 
 Settings = Mapping[str, str | int | float | bool]
 
@@ -47,9 +48,22 @@ def cordwood(request: pytest.FixtureRequest, cordwood_settings: Settings) -> "It
     """A Kafka-compatible broker: clients use `cordwood.bootstrap_servers`; `cordwood.log` needs no client."""
     from cordwood.embedded.broker import Broker
 
-    settings = dict(cordwood_settings)
+    with Broker(settings=_with_markers(request, cordwood_settings)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cordwood_cluster(request: pytest.FixtureRequest, cordwood_settings: Settings) -> "Iterator[Cluster]":
+    """Three brokers that are one cluster: `cordwood_cluster.leader(topic, partition).kill()` kills a leader."""
+    from cordwood.embedded.cluster import Cluster
+
+    with Cluster(settings=_with_markers(request, cordwood_settings)) as cluster:
+        yield cluster
+
+
+def _with_markers(request: pytest.FixtureRequest, settings: Settings) -> Settings:
+    found = dict(settings)
     for marker in reversed(list(request.node.iter_markers(_MARKER))):
         for given in marker.args:
-            settings.update(given)
-    with Broker(settings=settings) as broker:
-        yield broker
+            found.update(given)
+    return found

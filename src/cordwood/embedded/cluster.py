@@ -1,0 +1,126 @@
+"""Several brokers inside this process that are one cluster, with their metadata store in this process, too."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from cordwood.embedded.broker import Broker
+from cordwood.embedded.loop_calls import BrokerStopped
+from cordwood.embedded.store_thread import StoreThread
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings import InvalidSetting
+
+NAME: Final = "embedded"
+MAX_REPLICAS: Final = 3
+_METADATA_FILE: Final = "metadata.sqlite"
+_OWN_SETTINGS: Final = ("cluster.name", "cluster.store", "node.id", "listeners")
+
+
+class Cluster:
+    """Brokers 1 to `nodes`, each on a port of its own.
+
+        with Cluster(nodes=3) as cluster:
+            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+            ...
+            cluster.leader("orders", 0).kill()
+
+    Topics have three replicas and min.insync.replicas 2 (with fewer nodes, as many replicas as nodes, and 1), unless
+    `settings` say otherwise. Without `data_dir` the data is in memory and lives as long as this object; with it,
+    `data_dir/node-1` and so on have the data of the brokers.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, str | int | float | bool] | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        if nodes < 1:
+            raise ValueError(f"a cluster has at least one broker, not {nodes}")
+        for name in settings or {}:
+            if name.strip() in _OWN_SETTINGS:
+                raise InvalidSetting(f"the brokers of an embedded cluster take no setting {name}: the cluster sets it")
+        self._directory = None if data_dir is None else os.path.abspath(data_dir)
+        self._sockets = tempfile.TemporaryDirectory(prefix="cordwood-")
+        self._socket_path = f"{self._sockets.name}/metadata.sock"
+        database = None if self._directory is None else f"{self._directory}/{_METADATA_FILE}"
+        self._store = StoreThread(self._socket_path, NAME, database)
+        self._settings = {
+            "default.replication.factor": min(nodes, MAX_REPLICAS),
+            "min.insync.replicas": 2 if nodes >= MAX_REPLICAS else 1,
+            **(settings or {}),
+        }
+        self._addresses: dict[int, str] = {}
+        self.brokers: dict[int, Broker] = {node_id: self._broker(node_id, host) for node_id in range(1, nodes + 1)}
+        """The brokers by their ids. A broker can be stopped, killed and started again by itself."""
+
+    def _broker(self, node_id: int, host: str) -> Broker:
+        own: dict[str, str | int] = {"cluster.name": NAME, "cluster.store": self.store, "node.id": node_id}
+        directory = None if self._directory is None else f"{self._directory}/node-{node_id}"
+        return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
+
+    def start(self) -> Self:
+        """Returns when all brokers take part. Raises EnvironmentFailure or OSError, with nothing left running."""
+        if self._directory is not None:
+            os.makedirs(self._directory, exist_ok=True)
+        self._store.start()
+        try:
+            self._each(lambda broker: broker.start())
+            self._addresses = {node_id: broker.bootstrap_servers for node_id, broker in self.brokers.items()}
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stops all brokers, then the metadata store. Safe to call twice."""
+        try:
+            self._each(lambda broker: broker.stop())
+        finally:
+            self._store.stop()
+
+    def _each(self, act: Callable[[Broker], object]) -> None:
+        """Acts on all brokers side by side, and raises the first failure once all are done."""
+        with ThreadPoolExecutor(len(self.brokers)) as threads:
+            futures = [threads.submit(act, broker) for broker in self.brokers.values()]
+        for future in futures:
+            future.result()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The value for a client's `bootstrap.servers`: the addresses of all brokers, also of stopped ones."""
+        if not self._addresses:
+            raise BrokerStopped("the cluster has not been started")
+        return ",".join(self._addresses.values())
+
+    @property
+    def store(self) -> str:
+        """The value of `cluster.store` for another broker that is to join; its `cluster.name` is `embedded`."""
+        return f"unix://{self._socket_path}"
+
+    def leader(self, topic: str, partition: int = 0) -> Broker:
+        """The broker that leads the partition, as a running broker knows it. Raises ProtocolError if there is none."""
+        for broker in self.brokers.values():
+            with suppress(BrokerStopped):
+                leader = broker.log.leader(topic, partition)
+                if leader in self.brokers:
+                    return self.brokers[leader]
+                raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")
+        raise BrokerStopped("all brokers have stopped")
