@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from cordwood.broker import clocks
 from cordwood.broker.memory import Memory
 from cordwood.broker.peers import PeerConnections, PeerLimits
@@ -16,6 +18,8 @@ from cordwood.model.moment import Moment
 from cordwood.node.apis import served_versions
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.codec import writer
+from cordwood.wire.schema import load
 
 LONG_MS = 60_000
 PEER = 7
@@ -431,3 +435,45 @@ async def test_a_verification_does_not_wait_behind_markers_and_fetches() -> None
         await asyncio.sleep(0.01)
         assert connections.empty()
         book.peers.close()
+
+
+def fetch_answer(request: bytes, records: bytes) -> bytes:
+    """The frame of an answer to Fetch with these records."""
+    version = int.from_bytes(request[6:8], "big")
+    parts = [request[8:12], b"\x00"]
+    partition = {"partition_index": 0, "error_code": 0, "high_watermark": 1, "records": records}
+    writer(load("Fetch")["response"], version)({"responses": [{"partitions": [partition]}]}, parts.append)
+    body = b"".join(parts)
+    return len(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize("piece", [1000, 65_536, 65_540, 10**9])
+async def test_answers_of_all_sizes_arrive_whole_in_pieces_of_any_size(piece: int) -> None:
+    sizes = [10, 1_000_000, 65_400, 65_536, 30, 70_000, 1_000_000, 900_000, 20]
+    server = await Server.start(server_settings(), memory=Memory())
+
+    async def handle(reader: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection(*server.address)
+        broker_writer.write(await frame_from(reader))
+        to_client.write(await frame_from(broker_reader))
+        broker_writer.close()
+        requests = [await frame_from(reader) for _ in sizes]
+        stream = b"".join(
+            fetch_answer(request, bytes([number]) * size)
+            for number, (request, size) in enumerate(zip(requests, sizes, strict=True))
+        )
+        for start in range(0, len(stream), piece):
+            to_client.write(stream[start : start + piece])
+            await to_client.drain()
+        await reader.read()
+
+    async with listening(handle) as address:
+        book = Book(_7=address)
+        fetch = PeerRequest(PEER, ApiKey.FETCH, (15, 17), {"topics": []}, LONG_MS)
+        outcomes = await asyncio.gather(*(book.ask(fetch) for _ in sizes))
+        # All answers are looked at together: memory of none was used for another.
+        for number, (outcome, size) in enumerate(zip(outcomes, sizes, strict=True)):
+            assert isinstance(outcome, PeerAnswer)
+            assert bytes(outcome.body.responses[0].partitions[0].records) == bytes([number]) * size
+        book.peers.close()
+    await server.stop()

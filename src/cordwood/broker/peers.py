@@ -39,11 +39,23 @@ from cordwood.node.peers import (
     unsupported,
 )
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.asking import BadResponse, correlation_id_of, decode_response, encode_request, request_start
+from cordwood.wire.asking import (
+    BadResponse,
+    correlation_id_of,
+    decode_response,
+    decode_response_in_place,
+    encode_request,
+    request_start,
+)
+from cordwood.wire.receive_buffers import ReceiveBuffers
 
 _SIZE: Final = struct.Struct(">i")
 _ASK_WITH: Final = 3
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_ARRIVING_BYTES: Final = 64 * 1024
+"""Room for the answers that arrive together."""
+_SMALL_ANSWERS: Final = 100
+"""After so many answers without a large one, the memory for large answers is given back."""
 
 AddressOf = Callable[[int], tuple[str, int] | None]
 """Host and port of a registered broker; None: no such broker is registered."""
@@ -348,14 +360,19 @@ class _Peer:
         self._last_correlation_id = self._last_correlation_id % _MAX_CORRELATION_ID + 1
         return self._last_correlation_id
 
-    def answered(self, link: "_Link", frame: bytes) -> None:
+    def answered(self, link: "_Link", frame: bytes | memoryview) -> None:
+        """The memory of a frame that is a view is not used again while anybody looks at a part of it."""
         if link is not self._link:
             return
         try:
             if not self._sent or correlation_id_of(frame) != self._sent[0].correlation_id:
                 raise BadResponse("an answer came that belongs to no request")
             outgoing = self._sent[0]
-            body = decode_response(outgoing.request.api_key, outgoing.version, frame)
+            key, version = outgoing.request.api_key, outgoing.version
+            if isinstance(frame, memoryview):
+                body = decode_response_in_place(key, version, frame)
+            else:
+                body = decode_response(key, version, frame)
         except BadResponse as reason:
             self._break(link, str(reason))
             return
@@ -410,14 +427,25 @@ def _is_refusal(reason: Exception) -> bool:
     return several.startswith("Multiple exceptions") and several.count("[Errno") == several.count(refusal)
 
 
-class _Link(asyncio.Protocol):
-    """One connection: frames out and in."""
+class _Link(asyncio.BufferedProtocol):
+    """One connection: frames out and in.
+
+    What arrives is received into a small buffer. An answer that does not fit is received straight into memory of its
+    own, which is used again once nobody looks at the answer: fresh memory costs a page fault for each 4 KiB.
+    """
 
     def __init__(self, peer: _Peer, limits: PeerLimits) -> None:
         self._peer = peer
         self._limits = limits
         self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
+        self._arriving = memoryview(bytearray(_ARRIVING_BYTES))
+        self._arrived = 0
+        """Bytes in `_arriving` that belong to no frame yet."""
+        self._buffers = ReceiveBuffers()
+        self._large: memoryview | None = None
+        """The answer that does not fit into `_arriving`."""
+        self._filled = 0
+        self._small_in_a_row = 0
         self.first_answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         """The answer to ApiVersions."""
 
@@ -432,24 +460,52 @@ class _Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        while len(received) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(received)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return self._large[self._filled :]
+        return self._arriving[self._arrived :]
+
+    def buffer_updated(self, count: int) -> None:
+        large = self._large
+        if large is not None:
+            self._filled += count
+            if self._filled == len(large):
+                self._large = None
+                self._take(large)
+            return
+        self._arrived += count
+        start, arrived = 0, self._arrived
+        while arrived - start >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._arriving, start)
             if not 0 <= size <= self._limits.answer_bytes:
                 self.abort()
                 self.connection_lost(ConnectionError(f"an answer of {size} bytes"))
                 return
-            end = _SIZE.size + size
-            if len(received) < end:
-                return
-            frame = bytes(memoryview(received)[_SIZE.size : end])
-            del received[:end]
-            if not self.first_answer.done():
-                self.first_answer.set_result(frame)
-            else:
-                self._peer.answered(self, frame)
+            begin = start + _SIZE.size
+            if begin + size > arrived:
+                if _SIZE.size + size > _ARRIVING_BYTES:
+                    self._large = self._buffers.take(size)
+                    self._filled = arrived - begin
+                    self._large[: self._filled] = self._arriving[begin:arrived]
+                    start = arrived
+                break
+            start = begin + size
+            self._take(bytes(self._arriving[begin:start]))
+        self._arrived = arrived - start
+        if start and self._arrived:
+            self._arriving[: self._arrived] = bytes(self._arriving[start:arrived])
+
+    def _take(self, frame: bytes | memoryview) -> None:
+        if len(frame) >= _ARRIVING_BYTES:
+            self._small_in_a_row = 0
+        else:
+            self._small_in_a_row += 1
+            if self._small_in_a_row == _SMALL_ANSWERS:
+                self._buffers.forget()
+        if not self.first_answer.done():
+            self.first_answer.set_result(bytes(frame))
+        else:
+            self._peer.answered(self, frame)
 
     def connection_lost(self, reason: Exception | None) -> None:
         text = str(reason) if reason is not None else "the broker closed it"

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.client.errors import BrokerUnreachable
-from cordwood.client.receive_buffers import ReceiveBuffers
 from cordwood.client.settings import Address, ClientSettings
 from cordwood.wire.apis import APIS
 from cordwood.wire.asking import BadResponse, correlation_id_of, request_start
+from cordwood.wire.receive_buffers import ReceiveBuffers
 
 Bytes = bytes | bytearray | memoryview
 

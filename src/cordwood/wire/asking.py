@@ -80,7 +80,15 @@ def response_body_start(api_key: int, api_version: int, frame: Frame) -> int:
 def decode_response(api_key: KeyOf[Response], api_version: int, frame: Frame) -> Response:
     """The response as an entity whose attributes are the fields in `messages/`: those of later versions too, with
     their defaults. Nothing in it refers to the frame."""
-    read = _response_reader(api_key, api_version)
+    return _decoded(_response_reader(api_key, api_version), api_key, api_version, frame)
+
+
+def decode_response_in_place(api_key: KeyOf[Response], api_version: int, frame: memoryview) -> Response:
+    """As `decode_response`, with records that are parts of the frame."""
+    return _decoded(_response_reader(api_key, api_version, in_place=True), api_key, api_version, frame)
+
+
+def _decoded(read: Read, api_key: KeyOf[Response], api_version: int, frame: Frame) -> Response:
     start = response_body_start(api_key, api_version, frame)
     try:
         entity, end = read(frame, start)
@@ -110,7 +118,7 @@ def _request_writer(api_key: int, api_version: int) -> Write:
 
 
 @cache
-def _response_reader(api_key: int, api_version: int) -> Read:
+def _response_reader(api_key: int, api_version: int, *, in_place: bool = False) -> Read:
     from cordwood.wire.codec import reader
 
-    return reader(_messages(api_key)["response"], api_version)
+    return reader(_messages(api_key)["response"], api_version, in_place=in_place)

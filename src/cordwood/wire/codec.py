@@ -40,9 +40,10 @@ MANY_ELEMENTS: Final = 20_000_000
 """The limit for a client that reads its own answers: metadata of a million partitions with their replicas."""
 
 
-def reader(message: Message, version: int, max_elements: int = MANY_ELEMENTS) -> Read:
-    """A reader that takes messages of at most so many array elements in all."""
-    read = counting_reader(message, version)
+def reader(message: Message, version: int, max_elements: int = MANY_ELEMENTS, *, in_place: bool = False) -> Read:
+    """A reader that takes messages of at most so many array elements in all. `in_place`: its frames are views, and
+    records are parts of their frame instead of copies."""
+    read = _reader_maker(message, version, in_place=in_place).struct_reader(message.body)
     return lambda frame, position: read(frame, position, Elements(max_elements))
 
 
@@ -56,9 +57,9 @@ def reader_in_steps(message: Message, version: int) -> ReadInSteps:
     return _reader_maker(message, version).struct_reader_in_steps(message.body)
 
 
-def _reader_maker(message: Message, version: int) -> ReaderMaker:
+def _reader_maker(message: Message, version: int, *, in_place: bool = False) -> ReaderMaker:
     assert version in message.versions, (message.versions, version)
-    return ReaderMaker(version, version >= message.flexible_from)
+    return ReaderMaker(version, version >= message.flexible_from, in_place=in_place)
 
 
 def writer(message: Message, version: int) -> Write:

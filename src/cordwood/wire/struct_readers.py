@@ -34,9 +34,11 @@ ELEMENTS_PER_STEP = 500
 
 
 class ReaderMaker:
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_place: bool = False) -> None:
+        """`in_place`: frames are views, and records are parts of their frame instead of copies."""
         self._version = version
         self._flexible = flexible
+        self._in_place = in_place
         self._in_steps = False
 
     def struct_reader(self, struct: Struct) -> ReadCounting:
@@ -53,15 +55,16 @@ class ReaderMaker:
             # A function with a `yield` is a generator, whether or not its message has arrays.
             source.line("if False:")
             source.line("yield", 1)
-        # Pieces of bytes are made and read faster than pieces of a view.
-        source.line("frame = bytes(frame)")
+        if not self._in_place:
+            # Pieces of bytes are made and read faster than pieces of a view.
+            source.line("frame = bytes(frame)")
         self._read_struct(source, struct, "found", 0)
         return self._function(source, struct.entity.__name__)
 
     def _field_reader(self, field: Field) -> ReadCounting:
         """The reader of a tagged field. It reads in one step: no request has an array in a tag."""
         source = self._source()
-        maker = ReaderMaker(self._version, self._flexible)
+        maker = ReaderMaker(self._version, self._flexible, in_place=self._in_place)
         maker._read_field(source, field, "found", 0, [])
         return self._function(source, field.name)  # type: ignore[no-any-return]
 
@@ -161,7 +164,12 @@ class ReaderMaker:
         source.line("end = position + length", depth + 1)
         source.line("if end > size:", depth + 1)
         source.line("raise cut_short()", depth + 2)
-        source.line(f"{target} = frame[position:end]{'.decode()' if is_text else ''}", depth + 1)
+        piece = "frame[position:end]"
+        if self._in_place and field.type != "records":
+            piece = f"str({piece}, 'utf-8')" if is_text else f"bytes({piece})"
+        elif is_text:
+            piece += ".decode()"
+        source.line(f"{target} = {piece}", depth + 1)
         source.line("position = end", depth + 1)
 
     def _read_array(

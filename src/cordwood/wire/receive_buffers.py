@@ -17,6 +17,10 @@ class ReceiveBuffers:
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
 
+    def forget(self) -> None:
+        """Gives the memory back that is kept for large answers."""
+        self._kept.clear()
+
     def take(self, size: int) -> memoryview:
         """Memory of `size` bytes, with arbitrary content."""
         if size < REUSED_FROM_BYTES:

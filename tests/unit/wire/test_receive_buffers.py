@@ -1,6 +1,6 @@
 """Memory is used again, and never while anybody looks at it."""
 
-from cordwood.client.receive_buffers import KEPT, REUSED_FROM_BYTES, ReceiveBuffers
+from cordwood.wire.receive_buffers import KEPT, REUSED_FROM_BYTES, ReceiveBuffers
 
 LARGE = 10 * REUSED_FROM_BYTES
 
