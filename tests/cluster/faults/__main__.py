@@ -92,6 +92,8 @@ class Run:
             fault.stop()
             self._say(f"  {fault.name} is over")
         healed_s = self._stage.wait_healed()
+        if not clients.acknowledgements.come_everywhere():
+            self._find("a partition acknowledges nothing though all replicas are in sync")
         gap = clients.acknowledgements.longest_gap()
         self._stage.look_for_the_unexpected()
         where = f"{gap.topic}-{gap.partition}"

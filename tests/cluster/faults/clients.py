@@ -11,7 +11,7 @@ import random
 import threading
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +58,16 @@ class Acknowledgements:
             self._longest[key] = max(self._longest[key], now_s - self._last_s.get(key, now_s))
             self._last_s[key] = now_s
 
+    def come_everywhere(self) -> bool:
+        """Waits until every partition acknowledges again; False if one does not within the bound."""
+        since_s = time.monotonic()
+        while time.monotonic() < since_s + END_WITHIN_S:
+            with self._lock:
+                if all(last_s > since_s for last_s in self._last_s.values()):
+                    return True
+            time.sleep(0.05)
+        return False
+
     def longest_gap(self) -> Gap:
         """Since the last question; what still waits counts with what it has waited."""
         now_s = time.monotonic()
@@ -82,8 +92,9 @@ class _Sender:
         self._acknowledgements = acknowledgements
         self._number = 0
 
-    def send(self, client: Producer, transaction: str | None = None) -> None:
-        name = f"{self.who}-{self._number}"
+    def send(self, client: Producer, transaction: str | None = None, what: str = "") -> None:
+        """The next record; `what` begins its value."""
+        name = f"{what}{self.who}-{self._number}"
         partition = self._number % PARTITIONS
         self._number += 1
         self.recorder.send(self.topic, name, transaction=transaction)
@@ -150,7 +161,7 @@ class TransactionalSender(_Sender):
             if client is None:
                 client = self._client = self._ready(stopping)
                 continue
-            self._play(client, f"{self.who}-t{number}", stopping)
+            self._play(client, f"{self.who}-t{number}")
             number += 1
             time.sleep(self.pace_s)
 
@@ -167,13 +178,17 @@ class TransactionalSender(_Sender):
                     return None
         return None
 
-    def _play(self, client: Producer, transaction: str, stopping: threading.Event) -> None:
+    def _write(self, client: Producer, transaction: str) -> None:
+        """What a transaction does before it ends."""
+        for _ in range(self._chance.randint(1, 6)):
+            self.send(client, transaction)
+            client.poll(0)
+
+    def _play(self, client: Producer, transaction: str) -> None:
         self.recorder.begin(transaction)
         try:
             client.begin_transaction()
-            for _ in range(self._chance.randint(1, 6)):
-                self.send(client, transaction)
-                client.poll(0)
+            self._write(client, transaction)
             if self._chance.random() < 0.2:
                 # Without this librdkafka asks for the abort of a transaction that the coordinator may not know yet, and
                 # takes the refusal, which Kafka answers as well, for fatal.
@@ -225,8 +240,40 @@ class TransactionalSender(_Sender):
             self._client.flush(within_s)
 
 
+class Copier(TransactionalSender):
+    """Reads one topic as a group of one, and writes a record to another for each that it got, in transactions that
+    commit its position as well. A copy begins with the place of what it is a copy of."""
+
+    consume: Callable[[], Consumer]
+    _consumer: Consumer | None = None
+
+    def _write(self, client: Producer, transaction: str) -> None:
+        if self._consumer is None:
+            self._consumer = self.consume()
+        messages = [each for each in self._consumer.consume(100, timeout=0.5) if each.error() is None]
+        for message in messages:
+            self.send(client, transaction, f"{message.partition()}:{message.offset()}@")
+        client.poll(0)
+        if messages:
+            positions = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
+            metadata = self._consumer.consumer_group_metadata()
+            client.send_offsets_to_transaction(positions, metadata, CALL_WITHIN_S)
+
+    def _play(self, client: Producer, transaction: str) -> None:
+        committed = self.committed
+        super()._play(client, transaction)
+        if self.committed == committed:
+            # Nothing of this transaction counts: the next consumer begins at the position of the last one that does.
+            self.forget()
+
+    def forget(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+
 class Clients:
-    """Clients on two topics: one for plain and idempotent producers, one for transactions."""
+    """Clients on three topics: for plain and idempotent producers, for transactions, and for copies of the first."""
 
     def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float = 0.02) -> None:
         self._bootstrap = bootstrap
@@ -235,18 +282,22 @@ class Clients:
         self._pace_s = pace_s
         self.orders = f"orders-{act}"
         self.payments = f"payments-{act}"
+        self.copies = f"copies-{act}"
         self.acknowledgements = Acknowledgements()
         self._recorder = Recorder(history)
         self._stop_sending = threading.Event()
         self._stop_reading = threading.Event()
         self._senders: list[SteadySender | TransactionalSender] = []
         self._sending: list[threading.Thread] = []
+        self._stop_copying = threading.Event()
+        self._copying: list[threading.Thread] = []
+        self._copier: Copier
         self._reading: list[threading.Thread] = []
         self.failures: list[str] = []
 
     @property
-    def topics(self) -> tuple[str, str]:
-        return self.orders, self.payments
+    def topics(self) -> tuple[str, ...]:
+        return self.orders, self.payments, self.copies
 
     def start(self) -> None:
         self._create_topics()
@@ -254,6 +305,7 @@ class Clients:
         self._add_steady("idempotent", idempotent=True)
         for number in range(2):
             self._add_transactional(f"transactional-{number}", self._seed + number)
+        self._add_copier("copier", self._seed)
         for isolation in ("read_uncommitted", "read_committed"):
             self._add_reader(f"reader-{isolation}", isolation)
         self._add_group_reader("group-reader")
@@ -261,7 +313,7 @@ class Clients:
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         # Under `os` nothing is synced before the answer: the loss of one machine's memory must not matter.
-        durability = {self.orders: "disk", self.payments: "os"}
+        durability = {self.orders: "disk", self.payments: "os", self.copies: "disk"}
         created = admin.create_topics(
             [
                 NewTopic(
@@ -316,6 +368,25 @@ class Clients:
         )
         self._senders.append(sender)
         self._start(self._sending, lambda: sender.run(self._stop_sending))
+
+    def _add_copier(self, who: str, seed: int) -> None:
+        recorder = self._recorder.producer(who, acks="all", idempotent=True, retries=True)
+        settings = {
+            "transactional.id": f"{self.copies}-{who}",
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        }
+        copier = Copier(who, self.copies, recorder, self._pace_s, connect=lambda: self._producer(**settings), seed=seed)
+        group = {"group.id": self.copies, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+
+        def consume() -> Consumer:
+            consumer = self._consumer("read_committed", **group)
+            consumer.subscribe([self.orders])
+            return consumer
+
+        copier.consume = consume
+        self._copier = copier
+        self._start(self._copying, lambda: copier.run(self._stop_copying))
 
     def _consumer(self, isolation: str, **settings: object) -> Consumer:
         shared = {
@@ -399,11 +470,12 @@ class Clients:
         _join(self._sending, "producer")
         for sender in self._senders:
             sender.end(END_WITHIN_S)
+        self._finish_copies()
         self._wait_for_transactions()
         self._stop_reading.set()
         _join(self._reading, "reader")
         self._drain("read_uncommitted")
-        self._drain("read_committed")
+        self._compare_copies(self._drain("read_committed"))
         self._recorder.close()
         for sender in self._senders:
             if isinstance(sender, SteadySender):
@@ -413,7 +485,7 @@ class Clients:
     def words(self) -> str:
         """What the clients met."""
         met: dict[str, int] = defaultdict(int)
-        for sender in self._senders:
+        for sender in (*self._senders, self._copier):
             for error in sender.errors:
                 met[f"{sender.who} {error.name()}"] += 1
             if isinstance(sender, TransactionalSender):
@@ -423,8 +495,9 @@ class Clients:
     def abandon(self) -> None:
         """For the end of a run that failed: no client goes on in the background."""
         self._stop_sending.set()
+        self._stop_copying.set()
         self._stop_reading.set()
-        for thread in (*self._sending, *self._reading):
+        for thread in (*self._sending, *self._copying, *self._reading):
             thread.join(CALL_WITHIN_S)
         self._recorder.close()
 
@@ -446,14 +519,51 @@ class Clients:
         for consumer in ends.values():
             consumer.close()
 
-    def _drain(self, isolation: Isolation) -> None:
+    def _finish_copies(self) -> None:
+        """Until the copier's position is the end of all that there is to copy."""
+        asking = self._consumer("read_committed", **{"group.id": self.copies})
+        wanted = [TopicPartition(self.orders, partition) for partition in range(PARTITIONS)]
+
+        def all_copied() -> bool:
+            try:
+                ends = {partition: _end(asking, self.orders, partition) for partition in range(PARTITIONS)}
+            except KafkaException:
+                return False
+            found = _committed(asking, wanted)
+            return bool(found) and all(each.offset >= ends[each.partition] for each in found)
+
+        eventually(all_copied, END_WITHIN_S, what="a copy of everything")
+        asking.close()
+        self._stop_copying.set()
+        _join(self._copying, "copier")
+        self._copier.forget()
+        self._copier.end(END_WITHIN_S)
+
+    def _compare_copies(self, read: list[tuple[str, int, int, str]]) -> None:
+        originals = {f"{partition}:{offset}" for topic, partition, offset, _ in read if topic == self.orders}
+        copied = Counter(name.partition("@")[0] for topic, _, _, name in read if topic == self.copies)
+        twice = [place for place, count in copied.items() if count > 1]
+        for words, places in (
+            ("copied more than once", twice),
+            ("never copied", sorted(originals - copied.keys())),
+            ("copied, and not there", sorted(copied.keys() - originals)),
+        ):
+            if places:
+                self.failures.append(f"{len(places)} records of {self.orders} are {words}: {places[:5]}")
+
+    def _drain(self, isolation: Isolation) -> list[tuple[str, int, int, str]]:
+        """All records, each with its place."""
         reader = self._assigned(f"final-{isolation}", isolation)
+        read: list[tuple[str, int, int, str]] = []
         deadline = time.monotonic() + END_WITHIN_S
         while not reader.at_end:
             assert time.monotonic() < deadline, f"{reader.words} after {END_WITHIN_S} s"
-            reader.poll()
+            for message in reader.poll():
+                place = (message.topic() or "", message.partition() or 0, message.offset() or 0)
+                read.append((*place, name_of(message)))
         reader.drained()
         reader.close()
+        return read
 
 
 class _AssignedReader:
@@ -472,17 +582,15 @@ class _AssignedReader:
             self._recorder.positioned(topic, partition, 0)
         consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._all])
 
-    def poll(self) -> None:
+    def poll(self) -> list[Message]:
         messages = self._consumer.consume(500, timeout=0.2)
         for topic in self._topics:
             record_polls(self._recorder, topic, [each for each in messages if each.topic() == topic])
         for message in messages:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                self._note_end(message.topic() or "", message.partition() or 0, message.offset() or 0)
-
-    def _note_end(self, topic: str, partition: int, offset: int) -> None:
-        self._ends[topic, partition] = offset
+                self._ends[message.topic() or "", message.partition() or 0] = message.offset() or 0
+        return [message for message in messages if message.error() is None]
 
     @property
     def at_end(self) -> bool:
