@@ -249,9 +249,12 @@ class EtcdCluster:
 
     def leader(self) -> EtcdMember:
         """The member that leads, while all members run."""
-        statuses = [(member, member.post("/v3/maintenance/status", {})) for member in self.members]
-        (found,) = (member for member, status in statuses if status["leader"] == status["header"]["member_id"])
-        return found
+
+        def leading() -> list[EtcdMember]:
+            statuses = [(member, member.post("/v3/maintenance/status", {})) for member in self.members]
+            return [member for member, status in statuses if status.get("leader") == status["header"]["member_id"]]
+
+        return eventually(leading, START_WITHIN_S, what="a leader of etcd")[0]
 
     def end(self) -> None:
         for member in self.members:
