@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.flushes import FlushBook
+from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Done, Partition, WaitingAck
 
@@ -21,9 +22,10 @@ Ended = tuple[Partition, list[WaitingAck]]
 class Acks:
     """The partitions with acks that wait; the acks themselves wait in their partitions."""
 
-    def __init__(self, loop: Loop, flushes: FlushBook) -> None:
+    def __init__(self, loop: Loop, flushes: FlushBook, hosted: HostedReplicas) -> None:
         self._loop = loop
         self._flushes = flushes
+        self._hosted = hosted
         self._partitions: dict[Partition, None] = {}
         self._expiring = False
 
@@ -83,8 +85,14 @@ class Acks:
             self._loop.in_turns.begin_steps(self._expire_in_steps())
 
     def _expire_in_steps(self) -> Iterator[None]:
-        """A disk that hangs lets the acks of all partitions expire at the same time."""
+        """A disk that hangs lets the acks of all partitions expire at the same time.
+
+        A leader that is cut off from the others hears of no successor. Its producers are told to look for one: else
+        they wait here until their requests time out.
+        """
         for number, partition in enumerate(list(self._partitions), 1):
+            if partition.waiting_committed and self._hosted.may_be_replaced(partition):
+                partition.end_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if not partition.expire_acks(self._loop.now):
                 self._partitions.pop(partition, None)
             if number % ENDED_PER_STEP == 0:

@@ -134,6 +134,11 @@ class HostedReplicas:
             return True
         return serving.registered_here and partition.followers_vouch(now, serving.lasts_ms)
 
+    def may_be_replaced(self, partition: Partition) -> bool:
+        """Whether another broker may lead by now: the whole time of the lease is over, and no followers vouch."""
+        serving = self._serving
+        return self._loop.now.boot_ms >= serving.until_ms + serving.lasts_ms // 2 and not self.serves(partition)
+
     def still_leads(self, partition: Partition) -> bool:
         return partition.leads and self.hosts(partition) and self.serves(partition)
 

@@ -102,7 +102,7 @@ class Node:
         self.damage = damage = DamageBook(loop, logs)
         opening = LogOpening(loop, logs, damage, flushes)
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
-        self.acks = Acks(loop, flushes)
+        self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
         self.appends = Appends(loop, flushes, checkpoints)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)

@@ -40,7 +40,7 @@ class WaitingAck:
         self.deadline_ms = deadline_ms
         self.done = done
         self.needs_enough = needs_enough
-        """Whether the wait ends when the in-sync set has too few members."""
+        """Whether the wait ends when the in-sync set has too few members, or the leader may have been replaced."""
 
 
 class WaitingReader(Protocol):
@@ -287,12 +287,16 @@ class Partition:
         if moved:
             self._watermark_moved(replica, now)
         if self.waiting_committed and not replica.enough_in_sync:
-            ended = [ack for ack in self.waiting_committed if ack.needs_enough]
-            kept = [ack for ack in self.waiting_committed if not ack.needs_enough]
-            self.waiting_committed.clear()
-            self.waiting_committed.extend(kept)
-            for ack in ended:
-                ack.done(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            self.end_producers(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def end_producers(self, error: ErrorCode) -> None:
+        """Ends the waits of producers for all replicas; coordinators wait on."""
+        ended = [ack for ack in self.waiting_committed if ack.needs_enough]
+        kept = [ack for ack in self.waiting_committed if not ack.needs_enough]
+        self.waiting_committed.clear()
+        self.waiting_committed.extend(kept)
+        for ack in ended:
+            ack.done(error)
 
     def proposal_ended(self, now: Moment) -> None:
         """The leader knows more about a change of its in-sync set."""

@@ -19,7 +19,9 @@ from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.rows import BrokerRow, encode_broker, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
+from cordwood.node.acks import ACK_EXPIRY_INTERVAL_MS
 from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -74,6 +76,11 @@ def produced(world: World) -> str:
     return error(answer.error_code)
 
 
+def begin_produce(world: World) -> Exchange:
+    """A record that waits for the other replica."""
+    return world.begin(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world, b"one"), timeout_ms=60_000))
+
+
 def fetched(world: World) -> str:
     return error(only(fetch(world, ("orders", 0, 0))).error_code)
 
@@ -99,12 +106,31 @@ def test_a_reader_that_waits_is_refused_once_the_leaders_time_is_over(world: Wor
 def test_an_ack_is_not_given_once_the_leaders_time_is_over(world: World) -> None:
     create_topic(world)
     elect(world, "orders", ME)
-    values = produce_values("orders", batch_of(world, b"one"), timeout_ms=60_000)
-    waiting = world.begin(ApiKey.PRODUCE, 9, **values)
-    world.advance(LEASE_MS)
+    waiting = begin_produce(world)
+    world.advance(LEASE_MS * 2 // 3)
     assert not waiting.answered
     elect(world, "orders", ME, isr=(ME,))
     assert error(waiting.answer.responses[0].partition_responses[0].error_code) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_producer_is_told_to_look_for_another_leader_once_the_whole_lease_is_over(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    waiting = begin_produce(world)
+    world.advance(LEASE_MS - 10)
+    assert not waiting.answered
+    world.advance(ACK_EXPIRY_INTERVAL_MS + 10)
+    assert error(waiting.answer.responses[0].partition_responses[0].error_code) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_producer_waits_on_while_the_lease_is_renewed(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    waiting = begin_produce(world)
+    for _ in range(10):
+        world.advance(LEASE_MS // 2)
+        world.node.serving.lease_renewed(world.clock.boot_ms)
+    assert not waiting.answered
 
 
 def test_a_coordinator_refuses_once_its_time_is_over(world: World) -> None:
