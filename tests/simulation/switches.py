@@ -24,6 +24,7 @@ from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 from cordwood.replication.leader import LeaderReplica
+from cordwood.simulation import life
 from cordwood.simulation.disk import SimulatedDisk
 
 Patch = pytest.MonkeyPatch
@@ -327,6 +328,13 @@ def takes_the_leaders_high_watermark_as_it_is(patch: Patch) -> None:
 
 def tells_its_end_before_it_knows_what_is_committed(patch: Patch) -> None:
     patch.setattr(LeaderReplica, "knows_high_watermark", property(lambda leader: True))
+
+
+def starts_on_a_store_that_went_back(patch: Patch) -> None:
+    async def check_cluster(*arguments: Any) -> None:
+        """Takes every store."""
+
+    patch.setattr(life, "check_cluster", check_cluster)
 
 
 def remembers_producers_of_records_that_were_cut(patch: Patch) -> None:

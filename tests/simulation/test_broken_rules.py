@@ -23,6 +23,7 @@ CUTS = replace(
     store_fails=0.2,
 )
 DISKS = replace(CALM, faults=("replaced disk", "kill", "power"), rate=0.02)
+RESTORES = replace(CALM, faults=("restored store", "kill"), rate=0.02)
 
 Switch = Callable[[Patch], None]
 Scene = Callable[[], None]
@@ -48,6 +49,7 @@ IN_GAMES: list[tuple[Switch, Weather]] = [
     (switches.leads_without_recording_its_epoch, CUTS),
     (switches.takes_the_leaders_high_watermark_as_it_is, CUTS),
     (switches.remembers_producers_of_records_that_were_cut, CUTS),
+    (switches.starts_on_a_store_that_went_back, RESTORES),
 ]
 IN_SCENES: list[tuple[Switch, Scene]] = [
     (switches.counts_only_the_committed_isr, scenes.a_record_is_written_while_a_joining_replica_is_cut_off),
@@ -98,6 +100,6 @@ def _fails(seed: int, weather: Weather) -> bool:
     return False
 
 
-@pytest.mark.parametrize("weather", [CALM, STORM, POWER, CUTS, DISKS])
+@pytest.mark.parametrize("weather", [CALM, STORM, POWER, CUTS, DISKS, RESTORES])
 def test_a_cluster_that_keeps_all_rules_gets_through_the_same_games(weather: Weather) -> None:
     play(0, weather=weather)

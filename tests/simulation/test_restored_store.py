@@ -1,30 +1,80 @@
 """A metadata store that was restored from an older copy is refused by every broker that has seen more."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from cordwood.cluster.stores.feed import CommitFeed
-from cordwood.cluster.stores.interface import StoreUnavailable, StoreWentBack
+from cordwood.cluster.stores.interface import StoreFailure, StoreUnavailable, StoreWentBack
 from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.model.errors import ErrorCode
+from cordwood.records.build import build_batch
+from cordwood.simulation.game import FENCES_LIFTED_MS
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
-
-def copy_of(store: MemoryStore, world: World) -> MemoryStore:
-    """A backup of the store, with the revision at which it was taken."""
-    copy = MemoryStore(boot_ms=lambda: world.clock.boot_ms)
-    copy._items = dict(store._items)
-    copy._feed = CommitFeed(store._feed.revision, 2**31)
-    return copy
+BEFORE, AFTER = "before-the-backup", "after-the-backup"
 
 
-def test_brokers_end_when_the_store_goes_back_to_an_older_copy() -> None:
+@pytest.fixture
+def world() -> Iterator[World]:
     world = World(seed=1, machines=3, clustered=True).start()
-    world.advance(3000)
-    backup = copy_of(world.store, world)
-    topic = {"name": "t", "num_partitions": 1, "replication_factor": 3}
+    world.advance(FENCES_LIFTED_MS)
+    yield world
+    world.kill()
+
+
+def create(world: World, name: str) -> None:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 3}
     created = world.ask_at(1, ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout_ms=1000)
     assert created.topics[0].error_code == 0
-    world.advance(3000)
+    world.advance(FENCES_LIFTED_MS)
+
+
+def leader(world: World, topic: str) -> int:
+    return world.running[0].node.image.topics[topic].partitions[0].leader
+
+
+def write(world: World, topic: str, value: bytes) -> None:
+    batch = bytes(build_batch([(world.clock.wall_ms, None, value, [])]))
+    entry = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
+    exchange = world.connect(leader(world, topic)).request(
+        ApiKey.PRODUCE, 8, {"acks": -1, "timeout_ms": 5000, "topic_data": [entry]}
+    )
+    world.advance(FENCES_LIFTED_MS)
+    assert exchange.answered
+    assert exchange.answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def ends(world: World, topic: str) -> list[int]:
+    found = [machine.node.hosted.get(topic, 0) for machine in world.machines]
+    return [-1 if partition is None else partition.log.offsets.end for partition in found]
+
+
+def one_more_election(world: World, topic: str) -> None:
+    """Has another broker lead the topic, and the broker that led come back."""
+    machine = world.machine_of(leader(world, topic))
+    machine.kill()
+    world.advance(6000)
+    machine.start()
+    world.advance(6000)
+
+
+def lost_history(world: World, *, elections: int) -> MemoryStore:
+    """A backup, behind which a topic was created, elections were held and records were written."""
+    create(world, BEFORE)
+    write(world, BEFORE, b"known to the backup")
+    backup = world.copy_of_store()
+    for _ in range(elections):
+        one_more_election(world, BEFORE)
+    write(world, BEFORE, b"in a later epoch")
+    create(world, AFTER)
+    write(world, AFTER, b"in a topic that the backup lacks")
+    return backup
+
+
+def test_brokers_that_run_end_when_the_store_goes_back(world: World) -> None:
+    backup = world.copy_of_store()
+    create(world, AFTER)
     lost, world.store = world.store, backup
     for machine in world.machines:
         assert machine.life is not None
@@ -39,3 +89,38 @@ def test_brokers_end_when_the_store_goes_back_to_an_older_copy() -> None:
                 refused.add(machine.broker_id)
                 machine.kill()
     assert refused == {1, 2, 3}
+
+
+def test_brokers_do_not_start_on_an_older_copy_and_go_on_with_the_newest(world: World) -> None:
+    world.restore(lost_history(world, elections=2))
+    world.kill()
+    for machine in world.machines:
+        with pytest.raises(StoreFailure, match=r"went back.*Nothing was changed.*Put back a copy"):
+            machine.start()
+        machine.kill()
+    world.put_back()
+    world.start().advance(9000)
+    assert (ends(world, BEFORE), ends(world, AFTER)) == ([2, 2, 2], [1, 1, 1])
+
+
+LOWER_EPOCHS = pytest.mark.xfail(
+    strict=True, reason="a leader begins in an epoch below those in its log, and its followers find no common history"
+)
+
+
+@pytest.mark.parametrize("elections", [0, pytest.param(2, marks=LOWER_EPOCHS)])
+def test_an_operator_goes_on_with_the_older_copy_and_loses_nothing_that_is_on_disks(
+    world: World, elections: int
+) -> None:
+    backup = lost_history(world, elections=elections)
+    world.kill()
+    world.store = backup.reopened()
+    for machine in world.machines:
+        machine.disk.platter_witness = None  # moved away, as the refusal says
+    world.start().advance(9000)
+    write(world, BEFORE, b"goes on")
+    assert ends(world, BEFORE) == [3, 3, 3]
+    for machine in world.machines:
+        (aside,) = [name for name in machine.disk.list_directories("/data") if name.startswith(AFTER)]
+        assert aside.endswith("-stray")
+        assert any(name.endswith(".log") for name in machine.disk.list(f"/data/{aside}"))

@@ -4,8 +4,10 @@ Every fault ends by itself, after a time of the world's clock.
 """
 
 import random
+from collections.abc import Sequence
 from functools import partial
 
+from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
@@ -13,6 +15,7 @@ from cordwood.simulation.world import World
 PAUSES_MS = (50, 500, 2500, 5000, 12_000)
 """Some are longer than a session, some longer than a lease."""
 CUTS_MS = (20, 200, 1500, 5000, 9000)
+RESTORES_MS = (500, 3000, 9000)
 
 
 def strike(world: World, chance: random.Random, machine: Machine) -> str:
@@ -31,6 +34,7 @@ def strike(world: World, chance: random.Random, machine: Machine) -> str:
 def end_all(world: World) -> None:
     """Ends all faults at once."""
     world.links.heal_all()
+    world.put_back()
     for machine in world.machines:
         machine.resume()
 
@@ -55,6 +59,19 @@ def cut(world: World, chance: random.Random, machine: Machine, other: int) -> st
         world.links.cut(*way)
     world.later(lasts_ms, partial(_heal, world, machine, ways, breaks))
     return f"the links {ways} are cut for {lasts_ms} ms"
+
+
+def restore(world: World, chance: random.Random, copies: Sequence[MemoryStore]) -> str:
+    """Puts a copy of the store in its place that is older than what every broker has seen, for a while."""
+    seen = [each.disk.platter_witness for each in world.machines]
+    oldest = min((-1 if each is None else each.revision for each in seen), default=-1)
+    older = [copy for copy in copies if copy._feed.revision < oldest]
+    if not older or world.restored is not None:
+        return "there is no older copy of the store"
+    copy, lasts_ms = chance.choice(older), chance.choice(RESTORES_MS)
+    world.restore(copy)
+    world.later(lasts_ms, world.put_back)
+    return f"the store is restored from revision {copy._feed.revision} for {lasts_ms} ms"
 
 
 def _heal(world: World, machine: Machine, ways: tuple[tuple[int, int], ...], breaks: bool) -> None:

@@ -62,6 +62,7 @@ class Game(ABC, Generic[T]):
         self.stage = Stage(world, chance, self.ledger)
         self._pace = pace
         self._fault_rate = 0.0
+        self._starts_again = STARTS_AGAIN
         self.several = len(world.machines) > 1
         self.replication_factor = replicas
         self.replicas = ReplicasChecker(world) if replicas > 1 else None
@@ -134,7 +135,7 @@ class Game(ABC, Generic[T]):
     def _step(self) -> None:
         chance, world, pace = self.chance, self.world, self._pace
         down = self._down()
-        if down and (not world.running or chance.random() < STARTS_AGAIN):
+        if down and (not world.running or chance.random() < self._starts_again):
             self._start(self._one_of_machines(down))
             return
         dice = chance.random()
@@ -165,6 +166,7 @@ class Game(ABC, Generic[T]):
         self._note(f"{machine} cannot register: {failure}")
         machine.kill()
         self.world.clock.advance(self.chance.choice(self._pace.waits_ms))
+        self.world.happen()
 
     def _fault(self, machine: Machine) -> None:
         if self.chance.random() < 0.6:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from cordwood.broker.cluster_witness import Seen, check_cluster
 from cordwood.broker.driver import Driver
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.log_levels import PythonLogLevels
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 DATA_DIRECTORY = "/data"
 RETRY_S = 0.1
+WITNESS_MS = 1_000
+"""The pause between two versions of the witness."""
 MANY_THREADS = 1_000_000
 """More threads than work: only the seed picks the work that comes next."""
 
@@ -71,7 +74,9 @@ class Life:
         store: SlowStore,
         chance: random.Random,
         network_of: NetworkOf,
+        reaches: Callable[[int], bool],
     ) -> None:
+        """`reaches` tells whether packets get to another broker's machine and back."""
         self.number = number
         self.failure: Exception | None = None
         self.loop = TurnLoop(clock)
@@ -106,7 +111,9 @@ class Life:
             self._later,
             clock.now,
             lambda: self.metadata_writer.image.revision,
+            reaches,
         )
+        self._witnessed_ms = -WITNESS_MS
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
@@ -154,6 +161,9 @@ class Life:
         image = ClusterImage(setup.broker_id, setup.settings)
         standing = Standing(storage_id, self._disk.loss_not_noted, setup.clustered)
         if setup.clustered:
+            owner = self.logs.identity()
+            known = None if owner is None else owner.cluster_id
+            await check_cluster(self.store, DATA_DIRECTORY, known, self._disk.platter_witness)
             await self._outlive_another_disk(storage_id)
         self.metadata_writer = MetadataWriter(
             self.store,
@@ -168,6 +178,9 @@ class Life:
         self._other_brokers.epoch_of = image.registered_epoch
         self.metadata_writer.follower.watchers.append(self._look_at_brokers)
         await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+        self._keep_witness()
+        if self.metadata_writer.evidence is not None:
+            self._other_brokers.observe(self.metadata_writer.evidence)
 
     async def _outlive_another_disk(self, storage_id: str) -> None:
         """Ends the registration of a life on another disk: to replace a disk takes longer than a lease."""
@@ -185,7 +198,15 @@ class Life:
             except StoreFailure:
                 await asyncio.sleep(RETRY_S)
 
+    def _keep_witness(self) -> None:
+        """Writes down how far this broker has seen the metadata, now and then, as the server does."""
+        if self._clock.boot_ms - self._witnessed_ms >= WITNESS_MS:
+            self._witnessed_ms = self._clock.boot_ms
+            image = self.metadata_writer.image
+            self._disk.platter_witness = Seen(image.cluster_id, image.revision, "")
+
     def _look_at_brokers(self, delta: ImageDelta) -> None:
+        self._keep_witness()
         if delta.brokers_changed:
             self._other_brokers.brokers_changed()
         if self.metadata_writer.takes_part:

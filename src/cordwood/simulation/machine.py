@@ -76,7 +76,7 @@ class Machine:
         self.disk.begin_life()
         self.lives += 1
         store = self._new_store()
-        life = Life(self.setup, self.lives, self.disk, self.clock, store, self._chance, self._network_of)
+        life = Life(self.setup, self.lives, self.disk, self.clock, store, self._chance, self._network_of, self._reaches)
         self.life = life
         life.start()
         self._check_alive()
@@ -138,7 +138,7 @@ class Machine:
         if life is not None and reached:
             steps = life.steps(
                 syncs=self.clock.boot_ms >= self.slow_until_ms,
-                store_answers=not cut or links.carries(STORE, me),
+                store_answers=(not cut or links.carries(STORE, me)) and not life.store.another,
             )
         for exchange in network.answers:
             if not cut or links.carries(me, exchange.connection.source):
@@ -166,6 +166,9 @@ class Machine:
             return None
         deadline_ms = self.life.loop.next_deadline_ms
         return None if deadline_ms is None else max(0, deadline_ms - self.clock.boot_ms)
+
+    def _reaches(self, broker_id: int) -> bool:
+        return self._links.carries(self.broker_id, broker_id) and self._links.carries(broker_id, self.broker_id)
 
     def _deliver_request(self, connection: Connection) -> None:
         assert self.life is not None

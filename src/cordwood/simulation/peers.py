@@ -7,6 +7,7 @@ brokers can be cut.
 from collections.abc import Callable
 from typing import Protocol
 
+from cordwood.broker.peers import Observer
 from cordwood.model.moment import Moment
 from cordwood.node.peers import (
     Done,
@@ -45,15 +46,19 @@ class SimulatedPeers:
         later: Later,
         now: Callable[[], Moment],
         image_revision: Callable[[], int],
+        reaches: Callable[[int], bool],
     ) -> None:
         """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve;
-        `image_revision` the revision of the metadata that this broker knows."""
+        `image_revision` the revision of the metadata that this broker knows; `reaches` tells whether packets get to a
+        broker's machine and back."""
         self._broker_id = broker_id
         self._network_of = network_of
         self._served = served
         self._later = later
         self._now = now
         self._image_revision = image_revision
+        self._reaches = reaches
+        self._observer: Observer | None = None
         self._connections: dict[int, Connection] = {}
         self._epochs: dict[int, int] = {}
         """The registrations of the peers when they were connected to."""
@@ -81,6 +86,9 @@ class SimulatedPeers:
             else:
                 text = f"broker {request.broker_id}: {exchange.state.value}"
                 outcome = PeerFailed(PeerFailure.DISCONNECTED, text, perhaps_handled=True)
+                if not connection.network.attached:
+                    # The next attempt to connect is made at once.
+                    self._report(request.broker_id, reached=False)
             self._later(0, lambda: done(outcome, self._now()))
 
         def give_up() -> None:
@@ -104,6 +112,16 @@ class SimulatedPeers:
                 connection.close()
             self._epochs[broker_id] = epoch
 
+    def observe(self, observer: Observer) -> None:
+        """Reports refused connections from now on, as the broker's peers do."""
+        self._observer = observer
+
+    def _report(self, broker_id: int, *, reached: bool) -> None:
+        observer, epoch = self._observer, self.epoch_of(broker_id)
+        if observer is not None and epoch != UNKNOWN and self._reaches(broker_id):
+            report = observer.reached if reached else observer.refused
+            self._later(0, lambda: report(broker_id, epoch))
+
     def close(self) -> None:
         """Closes all connections: the process is gone."""
         for connection in self._connections.values():
@@ -115,6 +133,7 @@ class SimulatedPeers:
             text = f"broker {request.broker_id} is not registered"
             return PeerFailed(PeerFailure.UNKNOWN_BROKER, text)
         if not network.attached:
+            self._report(request.broker_id, reached=False)
             return PeerFailed(PeerFailure.NO_CONNECTION, f"broker {request.broker_id} does not run")
         served = self._served(request.api_key)
         return unsupported(request, served) if common_version(request.versions, served) is None else None
@@ -125,5 +144,6 @@ class SimulatedPeers:
             network = self._network_of(broker_id)
             assert network is not None
             connection = self._connections[broker_id] = network.connect(self._broker_id)
+            self._report(broker_id, reached=True)
             self._epochs[broker_id] = self.epoch_of(broker_id)
         return connection

@@ -9,19 +9,20 @@ Records of topics with ack.durability=os may be lost if all replicas that could 
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
-from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.game import STARTS_AGAIN, Game, Pace, play_out
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.slow_store import Fate
@@ -34,6 +35,9 @@ from cordwood.simulation.workloads.replica_administrators import NAMES, ReplicaA
 from cordwood.simulation.world import World
 
 WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
+STEPS_BETWEEN_BACKUPS = 200
+REFUSALS = ("went back", "cannot be reached", "does not answer")
+"""Words of a broker that does not start on an older copy of the store."""
 SETTLE_MS = 300
 ROUNDS_TO_FINISH = 400
 SETTINGS = {
@@ -66,6 +70,7 @@ class ReplicationOutcome:
     losses: int = 0
     replaced_disks: int = 0
     accepted_losses: int = 0
+    evidence: int = 0
     events: Counter[str] = field(default_factory=Counter)
 
 
@@ -78,6 +83,8 @@ class Weather:
     eagerness: float
     deletes: bool
     store_fails: float
+    starts_again: float = STARTS_AGAIN
+    """How often in a step a broker that is down starts again."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random) -> "Weather":
@@ -88,6 +95,7 @@ class Weather:
             chance.choice((0.75, 0.85, 0.95)),
             chance.random() < 0.4,
             chance.choice((0.0, 0.05, 0.2)),
+            chance.choice((STARTS_AGAIN, STARTS_AGAIN, 0.01)),
         )
 
 
@@ -107,6 +115,7 @@ FAULTS = (
     "cut from the store",
     "cut from clients",
     "broken connection",
+    "restored store",
 )
 
 
@@ -128,10 +137,13 @@ class ReplicationGame(Game[ReplicationOutcome]):
         super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate
+        self._starts_again = self.weather.starts_again
         self.clients = self._cast(nodes)
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
         self.checker = ReplicasChecker(world)
         self._answers = {machine.broker_id: self._judge(machine) for machine in world.machines}
+        self._copies: deque[MemoryStore] = deque(maxlen=3)
+        """Backups of the store."""
         self._power_next = False
         """Whether the next death at a disk operation is one of the power."""
 
@@ -175,6 +187,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
 
     def _take_step(self, number: int) -> None:
         self._report.steps = number
+        if number % STEPS_BETWEEN_BACKUPS == 0 and "restored store" in self.weather.faults:
+            self._copies.append(self.world.copy_of_store())
         try:
             super()._take_step(number)
         except BrokerFailed as failure:
@@ -231,6 +245,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._note(cluster_faults.cut(world, chance, machine, CLIENTS))
             case "broken connection":
                 self._note(cluster_faults.break_connection(chance, machine))
+            case "restored store":
+                self._note(cluster_faults.restore(world, chance, self._copies))
             case "replaced disk":
                 self._replace_disk(machine)
             case "power of several" | "power of all":
@@ -275,11 +291,21 @@ class ReplicationGame(Game[ReplicationOutcome]):
 
     def _start(self, machine: Machine) -> None:
         self._note(f"--- {machine} starts ---")
+        restored = self.world.restored is not None
+        if restored and machine.disk.platter_witness is None:
+            self._note(f"{machine} has an empty disk, and waits for the right store")
+            self.world.clock.advance(self.chance.choice(self._pace.waits_ms))
+            self.world.happen()
+            return
         try:
             machine.start()
         except StoreFailure as failure:
+            if restored and not any(words in str(failure) for words in REFUSALS):
+                raise InvariantBroken(f"{machine} does not say that the store went back: {failure}") from failure
             self._cannot_register(machine, failure)
             return
+        if restored:
+            raise InvariantBroken(f"{machine} starts on a store that went back")
         self._answers[machine.broker_id].new_life()
         self.checker.look(machine)
 
@@ -383,5 +409,6 @@ class ReplicationGame(Game[ReplicationOutcome]):
         report.committed = self.checker.committed_batches
         report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
         report.lives = self.world.lives
+        report.evidence = self.checker.evidence
         report.elections = sum(history.leadership.epoch for history in self.checker.histories.values())
         return report

@@ -65,6 +65,8 @@ class SlowStore:
         self.calls: deque[Call] = deque()
         self.next_fate = Fate.ANSWERED
         """How the next call that ends ends."""
+        self.another = False
+        """Whether another store is at the address of the one that this broker began with: none of its answers count."""
         self._watching: asyncio.Future[bool] | None = None
 
     # What the simulator calls
@@ -162,11 +164,11 @@ class SlowStore:
 
     @property
     def _sends(self) -> bool:
-        return self._links.carries(self._broker_id, STORE)
+        return self._links.carries(self._broker_id, STORE) and not self.another
 
     @property
     def _hears(self) -> bool:
-        return self._links.carries(STORE, self._broker_id)
+        return self._links.carries(STORE, self._broker_id) and not self.another
 
     def _send(self) -> None:
         if not self._sends:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.stores.feed import CommitFeed
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.node import Node
@@ -87,6 +88,8 @@ class World:
         self.clock = Clock()
         """The time of clients and of the store."""
         self.store = MemoryStore(boot_ms=lambda: self.clock.boot_ms)
+        self.restored: MemoryStore | None = None
+        """An older copy that is in the store's place."""
         self.links = Links()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_count = 0
@@ -115,7 +118,32 @@ class World:
             )
 
     def _connect_to_store(self, broker_id: int) -> SlowStore:
-        return SlowStore(self.store, broker_id, self.links, tells_late=len(self.machines) > 1)
+        return SlowStore(self.restored or self.store, broker_id, self.links, tells_late=len(self.machines) > 1)
+
+    # Copies of the store
+
+    def copy_of_store(self) -> MemoryStore:
+        """A backup of the store, with the revision at which it was taken."""
+        copy = MemoryStore(boot_ms=lambda: self.clock.boot_ms)
+        copy._items = dict(self.store._items)
+        copy._feed = CommitFeed(self.store._feed.revision, 2**31)
+        return copy
+
+    def restore(self, copy: MemoryStore) -> None:
+        """Puts an older copy in the place of the store. Brokers that run notice another store, as they do by the id of
+        an etcd, and get no answer that counts. Brokers that start find the older copy."""
+        self.restored = copy
+        self._another_store(True)
+
+    def put_back(self) -> None:
+        """Ends a `restore`: the operator has found the newest copy."""
+        self.restored = None
+        self._another_store(False)
+
+    def _another_store(self, another: bool) -> None:
+        for machine in self.machines:
+            if machine.life is not None:
+                machine.life.store.another = another
 
     def machine_of(self, broker_id: int) -> Machine:
         return self.machines[broker_id - self.machines[0].broker_id]
@@ -191,7 +219,7 @@ class World:
         self._event_count += 1
         heapq.heappush(self._events, (self.clock.boot_ms + delay_ms, self._event_count, event))
 
-    def _happen(self) -> None:
+    def happen(self) -> None:
         """Lets the events of the world happen that are due."""
         while self._events and self._events[0][0] <= self.clock.boot_ms:
             heapq.heappop(self._events)[2]()
@@ -204,7 +232,7 @@ class World:
         """The steps that could happen now, without time passing and without a client acting."""
         if len(self.machines) == 1 and not self._events:
             return self.machines[0].steps()
-        self._happen()
+        self.happen()
         return [
             (machine.says + name, StepOfOne(machine, step))
             for machine in self.machines
@@ -213,7 +241,7 @@ class World:
 
     def _first_step(self) -> Callable[[], None] | None:
         """The first of `steps`."""
-        self._happen()
+        self.happen()
         for machine in self.machines:
             if steps := machine.steps():
                 return partial(machine.do, steps[0][1])

@@ -11,6 +11,7 @@ from cordwood.cluster.partition_image import Leadership
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
+    EVIDENCE,
     PARTITIONS,
     TOPIC_CONFIGS,
     TOPICS,
@@ -56,6 +57,8 @@ class ReplicasChecker:
         """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
         self._kept: list[Log] = []
         self.looks = 0
+        self.evidence = 0
+        """How often a broker wrote that connections to another were refused."""
 
     # After a step
 
@@ -147,6 +150,8 @@ class ReplicasChecker:
                     unfenced[int(rest)] = registered_row.epoch
             elif kind + "/" == TOPICS:
                 self._take_topic(rest, event)
+            elif kind + "/" == EVIDENCE and event.value is not None:
+                self._take_evidence(rest)
         for event in events:
             if event.key.startswith(TOPIC_CONFIGS) and event.value is not None:
                 overrides = decode_overrides(event.key, event.value)
@@ -177,6 +182,14 @@ class ReplicasChecker:
                 for history in self.histories.values():
                     history.unfenced(broker)
                     history.check_in_sync()
+
+    def _take_evidence(self, rest: str) -> None:
+        """Checks that a registration is suspected only if its process is gone."""
+        broker, epoch, observer = (int(each) for each in rest.split("/"))
+        self.evidence += 1
+        life = self._world.machine_of(broker).life
+        if life is not None and life.serving.broker_epoch == epoch:
+            raise InvariantBroken(f"broker {observer} has evidence against broker {broker}, which lives, in {epoch}")
 
     def _take_topic(self, topic: str, event: Event) -> None:
         if event.value is None:
