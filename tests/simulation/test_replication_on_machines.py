@@ -62,10 +62,17 @@ def log(world: World, broker_id: int) -> Log:
     return hosted(world, broker_id).log
 
 
-def elect(world: World, leader: int, *, isr: tuple[int, ...] | None = None, seen_by: int | None = None) -> None:
+def elect(
+    world: World,
+    leader: int,
+    *,
+    isr: tuple[int, ...] | None = None,
+    seen_by: int | None = None,
+    topic: str = TOPIC,
+) -> None:
     """Writes a new leader of the next epoch, as a controller does."""
     seen = world.machine_of(seen_by or leader).node.image
-    partition = seen.topics[TOPIC].partitions[0]
+    partition = seen.topics[topic].partitions[0]
     row = partition_row(partition)._replace(
         leader=leader,
         leader_broker_epoch=seen.broker_epochs[leader],
@@ -73,7 +80,7 @@ def elect(world: World, leader: int, *, isr: tuple[int, ...] | None = None, seen
         isr=partition.isr if isr is None else isr,
         partition_epoch=partition.partition_epoch + 1,
     )
-    put = Put(partition_key(seen.topics[TOPIC].topic_id, 0), encode_partition(row))
+    put = Put(partition_key(seen.topics[topic].topic_id, 0), encode_partition(row))
     assert run(world.store.txn((), (put,))).succeeded
     world.settle()
 
