@@ -31,8 +31,8 @@ _NOTES = """
 
 - Access control lists: DescribeAcls, CreateAcls and DeleteAcls are answered with SECURITY_DISABLED, as by a Kafka
   without an authorizer.
-- `compression.type` of a topic is obeyed. `preallocate` reserves disk. The lists of throttled replicas are kept; on one
-  node there is no replication that they could slow down.
+- `compression.type` of a topic is obeyed. `preallocate` reserves disk. The throttles of replicas that are moved slow
+  down only replicas that are not in sync.
 - A request behind a fetch that waits for records is answered at once, and the fetch with it; Kafka lets both wait
   ([why, and how often](decisions/early-answers.md)).
 - [Protocol support](protocol-support.md) lists every API and version; [configuration](configuration.md) every setting.

@@ -10,7 +10,7 @@ delay every start of a broker by some milliseconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -169,7 +169,13 @@ TOPIC_SETTING_BY_BROKER_NAME = {
 }
 
 
-_OWN_SETTINGS = table(settings_of(BrokerSettings, changeable=False))
+_CHANGEABLE = frozenset({"follower.replication.throttled.rate", "leader.replication.throttled.rate"})
+"""Settings of a broker that are read whenever they are used."""
+
+_OWN_SETTINGS = table(
+    replace(setting, changeable=True) if setting.name in _CHANGEABLE else setting
+    for setting in settings_of(BrokerSettings, changeable=False)
+)
 
 
 def _topic_default(name: str, setting: Setting) -> Setting:

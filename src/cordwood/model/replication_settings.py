@@ -4,11 +4,25 @@ from dataclasses import dataclass
 
 from cordwood.model.settings import int32, int64
 
+UNLIMITED = 2**63 - 1
+
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class ReplicationSettings:
     """How followers fetch, and when a leader takes them out of the in-sync set."""
 
+    follower_replication_throttled_rate: int = int64(
+        UNLIMITED,
+        "Bytes per second that this broker fetches as a follower for the replicas of "
+        "`follower.replication.throttled.replicas` that are not in sync.",
+        low=0,
+    )
+    leader_replication_throttled_rate: int = int64(
+        UNLIMITED,
+        "Bytes per second that this broker sends as a leader to followers that are not in sync, of the partitions that "
+        "`leader.replication.throttled.replicas` lists for it.",
+        low=0,
+    )
     replica_fetch_backoff_ms: int = int32(
         1000, "The longest pause before a follower asks a leader again that could not be reached or refused.", low=1
     )

@@ -116,8 +116,8 @@ class TopicSettings:
     )
     follower_replication_throttled_replicas: tuple[str, ...] = string_list(
         (),
-        "The replicas whose replication is throttled on the follower's side: `partition:broker,...`, or `*` for all. "
-        "Kept for tools that set it; on one node nothing is replicated, so it has no effect.",
+        "The replicas that are throttled on the follower's side while they are not in sync, by "
+        "`follower.replication.throttled.rate` of their brokers: `partition:broker,...`, or `*` for all.",
         check=_throttled_replicas,
     )
     index_interval_bytes: int = int32(
@@ -127,7 +127,10 @@ class TopicSettings:
         broker_name="log.index.interval.bytes",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = string_list(
-        (), "The same on the leader's side. On one node it has no effect.", check=_throttled_replicas
+        (),
+        "The leaders that are throttled while they send to followers that are not in sync, by "
+        "`leader.replication.throttled.rate` of their brokers: `partition:broker,...`, or `*` for all.",
+        check=_throttled_replicas,
     )
     max_compaction_lag_ms: int = int64(
         NO_LIMIT,

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.fetch import FetchPartition
 from cordwood.wire.widths import READ_BY_ONE_CLIENT
 
 FINAL_EPOCH = -1
@@ -74,6 +75,21 @@ class Target:
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+
+
+def targets_of(topic: TopicKey, partitions: Iterable[FetchPartition]) -> list[Target]:
+    """The partitions of one topic that a fetch names."""
+    return [
+        Target(
+            topic,
+            asked.partition,
+            asked.fetch_offset,
+            asked.max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        for asked in partitions
+    ]
 
 
 class FetchSession:

@@ -59,6 +59,7 @@ from cordwood.node.peers import Peers
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.replication.fetchers import FetcherRooms, Fetchers
+from cordwood.node.replication.fetching_followers import LeaderThrottle
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
@@ -124,6 +125,7 @@ class Node:
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
         self.leader_hints = LeaderHints(image)
+        self.leader_throttle = LeaderThrottle(image)
         self.encoded_topics = EncodedTopics(image, fetching.suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
         self.refused_appends: Counter[str] = Counter()

@@ -17,14 +17,19 @@ from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
+from cordwood.node.fetch_sessions import FetchPlan, Mode, Target, targets_of
 from cordwood.node.partition import Partition, WaitingReader
-from cordwood.node.replication.fetching_followers import answer_follower, check_follower, count_follower
+from cordwood.node.replication.fetching_followers import (
+    LeaderThrottle,
+    answer_follower,
+    check_follower,
+    count_follower,
+)
 from cordwood.node.request import Request, serves
 from cordwood.node.timers import Timer
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchPartition, FetchRequest, decode_fetch, decode_fetch_in_steps
+from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchRequest, decode_fetch, decode_fetch_in_steps
 from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encode_fetch_response
 
 if TYPE_CHECKING:
@@ -63,6 +68,7 @@ class FetchRooms(Protocol):
     image: ClusterImage
     in_sync_changes: InSyncChanges
     leader_hints: LeaderHints
+    leader_throttle: LeaderThrottle
     loop: Loop
     parked: ParkedRequests
     reports: Reports
@@ -74,7 +80,7 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
     body = decode_fetch(request.header, request.frame)
     targets: list[Target] = []
     for topic, partitions in body.topics:
-        targets += _targets(topic, partitions)
+        targets += targets_of(topic, partitions)
     plan = _plan(rooms, request, body, targets)
     if plan is None:
         return None
@@ -94,7 +100,7 @@ def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
         left -= 1
         for start in range(0, len(partitions), TARGETS_PER_STEP):
             some = partitions[start : start + TARGETS_PER_STEP]
-            targets += _targets(topic, some)
+            targets += targets_of(topic, some)
             left -= len(some)
             if left <= 0:
                 left = TARGETS_PER_STEP
@@ -127,20 +133,6 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
         frame = encode_fetch_response(header.api_version, header.correlation_id, (), error_code=refusal.code)
         request.reply.send(frame)  # type: ignore[arg-type]
         return None
-
-
-def _targets(topic: str | TopicId, partitions: list[FetchPartition]) -> list[Target]:
-    return [
-        Target(
-            topic,
-            asked.partition,
-            asked.fetch_offset,
-            asked.max_bytes,
-            asked.current_leader_epoch,
-            asked.last_fetched_epoch,
-        )
-        for asked in partitions
-    ]
 
 
 class Fetching:
@@ -358,9 +350,14 @@ class Fetching:
             except StorageFailure as failure:
                 self._failed(place, partition, failure)
                 return
-        self._bytes += records.length
-        partition.fetched_bytes += records.length
+        self._count(partition, records.length)
         self._found[place] = found._replace(records=records, aborted_transactions=aborted)
+
+    def _count(self, partition: Partition, length: int) -> None:
+        self._bytes += length
+        partition.fetched_bytes += length
+        if self._follower >= 0:
+            self._rooms.leader_throttle.sent(partition, self._follower, length, self._rooms.loop.now)
 
     def _partition(self, target: Target) -> Partition:
         """The target, which this broker leads."""
@@ -405,6 +402,8 @@ class Fetching:
                     self._request.now,
                 )
                 high_watermark = replica.high_watermark
+            if self._rooms.leader_throttle.holds_back(partition, self._follower, self._rooms.loop.now):
+                end = target.fetch_offset
         allowed = min(target.max_bytes, self._max_bytes - self._bytes)
         found = None
         first = self._bytes == 0
@@ -414,8 +413,7 @@ class Fetching:
         if self._committed_only:
             aborted = () if found is None else log.aborts.in_slice(found, target.fetch_offset, end)
         if found is not None:
-            self._bytes += found.length
-            partition.fetched_bytes += found.length
+            self._count(partition, found.length)
         return FetchedPartition(
             target.partition,
             0,

@@ -28,6 +28,7 @@ from cordwood.replication.follower import (
     Restart,
     RestartWith,
 )
+from cordwood.replication.throttle import Throttle, is_listed
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ REST_MS = 100
 """How long a partition is left out of requests after its leader refused. The image tells of a new leader sooner."""
 SHORT_WAIT_MS = 10
 """The leader's wait while a partition is left out because its log is cut: it joins the next request."""
+LONGEST_THROTTLED_MS = 5_000
+"""The longest rest of a throttled partition: an operator may raise the rate meanwhile."""
 OPENED_AT_ONCE = 64
 """The most logs that are opened for one request."""
 NEVER_MS = 2**62
@@ -108,6 +111,8 @@ class FetcherRooms:
         self.stopped = False
         """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
         self.suspects = Suspects(loop, image)
+        self.throttle = Throttle()
+        """Of replicas outside of their in-sync sets, where the topic lists this follower."""
         self.after_cut: Callable[[], None] = lambda: None
         """Called when a log was cut: the partition may have another role now."""
 
@@ -368,8 +373,21 @@ class _Fetcher:
         self._rooms.flushes.appended(partition, log, now)
         # Partitions that got nothing come first in the next request, which may be full before the others' turn.
         self._partitions[partition] = self._partitions.pop(partition)
+        self._throttle(partition, len(records), now)
         if not following.durable:
             self._wait_for_disk(partition, following)
+
+    def _throttle(self, partition: Partition, length: int, now: Moment) -> None:
+        """Leaves a throttled partition out of requests if it got more than the rate allows."""
+        listed, image = partition.settings.follower_replication_throttled_replicas, self._rooms.image
+        if not listed or image.node_id in partition.image.isr:
+            return
+        if is_listed(listed, partition.name.partition, image.node_id):
+            throttle = self._rooms.throttle
+            throttle.fetched(length, image.settings.follower_replication_throttled_rate, now.boot_ms)
+            wait_ms = throttle.wait_ms(now.boot_ms)
+            if wait_ms:
+                self._rest(partition, min(wait_ms, LONGEST_THROTTLED_MS), now)
 
     def _wait_for_disk(self, partition: Partition, following: FollowerReplica) -> None:
         self._syncing[partition] = None

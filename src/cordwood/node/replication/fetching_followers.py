@@ -5,6 +5,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition
 from cordwood.node.replication.in_sync_changes import InSyncChanges
+from cordwood.replication.throttle import Throttle, is_listed
 
 
 def check_follower(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
@@ -39,3 +40,25 @@ def answer_follower(partition: Partition, broker_id: int, connection_id: int, no
     """Notes the answer: the follower's next fetch on the connection vouches for the time from now on."""
     if (replica := partition.leading) is not None:
         replica.follower_answered(broker_id, connection_id, now.boot_ms)
+
+
+class LeaderThrottle:
+    """Holds records back from followers outside of the in-sync set, where the topic lists this leader."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._throttle = Throttle()
+
+    def _applies(self, partition: Partition, follower: int) -> bool:
+        listed = partition.settings.leader_replication_throttled_replicas
+        if not listed or follower in partition.replica.in_sync.maximal:
+            return False
+        return is_listed(listed, partition.name.partition, self._image.node_id)
+
+    def holds_back(self, partition: Partition, follower: int, now: Moment) -> bool:
+        """Whether the follower gets no records now."""
+        return self._applies(partition, follower) and self._throttle.wait_ms(now.boot_ms) > 0
+
+    def sent(self, partition: Partition, follower: int, length: int, now: Moment) -> None:
+        if self._applies(partition, follower):
+            self._throttle.fetched(length, self._image.settings.leader_replication_throttled_rate, now.boot_ms)
