@@ -59,7 +59,8 @@ class Brokers:
     # Connections.
 
     def any(self) -> Link:
-        """A connected link: an open one, else a new connection to a known broker or a bootstrap server."""
+        """A connected link: an open one, else a new connection to a known broker or a bootstrap server, those whose
+        last connection failed at the end."""
         self._check_open()
         for link in self._links.values():
             if link.is_connected:
@@ -72,7 +73,7 @@ class Brokers:
             if link.is_connected:
                 return link
         failures: list[str] = []
-        for link in (*self._links.values(), *self._bootstrap):
+        for link in sorted((*self._links.values(), *self._bootstrap), key=lambda link: link.is_doubtful):
             try:
                 link.connect()
             except ClientError as failure:

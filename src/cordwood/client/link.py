@@ -61,6 +61,7 @@ class Link:
         self._settings = settings
         self._connection: Connection | None = None
         self._versions: BrokerVersions | None = None
+        self._connect_failed = False
 
     def adopt(self, other: Link) -> None:
         """Takes over the connection of a link that turned out to lead to the same broker."""
@@ -73,13 +74,20 @@ class Link:
     def is_connected(self) -> bool:
         return self._connection is not None and self._connection.is_open
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the last connection broke or could not be made: the broker may hang, and cost a timeout to ask."""
+        return self._connect_failed or (self._connection is not None and not self._connection.is_open)
+
     def connect(self) -> Connection:
         """The open connection, or a new one. Raises BrokerUnreachable."""
         if self._connection is None or not self._connection.is_open:
             self._connection = None
+            self._connect_failed = True
             connection = Connection(self.address.host, self.address.port, self._settings, self.name)
             self._versions = negotiate(connection)
             self._connection = connection
+            self._connect_failed = False
         return self._connection
 
     @property
