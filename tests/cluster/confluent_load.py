@@ -1,4 +1,4 @@
-"""Applications on confluent-kafka at work in threads, with the client's default settings.
+"""Applications on confluent-kafka at work in threads, with the client's default settings unless a test names others.
 
 Each application counts what it was told: records that were acknowledged, transactions that were committed, records that
 were read. Each keeps every error that reached it, with the place where it came out.
@@ -83,13 +83,13 @@ class Writer(Application):
 class TransactionalWriter(Writer):
     """Writes numbered records in transactions; `acknowledged` are those of committed transactions."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str) -> None:
-        super().__init__(name, bootstrap, topic, **{"transactional.id": name})
+    def __init__(self, name: str, bootstrap: str, topic: str, **settings: Any) -> None:
+        super().__init__(name, bootstrap, topic, **{"transactional.id": name, **settings})
         self.transactions = 0
+        self.committed: list[str] = []
 
     def work(self) -> None:
         self._producer.init_transactions(END_WITHIN_S)
-        committed: list[str] = []
         while not self.stopping.is_set():
             began_s = time.monotonic()
             self.acknowledged = []
@@ -104,16 +104,18 @@ class TransactionalWriter(Writer):
                 self.surfaced("transaction", f"{error} (abort: {error.txn_requires_abort()}, fatal: {error.fatal()})")
                 self._producer.abort_transaction(END_WITHIN_S)
             else:
-                committed += self.acknowledged
+                self.committed += self.acknowledged
                 self.transactions += 1
             self.longest_wait_s = max(self.longest_wait_s, time.monotonic() - began_s)
-        self.acknowledged = committed
+        self.acknowledged = self.committed
 
 
 class Reader(Application):
     """A member of a group: reads, and commits its position every few records."""
 
-    def __init__(self, name: str, bootstrap: str, topics: Sequence[str], group: str, protocol: str) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, topics: Sequence[str], group: str, protocol: str, **settings: Any
+    ) -> None:
         super().__init__(name)
         self._topics = list(topics)
         self._consumer = Consumer(
@@ -123,6 +125,7 @@ class Reader(Application):
                 "group.protocol": protocol,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                **settings,
             }
         )
         self.values: list[str] = []
