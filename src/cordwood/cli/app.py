@@ -11,6 +11,7 @@ from cordwood import __version__
 from cordwood.cli.audit import audit
 from cordwood.cli.cluster.accept_loss import accept_loss
 from cordwood.cli.cluster.elect_preferred import elect_preferred
+from cordwood.cli.cluster.forget import forget
 from cordwood.cli.cluster.status import cluster_status
 from cordwood.cli.cluster.up import cluster_up
 from cordwood.cli.command import CordwoodGroup
@@ -154,6 +155,7 @@ _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
 _cluster.command("elect-preferred")(elect_preferred)
 _cluster.command("accept-loss")(accept_loss)
+_cluster.command("forget")(forget)
 
 app.command("serve")(serve)
 app.add_typer(_cluster, name="cluster")

@@ -29,6 +29,7 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
+from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
@@ -363,6 +364,16 @@ class MetadataWriter:
             if all(result.succeeded for result in results):
                 return
             await self._authority.check()
+
+    async def forget_broker(self, broker_id: int) -> None:
+        """Forgets a broker that never comes back. Raises ProtocolError, StoreFailure."""
+        for _ in range(ATTEMPTS_ON_ONE_KEY):
+            results = [await self._authority.attempt(plan) for plan in plan_forgetting(self.image, broker_id)]
+            await self.follower.reach(max((result.revision for result in results), default=0))
+            if all(result.succeeded for result in results):
+                return
+            await self._authority.check()
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} changes all the time; try again.")
 
     async def incremental_alter_configs(
         self,

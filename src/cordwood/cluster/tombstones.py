@@ -1,7 +1,8 @@
 """Tombstones of deleted topics: which brokers may still have directories of a topic that is gone.
 
 A broker deletes a directory only if its topic id has a tombstone. Each broker takes itself out of the tombstone when
-its directories are gone, and the last one drops the tombstone. A broker that is away does so when it is back.
+its directories are gone, and the last one drops the tombstone. A broker that is away does so when it is back. A broker
+that never comes back is taken out by an operator (`planner/forgetting.py`).
 """
 
 from __future__ import annotations
@@ -50,19 +51,22 @@ def decode_tombstone(value: bytes, mod_revision: int) -> Tombstone:
     return Tombstone(str(fields.get("name")), tuple(map(int, fields.get("brokers"))), mod_revision)
 
 
-def plan_directories_gone(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[StoreTxn]:
-    """Takes the image's broker out of tombstones: it has no directory of these topics left.
+def plan_directories_gone(
+    image: ClusterImage, topic_ids: Iterable[TopicId], broker_id: int | None = None
+) -> list[StoreTxn]:
+    """Takes a broker (by default the image's own) out of tombstones: it has no directory of these topics left.
 
     A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
     """
+    gone = image.node_id if broker_id is None else broker_id
     compares: list[Compare] = []
     operations: list[Operation] = []
     for topic_id in topic_ids:
         stone = image.deleted_topics.get(topic_id)
-        if stone is None or (stone.brokers and image.node_id not in stone.brokers):
+        if stone is None or (stone.brokers and gone not in stone.brokers):
             continue
         key = deleted_topic_key(topic_id)
-        others = [broker for broker in stone.brokers if broker != image.node_id]
+        others = [broker for broker in stone.brokers if broker != gone]
         compares.append(has_mod_revision(key, stone.mod_revision))
         operations.append(Put(key, _encode(stone.name, others)) if others else Delete(key))
     at_once = MAX_OPERATIONS - 2

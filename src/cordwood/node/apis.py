@@ -24,6 +24,7 @@ from cordwood.node.handlers import (
     reassignments,
     topics,
     transactions,
+    unregistering,
 )
 from cordwood.node.request import Handler, Served, served
 from cordwood.wire.apis import Api
@@ -47,6 +48,7 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     *log_dirs.HANDLERS,
     *damage.HANDLERS,
     *elections.HANDLERS,
+    *unregistering.HANDLERS,
     *acls.HANDLERS,
     *transactions.HANDLERS,
     *families.HANDLERS,
@@ -73,6 +75,7 @@ def served_by(node: "Node") -> dict[int, Served]:
         **served(node, log_dirs.HANDLERS),
         **served(node, damage.HANDLERS),
         **served(node, elections.HANDLERS),
+        **served(node, unregistering.HANDLERS),
         **served(node, acls.HANDLERS),
         **served(node, transactions.HANDLERS),
         **served(node, families.HANDLERS),

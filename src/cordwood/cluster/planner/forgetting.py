@@ -1,0 +1,44 @@
+"""Forgets a broker that never comes back: its storage id, and its place in the tombstones of deleted topics.
+
+The broker's epoch stays: a broker of that id that registers again, on whatever disk, gets a higher one.
+"""
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.rows import broker_key, storage_key
+from cordwood.cluster.stores.interface import Delete, absent
+from cordwood.cluster.tombstones import plan_directories_gone
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+MOST_NAMED = 3
+
+
+def plan_forgetting(image: ClusterImage, broker_id: int) -> list[StoreTxn]:
+    """The transactions that forget the broker, the last one its storage id: a repeated request finishes the work.
+
+    Raises ProtocolError if the broker is registered, is a replica, or is not known.
+    """
+    if broker_id in image.brokers:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is registered: stop it before the cluster forgets it."
+        )
+    replicas = [
+        f"{topic.name}-{index}"
+        for topic in image.sorted_topics()
+        for index, partition in enumerate(topic.partitions)
+        if broker_id in partition.replicas or broker_id in partition.adding
+    ]
+    if replicas:
+        more = f" and {len(replicas) - MOST_NAMED} more" if len(replicas) > MOST_NAMED else ""
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {broker_id} is a replica of {', '.join(replicas[:MOST_NAMED])}{more}: move these partitions to "
+            "other brokers first.",
+        )
+    stones = [topic_id for topic_id, stone in image.deleted_topics.items() if broker_id in stone.brokers]
+    if not stones and broker_id not in image.storage_ids:
+        raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"The cluster knows no broker {broker_id}.")
+    away = absent(broker_key(broker_id))
+    steps = plan_directories_gone(image, stones, broker_id)
+    steps.append(StoreTxn((), (Delete(storage_key(broker_id)),)))
+    return [step._replace(compares=(away, *step.compares)) for step in steps]
