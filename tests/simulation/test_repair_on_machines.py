@@ -10,7 +10,9 @@ from tests.simulation.test_replication_on_machines import (
     TOPIC,
     begin_produce,
     create,
+    cut_off,
     elect,
+    heal,
     log,
     others,
     read,
@@ -181,3 +183,31 @@ def test_the_open_segment_is_mended_once_it_is_closed(world: World) -> None:
     world.advance(SCRUBBED_MS)
     assert segments(world, follower) == segments(world, leader)
     assert [each[2] for each in repairs(world, follower)] == [(leader,)]
+
+
+def test_a_follower_takes_no_damaged_batch_and_has_its_leader_mended_without_a_scrub(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {
+        "log.flush.offset.checkpoint.interval.ms": "1000",
+        "log.scrub.bytes.per.second": "0",
+        "replica.lag.time.max.ms": "3000",
+    }
+    world = World(seed=1, settings=settings, machines=3, scrubbed=True).start()
+    world.settle()
+    leader = create(world, segment_bytes="900")
+    fill(world, leader, count=2)
+    slow, _ = others(leader)
+    cut_off(world, slow)
+    world.advance(10_000)
+    fill(world, leader, 2)
+    sound = segments(world, leader)
+    rot(world, leader, 2, 400)
+    heal(world, slow)
+    world.advance(60_000)
+    assert segments(world, leader) == segments(world, slow) == sound
+    assert f"{TOPIC}-0: broker {leader} sent records: " in caplog.text
+    assert repairs(world, leader)
+    sent = [record for record in caplog.records if "sent records" in record.getMessage()]
+    assert len(sent) <= 2, "a refused answer is not asked for again at once"
+    world.kill()

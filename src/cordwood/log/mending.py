@@ -290,8 +290,8 @@ def read_sound(
     sound_bytes = 0
     for position, header in batches_in(batches):
         if not crc_is_right(batches, position, header.size):
+            _know_damage(segments, reports, header.base_offset)
             if position == 0:
-                _know_damage(segments, reports, header.base_offset)
                 raise DamagedLog(f"{segments.directory.partition}: the batch at offset {header.base_offset} is damaged")
             break
         sound_bytes = position + header.size

@@ -118,7 +118,7 @@ class Node:
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
         damage.on_found = self.repair.due
         hosted.on_role = self._fetchers.role_changed
-        fetching.after_cut = self._load_coordinators
+        fetching.cuts.after = self._load_coordinators
         logs.high_watermark_of = self._high_watermark_of
         # Requests
         self.parked = ParkedRequests(loop)

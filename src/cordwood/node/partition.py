@@ -181,6 +181,12 @@ class Partition:
         )
         return replica
 
+    def lose_log(self) -> None:
+        """Forgets the log of a follower, whose state is unclear: the partition is offline until a use opens the log."""
+        assert not self.leads
+        self._end_role()
+        self._log = None
+
     # Leadership
 
     def lead(self, image: PartitionImage, leader_epoch: int, now: Moment) -> None:

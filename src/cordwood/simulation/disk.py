@@ -8,6 +8,7 @@ again by its path.
 """
 
 import random
+from collections.abc import Callable
 from typing import Protocol
 
 from cordwood.broker.cluster_witness import Seen
@@ -132,6 +133,8 @@ class SimulatedDisk:
         self.unreadable = False
         """Whether every read of the platter fails (EIO)."""
         self.syncs_fail = False
+        self.refuses: Callable[[str], bool] = lambda what: False
+        """Whether an operation, which is told in words, fails (EIO)."""
         self.loss_not_noted = False
         """Whether the power failed without a clean stop, and the controller of the cluster does not know yet."""
         self.platter_witness: Seen | None = None
@@ -151,6 +154,7 @@ class SimulatedDisk:
         self.died = False
         self.die_at = None
         self.unreadable = self.syncs_fail = False
+        self.refuses = lambda what: False
 
     def lose_power(self) -> None:
         self.platter.crash()
@@ -175,6 +179,8 @@ class SimulatedDisk:
         self.pause_point()
         if self.died:
             raise ProcessDied(f"{what} by a process that is dead", self.broker_id)
+        if self.refuses(what):
+            raise StorageFailure(f"cannot {what}: Input/output error")
         self.operations += 1
         self.last_operation = what
         if self.die_at is None or self.operations < self.die_at:

@@ -90,6 +90,10 @@ class DataDirectory:
         self._condemned = Condemned(filesystem, path)
         self._being_cut: set[Log] = set()
         """Logs that a thread cuts: nothing of them is noted or checkpointed."""
+        self._half_cut: set[Log] = set()
+        """Logs whose files a cut has begun to change."""
+        self._to_recover: dict[TopicPartition, int] = {}
+        """Partitions whose cut failed halfway, and how often the log was cut: their files are as after a crash."""
         self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
         """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
         self._lock: Lock | None = None
@@ -144,7 +148,11 @@ class DataDirectory:
                 for log in self._logs.values():
                     log.close()
                 self._ends.close()
-            if clean and all(log.offsets.recovery_point == log.offsets.end for log in self._logs.values()):
+            if (
+                clean
+                and not self._to_recover
+                and all(log.offsets.recovery_point == log.offsets.end for log in self._logs.values())
+            ):
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN)
             self._logs.clear()
         finally:
@@ -200,7 +208,7 @@ class DataDirectory:
             partition,
             settings,
             recovery_point=recovery_point or 0,
-            clean=self.clean and partition not in self.on_disk.put_back,
+            clean=self.clean and partition not in self.on_disk.put_back and partition not in self._to_recover,
             now=now,
             log_start_offset=self._offsets.log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
@@ -217,6 +225,8 @@ class DataDirectory:
         self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
         log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        # Work that began before a cut that failed must not take this log for the one that it knew.
+        log.offsets.truncations += self._to_recover.pop(partition, 0)
         self._logs[partition] = log
         if self.on_disk.take_missing_id(partition):
             log.directory.restore_topic_id()
@@ -241,6 +251,7 @@ class DataDirectory:
         forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
+            self._to_recover.pop(partition, None)
             if self.on_disk.forget(partition):
                 forgotten.append(partition)
             doomed.append(self._condemned.add(partition, log))
@@ -409,16 +420,29 @@ class DataDirectory:
                 if self._logs.get(log.partition) is not log:
                     return
                 save()
+                self._half_cut.add(log)
                 if anew:
                     log.restart_at(offset)
                 else:
                     log.truncate_to(offset)
+                self._half_cut.discard(log)
 
         return cut
 
-    def end_cut(self, log: Log) -> None:
-        """The cut is over, or failed."""
+    def end_cut(self, log: Log) -> bool:
+        """The cut is over. False if it failed halfway: the log's state is unclear, so the log is forgotten. Its files
+        are as a crash in the middle of the cut leaves them, and the next `open_log` recovers them as a start does."""
         self._being_cut.discard(log)
+        if log not in self._half_cut:
+            return True
+        self._half_cut.discard(log)
+        partition = log.partition
+        if self._logs.get(partition) is log:
+            del self._logs[partition]
+            self._to_recover[partition] = log.offsets.truncations + 1
+            for file in log.segments.files():
+                file.close()
+        return False
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""

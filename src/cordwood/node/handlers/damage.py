@@ -106,11 +106,11 @@ def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
     max_bytes = min(max(asked.max_bytes, 0), rooms.image.settings.replica_fetch_max_bytes)
 
     def found(result: bytes | Exception) -> None:
+        rooms.damage.look_at(log)
         if partition.cutting or truncations != log.offsets.truncations or not rooms.hosted.hosts(partition):
             request.answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR)  # the log changed under the reader
         elif isinstance(result, DamagedLog):
             rooms.reports.failure(result)
-            rooms.damage.look_at(log)
             request.answer(error_code=ErrorCode.CORRUPT_MESSAGE)
         elif isinstance(result, Exception):
             rooms.reports.failure(result)

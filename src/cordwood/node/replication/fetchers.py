@@ -8,7 +8,6 @@ partition whose log is cut by a thread, or whose leader refused, is left out of 
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -16,6 +15,8 @@ from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.partition import NO_LEADER, Partition
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.replication.asking_replicas import sound_batches_request
+from cordwood.node.replication.cuts import Cuts
 from cordwood.node.replication.suspects import Suspects
 from cordwood.replication.follower import (
     Append,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from cordwood.node.reports import Reports
     from cordwood.node.serving import Serving
     from cordwood.wire.message_types.fetch import Fetch
-
-logger = logging.getLogger("cordwood")
 
 FETCH_VERSIONS = (15, 17)
 NO_SESSION, SESSIONLESS = 0, -1
@@ -101,7 +100,6 @@ class FetcherRooms:
     ) -> None:
         self.loop = loop
         self.image = image
-        self.logs = logs
         self.hosted = hosted
         self.peers = peers
         self.flushes = flushes
@@ -113,8 +111,7 @@ class FetcherRooms:
         self.suspects = Suspects(loop, image)
         self.throttle = Throttle()
         """Of replicas outside of their in-sync sets, where the topic lists this follower."""
-        self.after_cut: Callable[[], None] = lambda: None
-        """Called when a log was cut: the partition may have another role now."""
+        self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)
 
 
 class Fetchers:
@@ -306,6 +303,7 @@ class _Fetcher:
 
     def _take(self, asked: _Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
         partition, following, place = asked
+        settings = self._rooms.image.settings
         diverging = answer.diverging_epoch
         step = following.answered(
             place,
@@ -338,7 +336,8 @@ class _Fetcher:
                     self._rooms.reports.report(
                         logging.WARNING, f"{partition.name}: broker {self.leader} refused a fetch: {error.name}"
                     )
-                self._rest(partition, REST_MS, now)
+                damaged = error is ErrorCode.CORRUPT_MESSAGE
+                self._rest(partition, settings.replica_fetch_backoff_ms if damaged else REST_MS, now)
             case Late():
                 pass
 
@@ -359,6 +358,7 @@ class _Fetcher:
                 log.delete_records_before(min(answer.log_start_offset, log.offsets.end))
         except ProtocolError as damage:
             self._rooms.reports.report(logging.ERROR, f"{partition.name}: broker {self.leader} sent records: {damage}")
+            self._have_leader_look(partition, following)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
         except StorageFailure as failure:
@@ -388,6 +388,20 @@ class _Fetcher:
             wait_ms = throttle.wait_ms(now.boot_ms)
             if wait_ms:
                 self._rest(partition, min(wait_ms, LONGEST_THROTTLED_MS), now)
+
+    def _have_leader_look(self, partition: Partition, following: FollowerReplica) -> None:
+        """Asks the leader for checked batches: it finds its damage, and has it repaired from another replica."""
+        rooms, end = self._rooms, following.log.offsets.end
+        request = sound_batches_request(
+            rooms.image,
+            rooms.serving,
+            self.leader,
+            partition,
+            end,
+            NEVER_MS,
+            rooms.image.settings.replica_fetch_max_bytes,
+        )
+        rooms.peers.send(request, lambda outcome, now: None)
 
     def _wait_for_disk(self, partition: Partition, following: FollowerReplica) -> None:
         self._syncing[partition] = None
@@ -433,57 +447,14 @@ class _Fetcher:
         anew: bool,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Cuts the log in a thread, as soon as no checkpoint is under way. The partition keeps its role until then.
-        `then` follows a cut that succeeded, in the same role."""
-        offsets = following.log.offsets
-        if offset < following.high_watermark and not anew:
-            logger.error(
-                "%s is cut at offset %d, below its high watermark %d: the leader %d lacks committed records",
-                partition.name,
-                offset,
-                following.high_watermark,
-                self.leader,
-            )
-        logger.info(
-            "%s: %s offset %d (it ended at %d), as the leader %d of epoch %d has it",
-            partition.name,
-            "begins anew at" if anew else "is cut at",
-            offset,
-            offsets.end,
-            self.leader,
-            following.leader_epoch,
-        )
-        partition.cutting = True
-        self._rooms.checkpoints.when_idle(partial(self._cut, partition, following, offset, anew, then))
+        """Has the log cut. `then` follows a cut that succeeded, in the same role."""
 
-    def _cut(
-        self,
-        partition: Partition,
-        following: FollowerReplica,
-        offset: int,
-        anew: bool,
-        then: Callable[[], None],
-    ) -> None:
-        rooms, log = self._rooms, following.log
-        if not rooms.hosted.hosts(partition):
-            partition.cutting = False
-            return
-
-        def done(result: Exception | None) -> None:
-            rooms.logs.end_cut(log)
-            partition.cutting = False
-            following.was_cut()
-            if isinstance(result, Exception):
-                rooms.reports.failed_write(result)
-                self._rest(partition, rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
-            if rooms.hosted.hosts(partition):
-                if log.offsets.end > log.offsets.durable_end:
-                    rooms.flushes.sync(partition)
-                rooms.checkpoints.soon()
-                rooms.hosted.follow_again(partition, self._loop.now)
-                rooms.after_cut()
-                if result is None and partition.following is following:
-                    then()
+        def ended(succeeded: bool) -> None:
+            if succeeded and partition.following is following:
+                then()
+            elif not succeeded and partition in self._partitions:
+                # The partition got its role again, which ended an earlier rest.
+                self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
             self._ask_soon()
 
-        rooms.loop.effects.blocking(rooms.logs.begin_cut(log, offset, anew=anew), done)
+        self._rooms.cuts.begin(partition, following, offset, anew=anew, ended=ended)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cordwood.log.mending import Misfit, SegmentMending
 from cordwood.log.scrubbing import confirm
 from cordwood.model.errors import ErrorCode, StorageFailure
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome
+from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.segments.leader_epochs import LeaderEpochs
-from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from cordwood.node.serving import Serving
     from cordwood.wire.message_types.sound_batches import SoundBatches
 
-VERSIONS: Final = (0, 0)
 ASKED_BYTES: Final = 1024 * 1024
-TIMEOUT_MS: Final = 30_000
 STEP_BYTES: Final = 4 * 1024 * 1024
 STEP_BATCHES: Final = 256
 """So many batches hold the interpreter for about a millisecond."""
@@ -240,16 +238,10 @@ class SegmentRepair:
 
     def _request(self, donor: int, first_offset: int, end_offset: int, done: Callable[[bytes | Misfit], None]) -> None:
         """Asks a replica for checked batches."""
-        rooms, partition = self._rooms, self._partition
-        values = {
-            "broker_id": rooms.image.node_id,
-            "broker_epoch": rooms.serving.broker_epoch,
-            "topic_id": partition.topic_id,
-            "partition": partition.name.partition,
-            "first_offset": first_offset,
-            "end_offset": end_offset,
-            "max_bytes": ASKED_BYTES,
-        }
+        rooms = self._rooms
+        request = sound_batches_request(
+            rooms.image, rooms.serving, donor, self._partition, first_offset, end_offset, ASKED_BYTES
+        )
 
         def answered(outcome: PeerOutcome[SoundBatches.Response], now: Moment) -> None:
             if rooms.stopped:
@@ -261,7 +253,7 @@ class SegmentRepair:
             error = outcome.body.error_code
             done(outcome.body.batches if error == ErrorCode.NONE else Misfit(_in_words(error)))
 
-        rooms.peers.send(PeerRequest(donor, ApiKey.SOUND_BATCHES, VERSIONS, values, TIMEOUT_MS), answered)
+        rooms.peers.send(request, answered)
 
     def _end(self, outcome: Outcome) -> None:
         """Ends with this outcome, and removes a copy that did not take the segment's place."""
