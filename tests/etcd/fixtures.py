@@ -1,5 +1,7 @@
 """Fixtures with a real etcd, and the line at the end of a run that says which etcd ran. tests/conftest.py has them."""
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,6 +38,18 @@ def start_etcd(etcd: Etcd, tmp_path: Path) -> StartEtcd:
         return EtcdCluster(etcd, tmp_path / "etcd", members, options=options, certificate=certificate)
 
     return start
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    """A certificate of 127.0.0.1, made by openssl."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    made = Certificate(tmp_path / "certificate.pem", tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=woods"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.file)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -97,14 +97,15 @@ class EtcdMember:
         file, key = self._certificate
         return [f"--cert-file={file}", f"--key-file={key}", f"--trusted-ca-file={file}", "--client-cert-auth"]
 
-    def _open(self, path: str, body: bytes | None, timeout_s: float) -> bytes:
+    def _open(self, path: str, body: bytes | None, timeout_s: float, token: str = "") -> bytes:
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         if self._certificate is not None:
             context = ssl.create_default_context(cafile=str(self._certificate.file))
             context.load_cert_chain(*self._certificate)
             handlers.append(urllib.request.HTTPSHandler(context=context))
         opener = urllib.request.build_opener(*handlers)
-        with opener.open(self._client_url + path, body, timeout=timeout_s) as answer:
+        request = urllib.request.Request(self._client_url + path, body, {"Authorization": token} if token else {})
+        with opener.open(request, timeout=timeout_s) as answer:
             read: bytes = answer.read()
             return read
 
@@ -124,9 +125,9 @@ class EtcdMember:
 
         eventually(healthy, START_WITHIN_S, what=f"the health of {self.name}")
 
-    def post(self, path: str, body: dict[str, str]) -> dict[str, Any]:
+    def post(self, path: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
         """The answer of etcd's JSON gateway."""
-        decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 10))
+        decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 10, token))
         return decoded
 
     def _check_alive(self) -> None:

@@ -23,6 +23,8 @@ logger = logging.getLogger("cordwood.broker")
 
 METADATA_FILE = "metadata.sqlite"
 WITNESS_FILE = "cluster-witness"
+ETCD_PASSWORD = "CORDWOOD_ETCD_PASSWORD"
+"""The variable of the environment with the password for etcd."""
 
 
 def _absolute(path: str) -> str:
@@ -38,13 +40,38 @@ async def open_store(settings: BrokerSettings) -> "MetadataStore":
 
         return await SocketStore.connect(address.socket_path, settings.cluster_name)
     try:
-        from cordwood.cluster.stores.etcd import EtcdStore
+        from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
     except ImportError as error:
         raise EnvironmentFailure(
             f"a cluster on etcd needs packages that are not installed ({error}): in a clone, pip install '.[cluster]'"
         ) from error
-    allow_old = settings.cluster_etcd_allow_old
-    return await EtcdStore.connect(address.endpoints, settings.cluster_name, allow_old=allow_old)
+    _check_etcd_login(settings)
+    options = EtcdOptions(
+        address.endpoints,
+        settings.cluster_name,
+        allow_old=settings.cluster_etcd_allow_old,
+        user=settings.cluster_etcd_user,
+        password=os.environ.get(ETCD_PASSWORD, ""),
+        password_file=settings.cluster_etcd_password_file,
+        ca_file=settings.cluster_etcd_ca_file,
+        certificate_file=settings.cluster_etcd_certificate_file,
+        key_file=settings.cluster_etcd_key_file,
+    )
+    return await EtcdStore.open(options)
+
+
+def _check_etcd_login(settings: BrokerSettings) -> None:
+    """Raises EnvironmentFailure for settings that cannot be meant."""
+    has_password = bool(settings.cluster_etcd_password_file or os.environ.get(ETCD_PASSWORD))
+    if settings.cluster_etcd_user and not has_password:
+        raise EnvironmentFailure(
+            f"the user {settings.cluster_etcd_user!r} of etcd has no password: give cluster.etcd.password.file, or "
+            f"{ETCD_PASSWORD} in the environment"
+        )
+    if settings.cluster_etcd_password_file and not settings.cluster_etcd_user:
+        raise EnvironmentFailure("cluster.etcd.password.file needs cluster.etcd.user")
+    if bool(settings.cluster_etcd_certificate_file) != bool(settings.cluster_etcd_key_file):
+        raise EnvironmentFailure("cluster.etcd.certificate.file and cluster.etcd.key.file need each other")
 
 
 async def open_own_store(logs: DataDirectory) -> "MetadataStore":

@@ -27,6 +27,20 @@ class ClusterSettings:
         "For tests only: takes members of etcd below 3.5.28 and 3.6.9, which have known faults that lose or invent "
         "metadata.",
     )
+    cluster_etcd_ca_file: str = string(
+        "",
+        "The file of the certificates that sign those of etcd's members. Given, connections to etcd are TLS.",
+    )
+    cluster_etcd_certificate_file: str = string(
+        "", "The file of this broker's certificate for etcd, where etcd asks for one. Given, connections are TLS."
+    )
+    cluster_etcd_key_file: str = string("", "The file of the private key of `cluster.etcd.certificate.file`.")
+    cluster_etcd_password_file: str = string(
+        "",
+        "The file whose first line is the password of `cluster.etcd.user`; it is read again at each login. Empty: the "
+        "password is in the environment, as CORDWOOD_ETCD_PASSWORD.",
+    )
+    cluster_etcd_user: str = string("", "The user of this broker in etcd. Empty: etcd does not ask for users.")
     cluster_name: str = string("", "The name of the cluster in its metadata store. Needed with `cluster.store`.")
     cluster_store: str = string(
         "",

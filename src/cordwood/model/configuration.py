@@ -30,11 +30,13 @@ NOT_SETTINGS = frozenset(
         "CORDWOOD_CONFIG",
         "CORDWOOD_DATA_DIR",
         "CORDWOOD_DEMO_SPARK",
+        "CORDWOOD_ETCD_PASSWORD",
         "CORDWOOD_LISTEN",
         "CORDWOOD_PIPELINES",
     }
 )
-"""Variables that belong to the command line, to pipelines and to Spark, not to the broker."""
+"""Variables that belong to the command line, to pipelines and to Spark, and a password, which is no setting: settings
+are shown to clients."""
 
 _NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import subprocess
 import uuid
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
@@ -191,15 +190,45 @@ async def test_a_user_is_authenticated_again_when_the_token_expired(start_etcd: 
                 assert (await store.txn((), [Put("a", b"%d" % number, lease)])).succeeded
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Certificate:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    made = Certificate(tmp_path / "certificate.pem", tmp_path / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=woods"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(made.key), "-out", str(made.file)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return made
+async def test_a_watch_begins_after_the_token_expired_and_a_changed_password_is_read_again(
+    start_etcd: StartEtcd, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("old\n")
+    with start_etcd(options=("--unsafe-no-fsync", "--auth-token-ttl=1")) as cluster:
+        (member,) = cluster.members
+        range_of_keys = {
+            "key": b64encode(b"/cordwood/woods/").decode(),
+            "range_end": b64encode(b"/cordwood/woods0").decode(),
+        }
+        for path, body in (
+            ("user/add", {"name": "root", "password": "secret"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("user/add", {"name": "broker", "password": "old"}),
+            ("role/add", {"name": "woods"}),
+            ("role/grant", {"name": "woods", "perm": {"permType": "READWRITE", **range_of_keys}}),
+            ("user/grant", {"user": "broker", "role": "woods"}),
+            ("enable", {}),
+        ):
+            member.post(f"/v3/auth/{path}", body)
+        async with opened(
+            member.endpoint, cluster="woods", user="broker", password_file=str(password), allow_old=True
+        ) as store:
+            revision = (await store.txn((), [Put("a", b"1")])).revision
+            await asyncio.sleep(3.5)
+            (event,) = await anext(store.watch("", revision))
+            assert event.key == "a"
+            lease = await store.grant(60_000)
+            assert (await store.txn((), [Put("b", b"2", lease)])).succeeded
+            await store.revoke(lease)
+            assert await store.get("b") is None
+            token = member.post("/v3/auth/authenticate", {"name": "root", "password": "secret"})["token"]
+            member.post("/v3/auth/user/changepw", {"name": "broker", "password": "new"}, token)
+            password.write_text("new\n")
+            await asyncio.sleep(3.5)
+            assert (await store.txn((), [Put("a", b"2")])).succeeded
+        with pytest.raises(StoreFailure, match="password for etcd cannot be read"):
+            await EtcdStore.open(EtcdOptions((member.endpoint,), "woods", user="broker", password_file="none"))
 
 
 async def test_a_connection_with_certificates_is_made_and_one_without_refused(

@@ -5,8 +5,10 @@ in is kept: a member in an earlier term is cut off from the others, or etcd was 
 """
 
 import asyncio
+import json
 import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -309,13 +311,10 @@ class Members:
         """Raises CallFailed if the member is not to be used, StoreWentBack if etcd went back."""
         if self._options.user:
             await self._authenticate(member)
-        status = await member.call(STATUS, STATUS.request(), self._attempt_s)
-        why = refusal(status.version, with_auth=bool(self._options.user))
+        version, header = await self._introduction(member)
+        why = refusal(version, with_auth=bool(self._options.user))
         if why is not None and not self._options.allow_old:
             raise CallFailed(grpc.StatusCode.FAILED_PRECONDITION, why)
-        if status.is_learner:
-            raise CallFailed(grpc.StatusCode.UNAVAILABLE, "it is a learner, which does not vote")
-        header = status.header
         if self._cluster_id not in (0, header.cluster_id):
             raise CallFailed(
                 grpc.StatusCode.FAILED_PRECONDITION, "it belongs to another etcd than the members before it"
@@ -324,21 +323,69 @@ class Members:
             await self._check_went_back(member)
         self._cluster_id = header.cluster_id
 
+    async def _introduction(self, member: Member) -> tuple[str, Any]:
+        """The version of a member, and the header of an answer. Raises CallFailed."""
+        try:
+            status = await member.call(STATUS, STATUS.request(), self._attempt_s)
+        except CallFailed as failure:
+            if failure.code is not grpc.StatusCode.PERMISSION_DENIED:
+                raise
+            # Only etcd's root is told the status. A learner refuses the read.
+            header = (await member.call(RANGE, self._any_key(), self._attempt_s)).header
+            return await version_over_http(member.endpoint, self._options, self._attempt_s), header
+        if status.is_learner:
+            raise CallFailed(grpc.StatusCode.UNAVAILABLE, "it is a learner, which does not vote")
+        return status.version, status.header
+
+    def _any_key(self) -> Any:
+        return RANGE.request(key=self._options.prefix.encode(), limit=1, keys_only=True)
+
     async def _check_went_back(self, member: Member) -> None:
         """Tells a member that is cut off, which cannot answer a read that asks the others, from an etcd that was
         restored from an older copy."""
-        request = RANGE.request(key=self._options.prefix.encode(), limit=1, keys_only=True)
-        header = (await member.call(RANGE, request, self._attempt_s)).header
+        header = (await member.call(RANGE, self._any_key(), self._attempt_s)).header
         if header.raft_term >= self._term:
             return
         if header.revision < self._revision:
             raise StoreWentBack(self._revision, header.revision)
         raise CallFailed(grpc.StatusCode.UNAVAILABLE, _earlier_term(header.raft_term, self._term))
 
+    async def log_in_again(self, member: Member) -> None:
+        """Renews the token of a member, which may have expired. Raises CallFailed, StoreFailure."""
+        if self._options.user:
+            await self._authenticate(member)
+
     async def _authenticate(self, member: Member) -> None:
         member.token = ""
-        request = AUTHENTICATE.request(name=self._options.user, password=self._options.password)
+        request = AUTHENTICATE.request(name=self._options.user, password=self._options.read_password())
         member.token = (await member.call(AUTHENTICATE, request, self._attempt_s)).token
+
+
+async def version_over_http(endpoint: str, options: EtcdOptions, within_s: float) -> str:
+    """The version that a member tells everybody, at the address of its gRPC. Raises CallFailed."""
+    host, _, port = endpoint.rpartition(":")
+    host = host.strip("[]")
+    request = f"GET /version HTTP/1.0\r\nHost: {host}\r\n\r\n"
+    try:
+        async with asyncio.timeout(within_s):
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=_tls_context(options))
+            try:
+                writer.write(request.encode())
+                _, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            finally:
+                writer.close()
+        return str(json.loads(body)["etcdserver"])
+    except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
+        raise CallFailed(grpc.StatusCode.UNAVAILABLE, f"it does not tell its version: {error!r}") from error
+
+
+def _tls_context(options: EtcdOptions) -> ssl.SSLContext | None:
+    if not options.tls:
+        return None
+    context = ssl.create_default_context(cafile=options.ca_file or None)
+    if options.certificate_file:
+        context.load_cert_chain(options.certificate_file, options.key_file)
+    return context
 
 
 def _earlier_term(term: int, seen: int) -> str:

@@ -23,6 +23,8 @@ class EtcdOptions:
     """For tests only: takes versions of etcd with known faults."""
     user: str = ""
     password: str = field(default="", repr=False)
+    password_file: str = ""
+    """The first line of this file is the password, if given. It is read at each login."""
     ca_file: str = ""
     """The certificates that sign the members' certificates. Given, or with a certificate, connections are TLS."""
     certificate_file: str = ""
@@ -33,6 +35,16 @@ class EtcdOptions:
             raise StoreFailure("no member of etcd is named")
         if _CLUSTER.fullmatch(self.cluster) is None:
             raise StoreFailure(f"{self.cluster!r} is no name for a cluster: letters, digits, '.', '_' and '-' are")
+
+    def read_password(self) -> str:
+        """Raises StoreFailure."""
+        if not self.password_file:
+            return self.password
+        try:
+            with open(self.password_file, encoding="utf-8") as file:
+                return file.readline().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreFailure(f"the file of the password for etcd cannot be read: {error}") from error
 
     @property
     def prefix(self) -> str:

@@ -12,6 +12,8 @@ from cordwood.cluster.stores.etcd.members import WATCH, CallFailed, Member, Memb
 from cordwood.cluster.stores.etcd.messages import DELETED, MESSAGES
 from cordwood.cluster.stores.interface import Compacted, Event, StoreFailure, StoreUnavailable
 
+_EXPIRED_TOKEN = "invalid auth token"
+
 
 class WatchStream:
     """A watch at one member. Ends with the connection: the reader begins anew after the last event that it took."""
@@ -29,8 +31,12 @@ class WatchStream:
         stream = member.stream(WATCH)
         try:
             async with asyncio.timeout_at(deadline_s):
-                await member.unless_left(stream.write(self._request))
-                response = await _read(member, stream)
+                response = await self._begin(member, stream)
+                if response.canceled and _EXPIRED_TOKEN in response.cancel_reason:
+                    stream.cancel()
+                    await self._members.log_in_again(member)
+                    stream = member.stream(WATCH)
+                    response = await self._begin(member, stream)
             while True:
                 if response.canceled:
                     # The stream itself stays open: nothing would ever come.
@@ -44,6 +50,10 @@ class WatchStream:
             raise self._broken(member, str(failure)) from failure
         finally:
             stream.cancel()
+
+    async def _begin(self, member: Member, stream: Any) -> Any:
+        await member.unless_left(stream.write(self._request))
+        return await _read(member, stream)
 
     def _broken(self, member: Member, reason: str) -> StoreUnavailable:
         self._members.leave(member, reason)
