@@ -10,8 +10,11 @@ import typer
 from cordwood import __version__
 from cordwood.cli.audit import audit
 from cordwood.cli.cluster.accept_loss import accept_loss
+from cordwood.cli.cluster.drain import drain
 from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.forget import forget
+from cordwood.cli.cluster.reassign import reassign
+from cordwood.cli.cluster.rebalance import rebalance
 from cordwood.cli.cluster.status import cluster_status
 from cordwood.cli.cluster.up import cluster_up
 from cordwood.cli.command import CordwoodGroup
@@ -153,6 +156,9 @@ _cluster = typer.Typer(help="Run a cluster on this machine, and look at a cluste
 
 _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
+_cluster.command("drain")(drain)
+_cluster.command("rebalance")(rebalance)
+_cluster.command("reassign")(reassign)
 _cluster.command("elect-preferred")(elect_preferred)
 _cluster.command("accept-loss")(accept_loss)
 _cluster.command("forget")(forget)

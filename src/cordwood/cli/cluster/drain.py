@@ -1,0 +1,49 @@
+"""`cordwood cluster drain`: empties brokers before they leave the cluster."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.cluster.move_options import AtOnce, DryRun, Throttle, UndoFile, Yes
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+
+
+def drain(
+    nodes: Annotated[list[int], typer.Argument(metavar="NODE", min=0, help="One or more brokers.", show_default=False)],
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    throttle: Throttle = None,
+    undo_file: UndoFile = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Move all replicas away from brokers, so that they can be switched off for good.
+
+    Clients go on: a replica leaves its broker when all of its successors are in sync, and the leadership goes first.
+    The brokers may be gone already. Ctrl-C begins no further move. The brokers get new replicas again when topics are
+    created: stop them when the drain is done.
+    """
+    from cordwood.cli.cluster.moving import carry_out, gather
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.failure import Failure
+    from cordwood.cluster.planner.balance import NoPlace, plan_drain
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    gathered = gather(connection)
+    try:
+        moves = plan_drain(gathered.partitions, gathered.racks, nodes)
+    except NoPlace as refusal:
+        raise Failure("INVALID_REPLICA_ASSIGNMENT", str(refusal)) from None
+    carry_out(
+        connection,
+        gathered,
+        moves,
+        yes=yes,
+        dry_run=dry_run,
+        at_once=at_once,
+        throttle=throttle,
+        undo_file=undo_file,
+        as_json=as_json,
+    )

@@ -1,0 +1,22 @@
+"""Options of the commands that move partitions."""
+
+from typing import Annotated
+
+import typer
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, metavar="N", help="Partitions that move at the same time.")]
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle",
+        metavar="RATE",
+        help="Bytes per second that each broker copies at most for moves: 50MiB. Replicas in sync are not slowed down.",
+        show_default=False,
+    ),
+]
+UndoFile = Annotated[
+    str | None,
+    typer.Option("--undo-file", metavar="FILE", help="Where the present replicas are noted. Default: a new file here."),
+]

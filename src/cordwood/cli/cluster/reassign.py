@@ -1,0 +1,155 @@
+"""`cordwood cluster reassign`: moves single partitions, carries out plans, shows and cancels moves under way."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.cluster.move_options import AtOnce, DryRun, Throttle, UndoFile, Yes
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.moving import Gathered
+    from cordwood.cli.connection import Connection
+
+
+def reassign(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="A topic, all of it or one partition.", show_default=False)
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Argument(metavar="PARTITION", min=0, help="Default: all partitions.", show_default=False)
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            "--replicas", metavar="1,2,3", help="The brokers, the preferred leader first.", show_default=False
+        ),
+    ] = None,
+    factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            min=1,
+            metavar="N",
+            help="More or fewer replicas, placed evenly.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", metavar="FILE", help="A plan, as kafka-reassign-partitions has it.", show_default=False),
+    ] = None,
+    list_moves: Annotated[bool, typer.Option("--list", help="Show the moves that are under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves that are under way.")] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    at_once: AtOnce = 10,
+    throttle: Throttle = None,
+    undo_file: UndoFile = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Move partitions to other brokers, or give a topic more or fewer replicas.
+
+    New replicas catch up first, then the leader moves, then the old replicas go: clients go on. `--list` shows what is
+    under way, also what other tools began; `--cancel` goes back to the replicas before.
+    """
+    from cordwood.cli.cluster.moving import carry_out, gather, moves_to, read_plan
+    from cordwood.cli.connection import Connection
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    if sum((list_moves, cancel, file is not None, replicas is not None, factor is not None)) != 1:
+        raise Failure(
+            "USAGE",
+            "give one of --replicas, --replication-factor, --file, --list and --cancel",
+            "`cordwood cluster reassign orders --replication-factor 3`",
+            ExitCode.USAGE,
+        )
+    if list_moves or cancel:
+        _under_way(connection, cancel=cancel, as_json=as_json)
+        return
+    gathered = gather(connection)
+    if file is not None:
+        targets = read_plan(file)
+    else:
+        if topic is None:
+            raise Failure("USAGE", "which topic?", "name it before the options", ExitCode.USAGE)
+        targets = _targets(connection, gathered, topic, partition, replicas, factor)
+    carry_out(
+        connection,
+        gathered,
+        moves_to(gathered, targets),
+        yes=yes,
+        dry_run=dry_run,
+        at_once=at_once,
+        throttle=throttle,
+        undo_file=undo_file,
+        as_json=as_json,
+    )
+
+
+def _targets(
+    connection: "Connection",
+    gathered: "Gathered",
+    topic: str,
+    partition: int | None,
+    replicas: str | None,
+    factor: int | None,
+) -> list[tuple[str, int, tuple[int, ...]]]:
+    from cordwood.cluster.planner.balance import NoPlace, plan_factor
+
+    chosen = [each for each in gathered.partitions if each.topic == topic and partition in (None, each.partition)]
+    if not chosen:
+        raise connection.unknown_topic(topic)
+    if replicas is not None:
+        try:
+            wanted = tuple(int(broker) for broker in replicas.split(","))
+        except ValueError:
+            raise Failure("USAGE", f"--replicas {replicas} is no list of brokers", "as 1,2,3", ExitCode.USAGE) from None
+        return [(each.topic, each.partition, wanted) for each in chosen]
+    assert factor is not None
+    try:
+        return [
+            (each.topic, each.partition, each.replicas)
+            for each in plan_factor(gathered.partitions, gathered.racks, chosen, factor)
+        ]
+    except NoPlace as refusal:
+        raise Failure("INVALID_REPLICATION_FACTOR", str(refusal)) from None
+
+
+def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
+    from cordwood.cli.cluster.moving import begin, reassignments
+    from cordwood.cli.cluster.view import first_answer
+    from cordwood.cli.output import count_in_words, print_json, print_table, say
+    from cordwood.cli.raw_request import brokers
+
+    timeout_s = connection.timeout_s
+    address, moves = first_answer(brokers(connection), lambda asked: reassignments(asked, timeout_s))
+    if cancel and moves:
+        begin(address, [(topic, index, None) for topic, index, *_ in moves], timeout_s)
+    if as_json:
+        print_json(
+            {
+                "cancelled" if cancel else "moving": [
+                    {
+                        "topic": topic,
+                        "partition": index,
+                        "replicas": list(replicas),
+                        "adding": list(adding),
+                        "removing": list(removing),
+                    }
+                    for topic, index, replicas, adding, removing in moves
+                ]
+            }
+        )
+    elif not moves:
+        say("No partition moves.")
+    elif cancel:
+        say(f"{count_in_words(len(moves), 'move')} cancelled.")
+    else:
+        print_table(
+            ["topic", "partition", "replicas", "being added", "going"],
+            [(move[0], move[1], *(",".join(map(str, ids)) for ids in move[2:])) for move in moves],
+        )
