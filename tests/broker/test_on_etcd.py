@@ -1,5 +1,7 @@
 """A real broker whose metadata is in a real etcd."""
 
+import os
+import signal
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -93,3 +95,30 @@ def test_a_broker_logs_in_over_tls_as_a_user_of_its_own_keys_and_tells_nobody_th
         eventually(lambda: not refused.alive, what="the refusal")
         assert "the user 'broker' of etcd has no password" in refused.output()
         refused.end()
+
+
+def test_a_broker_that_slept_through_a_compaction_catches_up(start_etcd: StartEtcd, tmp_path: Path) -> None:
+    with start_etcd() as etcd:
+        (member,) = etcd.members
+        with (
+            BrokerProcess(tmp_path / "one", settings=settings_of(etcd, 1)) as one,
+            BrokerProcess(tmp_path / "two", settings=settings_of(etcd, 2)) as two,
+        ):
+            first, second = (AdminClient({"bootstrap.servers": each.bootstrap}) for each in (one, two))
+            eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, what="both brokers")
+            os.kill(two.pid, signal.SIGSTOP)
+            try:
+                # The watch of the sleeping broker ends with its connection: its events would wait in the socket.
+                member.kill()
+                etcd.restart(member)
+                first.create_topics([NewTopic("orders", 1, replica_assignment=[[1]])])["orders"].result(60)
+                revision = member.post("/v3/kv/range", {"key": b64encode(b"none").decode()})["header"]["revision"]
+                member.post("/v3/kv/compaction", {"revision": revision, "physical": True})
+            finally:
+                os.kill(two.pid, signal.SIGCONT)
+            eventually(lambda: "orders" in second.list_topics(timeout=10).topics, 60, what="the topic at the sleeper")
+            eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, 60, what="both brokers again")
+            assert two.alive
+            first.create_topics([NewTopic("later", 1, 2)])["later"].result(60)
+            eventually(lambda: "later" in second.list_topics(timeout=10).topics, 60, what="the later topic")
+            assert two.stop() == 0, two.output()
