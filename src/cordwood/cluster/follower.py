@@ -12,6 +12,8 @@ from cordwood.cluster.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import (
     Compacted,
     Event,
+    KeyValue,
+    Listing,
     MetadataStore,
     StoreFailure,
     StoreUnavailable,
@@ -49,10 +51,20 @@ class ImageFollower:
         self._boot_ms = boot_ms
         self._pause_ms = 0
         self._broke_at_ms = 0
+        self._newest: Event | None = None
+        """The newest change that is in the image."""
 
     async def load(self) -> None:
         """Loads the whole image, without a call of `on_change`. Raises StoreFailure."""
-        self.image.load(await self._store.list(""))
+        self._load(await self._store.list(""))
+
+    def _load(self, listing: Listing) -> ImageDelta:
+        delta = self.image.load(listing)
+        newest = max(listing.items, key=lambda item: item.mod_revision, default=None)
+        self._newest = (
+            None if newest is None else Event(newest.key, newest.value, newest.create_revision, newest.mod_revision)
+        )
+        return delta
 
     def follow(self) -> None:
         """Follows the store from the image's revision on."""
@@ -71,12 +83,13 @@ class ImageFollower:
             try:
                 if compacted:
                     listing = await self._store.list("")
-                    self._image_changed(self.image.revision, self.image.load(listing))
+                    self._image_changed(self.image.revision, self._load(listing))
                 elif broken:
                     await self._check_revision()
                 compacted = broken = False
                 async for events in self._store.watch("", self.image.revision + 1):
                     for group in _slices(events):
+                        self._newest = group[-1]
                         self._image_changed(self.image.revision, self.image.apply(group))
                         await asyncio.sleep(0)
             except Compacted:
@@ -90,6 +103,31 @@ class ImageFollower:
         revision = (await self._store.list(CLUSTER_ID)).revision
         if revision < self.image.revision:
             raise StoreWentBack(self.image.revision, revision)
+        await self._check_history()
+
+    async def _check_history(self) -> None:
+        """Refuses a store that went back and was written since, up to the revision of this image or beyond: the newest
+        change in this image is none of that store's."""
+        newest = self._newest
+        if newest is None:
+            return
+        try:
+            after = await self._at(newest.key, newest.mod_revision)
+            # A key that was deleted was there before.
+            before = None if newest.value is not None else await self._at(newest.key, newest.mod_revision - 1)
+        except Compacted:
+            return
+        if newest.value is None:
+            same = after is None and before is not None
+        else:
+            same = after is not None and (after.mod_revision, after.value) == (newest.mod_revision, newest.value)
+        if not same:
+            raise StoreWentBack(newest.mod_revision, newest.mod_revision - 1)
+
+    async def _at(self, key: str, revision: int) -> KeyValue | None:
+        """Raises Compacted, StoreUnavailable."""
+        listing = await self._store.list(key, revision)
+        return next((item for item in listing.items if item.key == key), None)
 
     async def _pause(self) -> None:
         """Waits twice as long as the last time, unless the watch worked for longer than the longest pause."""

@@ -13,7 +13,15 @@ from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
 from cordwood.cluster.rows import Endpoint
-from cordwood.cluster.stores.interface import Event, Listing, MetadataStore, Put, StoreUnavailable, StoreWentBack
+from cordwood.cluster.stores.interface import (
+    Delete,
+    Event,
+    Listing,
+    MetadataStore,
+    Put,
+    StoreUnavailable,
+    StoreWentBack,
+)
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.simulation.clock import Clock
@@ -168,6 +176,26 @@ def test_a_store_that_went_back_is_refused_with_words(retained_revisions: int) -
     refusal = stage.follower.stopped.exception()
     assert isinstance(refusal, StoreWentBack)
     assert f"went back from revision {revision} to 2" in str(refusal)
+
+
+@pytest.mark.parametrize("change", ["put", "delete"])
+def test_a_store_that_went_back_and_was_written_since_is_refused(change: str) -> None:
+    stage = Stage(MemoryStore(retained_revisions=1000))
+    stage.run(stage.store.txn((), [Put("evidence/9/9/9", b"1")]))
+    if change == "delete":
+        stage.run(stage.store.txn((), [Delete("evidence/9/9/9")]))
+    revision = stage.follower.image.revision
+    older = MemoryStore(retained_revisions=1000)
+    for number in range(revision + 5):
+        stage.run(older.txn((), [Put("cluster_id", b"%d" % number)]))
+    stage.connection.down = True
+    stage.run(stage.writer.create_topics([NewTopic("t")]))
+    stage.connection._store = older
+    stage.connection.down = False
+    stage.pass_time(FIRST_PAUSE_MS)
+    refusal = stage.follower.stopped.exception()
+    assert isinstance(refusal, StoreWentBack)
+    assert f"went back from revision {revision} to {revision - 1}" in str(refusal)
 
 
 def test_a_listing_older_than_the_image_is_refused() -> None:
