@@ -15,6 +15,7 @@ from benchmarks.scenarios import (
     start,
     throughput,
     transactions,
+    workers,
 )
 
 SCENARIOS = (
@@ -31,6 +32,7 @@ SCENARIOS = (
     Scenario("committed", "From a transaction to a read_committed consumer", transactions.committed, 10),
     Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
     Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),
+    Scenario("workers", "Two workers on one machine beside one broker", workers.workers, 40, own_brokers=True),
     Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
     Scenario("rebalances", "Rebalances as shipped: real consumers", rebalances.rebalances, 40, own_brokers=True),
 )

@@ -31,16 +31,15 @@ class LocalWorkers(LocalCluster):
         return (*CORDWOOD, "serve", *options, "--listen", "127.0.0.1:0", *self._options)
 
 
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*CORDWOOD, *words], env=clean_environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
 def refused(directory: Path, *options: str) -> str:
     """What a start says that is refused."""
-    ended = subprocess.run(
-        [*CORDWOOD, "serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0", *options],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run("serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0", *options)
     assert ended.returncode != 0
     return ended.stderr
 
@@ -234,3 +233,18 @@ def test_usage_errors_say_what_is_wrong(tmp_path: Path) -> None:
     )
     assert "--json needs --workers" in refused(tmp_path, "--json")
     assert json.loads(refused(tmp_path, "--workers", "0", "--json").splitlines()[-1])["error"]["code"] == "USAGE"
+
+
+def test_metadata_that_was_lost_is_repaired_and_the_workers_find_their_partitions(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with LocalWorkers(data, 2) as workers:
+        create(workers.bootstrap, "orders")
+        produce(workers.bootstrap, "orders", [str(number) for number in range(60)])
+        assert workers.stop() == 0
+    (data / "metadata.sqlite").unlink()
+    assert "cordwood recover metadata" in refused(data, "--workers", "2")
+    assert "each has a home in it" in run("recover", "list", str(data)).stderr
+    repaired = run("recover", "metadata", str(data))
+    assert repaired.returncode == 0, repaired.stderr
+    with LocalWorkers(data, 2) as workers:
+        assert sorted(map(int, all_values(workers.bootstrap, "orders", 60))) == list(range(60))

@@ -192,7 +192,7 @@ class _Arrangement:
                 if (row := self._row(topic, index, image, broker)) is not None:
                     rows[partition_key(topic.topic_id, index)] = row
         made = self._made(placed, new_storage_id)
-        rows |= {storage_key(broker): storage_id for broker, storage_id in made.items()}
+        rows |= {storage_key(broker): storage_id for broker, storage_id in {**self._forgotten(), **made}.items()}
         rows |= self._tombstones()
         kept = set(self._target.values())
         dissolved = tuple(home for home in self._used.values() if home not in kept)
@@ -289,6 +289,15 @@ class _Arrangement:
         wanted = [broker for broker, home in self._target.items() if home not in (ROOT, *self._used.values())]
         had = set(placed.values()) if self._by_workers else set()
         return {broker: new_storage_id() for broker in wanted if broker not in had}
+
+    def _forgotten(self) -> dict[int, str]:
+        """Storage ids of homes that the metadata lacks, as after `cordwood recover metadata`."""
+        ids = {}
+        for broker, home in self._target.items():
+            identity = read_identity(self._filesystem, self._path(home)) if home in self._used.values() else None
+            if identity is not None and broker not in self._image.storage_ids:
+                ids[broker] = identity.storage_id
+        return ids
 
     def _tombstones(self) -> dict[str, str]:
         """Tombstones that name brokers whose directories go to the first broker."""

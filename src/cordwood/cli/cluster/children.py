@@ -32,7 +32,8 @@ class Child:
     async def launch(
         cls, name: str, command: Sequence[str], output: str | None, environment: Mapping[str, str] | None = None
     ) -> "Child":
-        """Starts a command; its output is appended to a file, or goes to stderr. Raises OSError."""
+        """Starts a command; its output is appended to a file. Without one, errors go to stderr and the rest nowhere.
+        Raises OSError."""
         if output is None:
             descriptor = os.dup(sys.stderr.fileno())
         else:
@@ -42,7 +43,7 @@ class Child:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=descriptor,
+                stdout=asyncio.subprocess.DEVNULL if output is None else descriptor,
                 stderr=descriptor,
                 env=environment,
                 # An interrupt at the terminal is the supervisor's: it stops its children in order.

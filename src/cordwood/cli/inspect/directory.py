@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.inspect.files import read_whole
-from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
+from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, WORKERS
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.checkpoint_witness import believe, witness_path
@@ -99,6 +99,13 @@ def read_data_directory(path: str) -> DataDirectoryView:
     """The partitions of a data directory, or of one partition's directory. Raises Failure for any other directory."""
     if not os.path.isdir(path):
         raise Failure("NO_SUCH_DIRECTORY", f"there is no directory {path}", "", ExitCode.NOT_FOUND)
+    if homes := homes_of_workers(path):
+        raise Failure(
+            "WORKERS",
+            f"workers share {path}: each has a home in it ({', '.join(homes)})",
+            "inspect a home; to recover partitions that were set aside, start and stop `cordwood serve` once without "
+            "--workers: it takes all partitions back",
+        )
     names = sorted(os.listdir(path))
     if any(parse_segment_file(name) is not None for name in names):
         parent, name = os.path.split(os.path.abspath(path))
@@ -116,6 +123,13 @@ def read_data_directory(path: str) -> DataDirectoryView:
             ExitCode.NOT_FOUND,
         )
     return _view(path, found, aside)
+
+
+def homes_of_workers(path: str) -> list[str]:
+    """The homes of workers in a data directory that they share; none if a broker used it alone."""
+    workers = os.path.join(path, WORKERS)
+    names = sorted(os.listdir(workers)) if os.path.isdir(workers) else []
+    return [os.path.join(workers, name) for name in names if name.isdecimal()]
 
 
 def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:

@@ -8,8 +8,8 @@ store that a start refuses, or a complete one, and the command can be given agai
 import os
 from typing import Any
 
-from cordwood.broker.storage import METADATA_FILE
-from cordwood.cli.inspect.directory import read_data_directory
+from cordwood.broker.storage import METADATA_FILE, WITNESS_FILE
+from cordwood.cli.inspect.directory import homes_of_workers, read_data_directory
 from cordwood.cli.recover.lost_topics import last_epoch
 from cordwood.cli.recover.restoring import carry_out
 from cordwood.cluster.image import ClusterImage
@@ -69,6 +69,9 @@ async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
     finally:
         await store.close()
     _take_its_place(filesystem, path, store_path, draft)
+    for home in homes_of_workers(path):
+        # A worker would refuse metadata that went back. Whoever gives this command accepts that.
+        _remove(filesystem, f"{home}/{WITNESS_FILE}")
     return {"damage": damage, "revision": None if best is None else best[1].revision, "topics": topics, "kept": kept}
 
 
@@ -133,7 +136,9 @@ async def _add(store: MetadataStore, witness: Witness, identity: Identity, path:
     image = ClusterImage(identity.node_id, BrokerSettings.from_texts({"node.id": str(identity.node_id)}))
     image.load(await store.list(""))
     epochs: dict[str, dict[int, int]] = {}
-    for read in read_data_directory(path).partitions:
+    # Workers find partitions in whichever home they are: the rows may name the first worker for all of them.
+    homes = homes_of_workers(path) or [path]
+    for read in (read for home in homes for read in read_data_directory(home).partitions):
         epochs.setdefault(read.partition.topic, {})[read.partition.partition] = last_epoch(read)
     added = []
     for name, topic_id in _topics(witness):

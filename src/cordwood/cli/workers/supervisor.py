@@ -26,11 +26,11 @@ from cordwood.model.errors import EnvironmentFailure
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
 
-FIRST_PAUSE_S = 0.25
+SECOND_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""The pause before a worker is started again doubles from one end to the next."""
+"""A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""
 STEADY_S = 60.0
-"""A worker that served for so long begins with the shortest pause again."""
+"""A worker that ran for so long is started again at once."""
 LOOK_EVERY_S = 0.5
 HUNG_AFTER_LEASES = 2
 """A worker is killed if its registration is away for so many times of its lease."""
@@ -60,7 +60,7 @@ class _Worker:
         self.former: str | None = None
         """That of the life before."""
         self.launched_s = 0.0
-        self.pause_s = FIRST_PAUSE_S
+        self.pause_s = 0.0
         self.missed = 0
         """The looks in a row at which the registration was away."""
 
@@ -153,13 +153,14 @@ class Workers:
             if self._stopping:
                 return
             if clock_s() - worker.launched_s > STEADY_S:
-                worker.pause_s = FIRST_PAUSE_S
+                worker.pause_s = 0.0
             self._say(
                 f"worker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its partitions "
-                f"are away until it serves again; it is started in {worker.pause_s:g} s"
+                "are away until it serves again; it is started "
+                + (f"in {worker.pause_s:g} s" if worker.pause_s else "now")
             )
             await asyncio.sleep(worker.pause_s)
-            worker.pause_s = min(2 * worker.pause_s, LONGEST_PAUSE_S)
+            worker.pause_s = min(max(2 * worker.pause_s, SECOND_PAUSE_S), LONGEST_PAUSE_S)
             worker.former, worker.incarnation, worker.missed = worker.incarnation or worker.former, None, 0
             worker.launched_s = clock_s()
             try:

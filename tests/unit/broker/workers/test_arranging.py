@@ -11,10 +11,11 @@ from tests.unit.log.log_making import NOW_MS, append, values
 from cordwood.broker.workers.arranging import arrange
 from cordwood.broker.workers.homes import home_of
 from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.planner.registration import plan_cluster_id
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import decode_partition, encode_partition, partition_key, storage_key
-from cordwood.cluster.stores.interface import Put
+from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, MOVES_FILE, DataDirectory
 from cordwood.log.directory.identity import Identity, read_identity
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
@@ -280,3 +281,26 @@ async def test_directories_that_are_no_partitions_of_the_metadata_outlive_their_
     await machine.arrange(1)
     assert machine.disk.list_directories(ROOT) == ["orders-0.0-stray", "orders-0.1-stray", "somebody", "workers"]
     assert {"unknown-7", "gone-0.0-delete"} <= set(machine.disk.list_directories(f"{ROOT}/workers/1"))
+
+
+async def test_storage_ids_that_the_metadata_lost_are_written_again() -> None:
+    machine = await Machine.with_records()
+    await machine.arrange(1, 2)
+    await machine.metadata.store.txn((), [Delete(storage_key(1)), Delete(storage_key(2))])
+    await machine.arrange(1, 2)
+    await machine.check(1, 2)
+
+
+async def test_rows_that_name_the_first_worker_for_all_partitions_are_believed_and_directories_follow() -> None:
+    """As after `cordwood recover metadata`, which does not know who had a partition."""
+    machine = await Machine.with_records()
+    before = await machine.image()
+    await machine.arrange(1, 2)
+    rows = [
+        Put(partition_key(topic.topic_id, index), encode_partition(partition_row(partition)))
+        for topic in before.sorted_topics()
+        for index, partition in enumerate(topic.partitions)
+    ]
+    await machine.metadata.store.txn((), rows)
+    await machine.arrange(1, 2)
+    await machine.check(1, 2)
