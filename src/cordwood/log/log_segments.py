@@ -30,6 +30,7 @@ class LogSegments:
         "ever_compacted",
         "loaded_indexes",
         "opened",
+        "replacing",
         "segment_bytes",
         "settings",
     )
@@ -60,6 +61,9 @@ class LogSegments:
         self.closing: list[Segment] = []
         """Rolled segments whose index files are not complete yet."""
         self.deletions: list[Deletion] = []
+        self.replacing = False
+        """Whether a replacement of segments is under way, or failed behind its manifest: the next start finishes it. No
+        other replacement may begin: a start would take its files, which may be incomplete, for those of this one."""
 
     def __len__(self) -> int:
         return len(self.all)

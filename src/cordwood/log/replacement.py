@@ -36,9 +36,14 @@ def replace_segments(
     assert end_offset <= offsets.recovery_point, "only what is below the recovery point can be replaced"
     assert all(old[0] <= base_offset < end_offset for base_offset in new), (old, new)
     filesystem, directory = segments.directory.filesystem, segments.directory.path
-    filesystem.replace(f"{directory}/{MANIFEST}", _encode(old, new))
-    _give_up_old_deletions(segments, old)
-    finish_replacement(filesystem, directory)
+    assert not segments.replacing, "another replacement is not finished"
+    segments.replacing = True
+    try:
+        filesystem.replace(f"{directory}/{MANIFEST}", _encode(old, new))
+        _give_up_old_deletions(segments, old)
+        finish_replacement(filesystem, directory)
+    finally:
+        segments.replacing = filesystem.exists(f"{directory}/{MANIFEST}")
     for segment in replaced:
         segments.loaded_indexes.forget(segment)
         segment.file.path = segment_file(directory, segment.base_offset, Suffix.LOG, Stage.DELETED)

@@ -1,5 +1,7 @@
 """A segment with damage is mended with another replica's batches: the same bytes as before, or nothing is changed."""
 
+from contextlib import suppress
+
 import pytest
 from tests.unit.log.log_making import (
     DIRECTORY,
@@ -20,7 +22,7 @@ from cordwood.log.log import Log
 from cordwood.log.mending import Misfit, SegmentMending
 from cordwood.log.scrubbing import confirm
 from cordwood.log.segment import Segment
-from cordwood.model.errors import DamagedLog
+from cordwood.model.errors import DamagedLog, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE, batches_in
 from cordwood.records.build import build_batch
@@ -242,6 +244,42 @@ def test_an_abort_whose_marker_was_damaged_is_known_after_the_mending() -> None:
     examined(log, 0)
     mend(log, donor, 0)
     assert log.aborts.between(0, 22) == [(7, 0)]
+
+
+class RefusesAfter(CutAfter):
+    """Refuses the change of names that `left` counts down to, and all later ones, with an error."""
+
+    def _count(self) -> None:
+        if self.left is not None:
+            if self.left == 0:
+                raise StorageFailure("Input/output error")
+            self.left -= 1
+
+
+def test_a_disk_that_refuses_in_the_middle_of_the_replacement_leaves_it_to_the_next_start() -> None:
+    unfinished = 0
+    for step in range(40):
+        filesystem = RefusesAfter(step)
+        filesystem.make_directory("/data")
+        filesystem.sync_directory("/")
+        log, donor = replica(filesystem=filesystem), replica()
+        base_offset = bases(log)[1]
+        spoil(log, base_offset, 100, b"\xff")
+        filesystem.left = step
+        with suppress(StorageFailure):
+            mend(log, donor, base_offset)
+        filesystem.left = None
+        if log.segments.replacing:
+            unfinished += 1
+            with pytest.raises(AssertionError, match="not finished"):
+                log.put_mended(base_offset, lacks_aborts=False)
+        filesystem.crash()
+        mended = open_log(filesystem, PLAIN, recovery_point=24, clean=False)
+        finished = content(mended, base_offset) == content(donor, base_offset)
+        if not finished:
+            mend(mended, donor, base_offset)
+        assert values(mended) == values(donor)
+    assert unfinished >= 5
 
 
 def test_a_power_cut_at_any_step_leaves_the_damaged_segment_or_the_mended_one() -> None:

@@ -135,6 +135,8 @@ class Compaction:
 
     def _examine(self, partition: Partition, now: Moment) -> Candidate | None:
         log, settings = partition.log, partition.settings
+        if log.segments.replacing:
+            return None
         if any(damage.end_offset > log.offsets.start for damage in log.reports.damage):
             return None
         # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.

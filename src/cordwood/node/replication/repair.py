@@ -169,6 +169,8 @@ class Repair:
         log = partition.log
         if not log.replayed.ready:
             log.replayed.make_ready()
+        if log.segments.replacing:
+            raise _Wait("the disk refused to replace a segment: the next start of the broker finishes that")
         segment = next((each for each in log.segments if each.base_offset == place.base_offset), None)
         if segment is None:
             raise _Wait("the segment is gone")
