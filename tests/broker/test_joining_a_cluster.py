@@ -105,6 +105,26 @@ async def test_a_store_that_went_back_is_refused_and_nothing_is_changed(tmp_path
         await server.stop()
 
 
+async def test_a_store_that_went_back_and_was_written_since_is_refused(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+        for _ in range(3):
+            await change(store)
+        seen = read_seen(str(tmp_path / "one"))
+        assert seen is not None
+        assert seen.newest is not None
+        other = seen.newest._replace(checksum=7)
+        write_seen(str(tmp_path / "one"), seen._replace(newest=other))
+        with pytest.raises(
+            StoreFailure, match=r"went back: it is at revision \d+, and was at revision \d+, with another"
+        ):
+            await Storage.open(settings(tmp_path / "one", store))
+        write_seen(str(tmp_path / "one"), seen)
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+
+
 async def test_an_empty_store_is_refused_to_a_directory_with_data(tmp_path: Path) -> None:
     async with a_store(tmp_path) as store:
         server = await Server.start(settings(tmp_path / "one", store))

@@ -1,9 +1,9 @@
 """`cluster-witness`: how far a broker has seen the metadata of its cluster. It reveals a store that went back.
 
 The store of a cluster lies elsewhere and can be restored from an older copy while this broker is down: partitions would
-be led by brokers that lack acknowledged records. So a broker keeps the cluster's id and the highest revision that it
-has seen, and refuses to start on an earlier one. The file is replaced whole, at most once in a while and in a thread:
-it is never ahead of the store, and a little behind it.
+be led by brokers that lack acknowledged records. So a broker keeps the cluster's id, the highest revision that it has
+seen, and the newest change. It refuses to start on an earlier revision, and on a store without that change. The file is
+replaced whole, at most once in a while and in a thread: it is never ahead of the store, and a little behind it.
 
 The file also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
 lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
@@ -18,6 +18,7 @@ import zlib
 from typing import NamedTuple
 
 from cordwood.broker.storage import WITNESS_FILE
+from cordwood.cluster.newest import Newest, is_in_history
 from cordwood.cluster.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.identity import PROPERTIES_FILE
@@ -37,6 +38,8 @@ class Seen(NamedTuple):
     cluster_id: str
     revision: int
     boot_id: str
+    newest: Newest | None = None
+    """The newest change up to this revision, if it is known."""
 
 
 def boot_id() -> str:
@@ -63,7 +66,13 @@ def read_seen(directory: str) -> Seen | None:
             checksum, _, body = file.read(65536).partition(b"\n")
         if checksum == b"%08x" % zlib.crc32(body):
             fields = json.loads(body)
-            return Seen(str(fields["cluster_id"]), int(fields["revision"]), str(fields["boot_id"]))
+            newest = fields.get("newest")
+            return Seen(
+                str(fields["cluster_id"]),
+                int(fields["revision"]),
+                str(fields["boot_id"]),
+                None if newest is None else Newest(*newest),
+            )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -98,9 +107,14 @@ async def check_cluster(store: MetadataStore, directory: str, cluster_id: str | 
             f"{PROPERTIES_FILE} in the directory says whose it is"
         )
     revision = 0 if stored is None else listing.revision
-    if (seen is not None and revision < seen.revision) or (known is not None and stored is None):
+    went_back = (seen is not None and revision < seen.revision) or (known is not None and stored is None)
+    if not went_back and seen is not None and seen.newest is not None:
+        went_back = not await is_in_history(store, seen.newest)
+    if went_back:
         at = "empty" if stored is None else f"at revision {revision}"
         was = "had metadata" if seen is None else f"was at revision {seen.revision}"
+        if seen is not None and revision >= seen.revision:
+            was += ", with another history,"
         raise StoreFailure(
             f"the metadata store of cluster {known} went back: it is {at}, and {was} when this broker last saw it. The "
             "store was restored from an older copy, or is a new one. Nothing was changed. Put back a copy of the store "
@@ -118,9 +132,9 @@ class ClusterWitness:
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
 
-    def begin(self, cluster_id: str, revision: int, *, unclean: bool) -> None:
+    def begin(self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool) -> None:
         """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
-        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id())
+        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id(), newest)
         write_seen(self._directory, self._seen)
         self._written = revision
 
@@ -129,11 +143,11 @@ class ClusterWitness:
         if self._seen is not None:
             self._seen = self._seen._replace(boot_id=boot_id())
 
-    def saw(self, revision: int) -> None:
+    def saw(self, revision: int, newest: Newest | None) -> None:
         """The image is at this revision. The file is written soon, in a thread."""
         if self._seen is None or revision <= self._seen.revision:
             return
-        self._seen = self._seen._replace(revision=revision)
+        self._seen = self._seen._replace(revision=revision, newest=newest)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_soon(), name="write the cluster's witness")
 

@@ -243,12 +243,12 @@ class Server:
 
         self._witness = witness = ClusterWitness(self._storage.logs.path)
         image = follower.image
-        witness.begin(image.cluster_id, image.revision, unclean=self._storage.standing.unclean)
+        witness.begin(image.cluster_id, image.revision, follower.newest, unclean=self._storage.standing.unclean)
 
         def changed(delta: ImageDelta) -> None:
             if delta.brokers_changed and self._metadata_writer is not None and self._metadata_writer.takes_part:
                 witness.loss_noted()
-            witness.saw(delta.revision)
+            witness.saw(delta.revision, follower.newest)
             self.driver.apply(delta)
 
         follower.on_change = changed

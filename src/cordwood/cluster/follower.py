@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.newest import Newest, is_in_history, newest_of
 from cordwood.cluster.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import (
     Compacted,
     Event,
-    KeyValue,
     Listing,
     MetadataStore,
     StoreFailure,
@@ -51,7 +51,7 @@ class ImageFollower:
         self._boot_ms = boot_ms
         self._pause_ms = 0
         self._broke_at_ms = 0
-        self._newest: Event | None = None
+        self.newest: Newest | None = None
         """The newest change that is in the image."""
 
     async def load(self) -> None:
@@ -61,9 +61,7 @@ class ImageFollower:
     def _load(self, listing: Listing) -> ImageDelta:
         delta = self.image.load(listing)
         newest = max(listing.items, key=lambda item: item.mod_revision, default=None)
-        self._newest = (
-            None if newest is None else Event(newest.key, newest.value, newest.create_revision, newest.mod_revision)
-        )
+        self.newest = None if newest is None else newest_of(newest.key, newest.value, newest.mod_revision)
         return delta
 
     def follow(self) -> None:
@@ -89,7 +87,8 @@ class ImageFollower:
                 compacted = broken = False
                 async for events in self._store.watch("", self.image.revision + 1):
                     for group in _slices(events):
-                        self._newest = group[-1]
+                        last = group[-1]
+                        self.newest = newest_of(last.key, last.value, last.mod_revision)
                         self._image_changed(self.image.revision, self.image.apply(group))
                         await asyncio.sleep(0)
             except Compacted:
@@ -103,31 +102,8 @@ class ImageFollower:
         revision = (await self._store.list(CLUSTER_ID)).revision
         if revision < self.image.revision:
             raise StoreWentBack(self.image.revision, revision)
-        await self._check_history()
-
-    async def _check_history(self) -> None:
-        """Refuses a store that went back and was written since, up to the revision of this image or beyond: the newest
-        change in this image is none of that store's."""
-        newest = self._newest
-        if newest is None:
-            return
-        try:
-            after = await self._at(newest.key, newest.mod_revision)
-            # A key that was deleted was there before.
-            before = None if newest.value is not None else await self._at(newest.key, newest.mod_revision - 1)
-        except Compacted:
-            return
-        if newest.value is None:
-            same = after is None and before is not None
-        else:
-            same = after is not None and (after.mod_revision, after.value) == (newest.mod_revision, newest.value)
-        if not same:
-            raise StoreWentBack(newest.mod_revision, newest.mod_revision - 1)
-
-    async def _at(self, key: str, revision: int) -> KeyValue | None:
-        """Raises Compacted, StoreUnavailable."""
-        listing = await self._store.list(key, revision)
-        return next((item for item in listing.items if item.key == key), None)
+        if self.newest is not None and not await is_in_history(self._store, self.newest):
+            raise StoreWentBack(self.newest.revision, self.newest.revision - 1)
 
     async def _pause(self) -> None:
         """Waits twice as long as the last time, unless the watch worked for longer than the longest pause."""

@@ -203,7 +203,8 @@ class Life:
         if self._clock.boot_ms - self._witnessed_ms >= WITNESS_MS:
             self._witnessed_ms = self._clock.boot_ms
             image = self.metadata_writer.image
-            self._disk.platter_witness = Seen(image.cluster_id, image.revision, "")
+            newest = self.metadata_writer.follower.newest
+            self._disk.platter_witness = Seen(image.cluster_id, image.revision, "", newest)
 
     def _look_at_brokers(self, delta: ImageDelta) -> None:
         self._keep_witness()
