@@ -332,6 +332,17 @@ def test_records_under_os_may_go_with_the_power_of_all_who_could_lead_and_not_be
     assert cluster.history.lost
 
 
+def test_an_empty_disk_beside_a_power_cut_does_not_excuse_the_loss_of_synced_records() -> None:
+    cluster = Cluster(on_disk=False)
+    cluster.commit(entry(0))
+    cluster.disks[LEADER].durable_end = cluster.disks[FOLLOWER].durable_end = 1
+    cluster.commit(entry(1))
+    cluster.history.lost_disk(THIRD)
+    cluster.history.lost_power(LEADER)
+    cluster.history.lost_power(FOLLOWER)
+    assert cluster.history.committed_end == 1
+
+
 def test_a_broker_is_excused_only_until_its_fence_is_lifted() -> None:
     cluster = Cluster()
     cluster.commit(entry(0))

@@ -13,11 +13,13 @@ from functools import partial
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.model.errors import StorageFailure
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.machine import Machine
+from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.threads import Step
 from cordwood.simulation.world import World
@@ -27,6 +29,18 @@ TRANSCRIPT_LINES = 80
 STEPS_BETWEEN_CHECKS = 100
 FENCES_LIFTED_MS = 3000
 """Time for the controller to be elected and to lift the fences of all brokers."""
+REPLICA_FAULTS = (
+    "power of several",
+    "power of all",
+    "clean stop",
+    "replaced disk",
+    "cut off from all brokers",
+    "slow disk",
+    "clock",
+    "the store fails",
+)
+"""Faults that games with replicas have beside those of single machines and links. No record of a topic with
+ack.durability=disk may get lost by them."""
 STARTS_AGAIN = 0.08
 """How often in a step a broker that is down starts again while others run."""
 
@@ -149,11 +163,48 @@ class Game(ABC, Generic[T]):
             self._somebody_acts()
 
     def _strike(self) -> None:
-        """A fault of one machine, or, with several, perhaps of a link."""
-        if self.several and self.chance.random() < 0.5:
+        """A fault of one machine, or, with several, perhaps of a link. With replicas, perhaps one of several machines,
+        or one that only replicas survive."""
+        if self.replicas is not None and self.chance.random() < 0.4:
+            self._strike_replicas(self.replicas)
+        elif self.several and self.chance.random() < 0.5:
             self._note(cluster_faults.strike(self.world, self.chance, self._one_of_machines(self.world.machines)))
         elif running := [machine for machine in self.world.machines if machine.life is not None]:
             self._fault(self._one_of_machines(running))
+
+    def _strike_replicas(self, replicas: ReplicasChecker) -> None:
+        world, chance = self.world, self.chance
+        machine, fault = chance.choice(world.machines), chance.choice(REPLICA_FAULTS)
+        self._note(f"fault: {fault} of {machine}")
+        match fault:
+            case "power of several" | "power of all":
+                many = len(world.machines) if fault == "power of all" else 2
+                for each in chance.sample(world.machines, many):
+                    if each.life is not None:
+                        self._lose_power(each)
+            case "replaced disk" if replicas.can_do_without(machine.broker_id):
+                if machine.life is not None:
+                    machine.kill()
+                    self._gone(machine)
+                machine.replace_disk()
+                replicas.lost_disk(machine.broker_id)
+            case "cut off from all brokers":
+                for other in world.machines:
+                    if other is not machine:
+                        self._note(cluster_faults.cut(world, chance, machine, other.broker_id))
+            case "clean stop" if machine.life is not None:
+                try:
+                    machine.stop()
+                except (StorageFailure, StoreFailure) as failure:
+                    self._note(f"the stop fails: {failure}")
+                    machine.kill()
+                self._gone(machine)
+            case "slow disk":
+                machine.slow_until_ms = machine.clock.boot_ms + chance.choice((100, 1000, 6000))
+            case "clock":
+                machine.clock.jump(chance.choice((-60_000, -2_000, 2_000, 60_000)))
+            case "the store fails" if machine.life is not None:
+                machine.life.store.next_fate = chance.choice((Fate.REFUSED, Fate.LOST))
 
     def _faults_stop(self) -> None:
         """Ends the faults that clients and links have; those of disks are a game's own."""
@@ -190,11 +241,19 @@ class Game(ABC, Generic[T]):
     def _die(self, machine: Machine) -> None:
         if self.chance.random() < 0.5:
             machine.kill()
+            self._gone(machine)
         else:
-            self._note("the power goes")
-            machine.lose_power()
-            if self.replicas is not None:
-                self.replicas.lost_power(machine)
+            self._lose_power(machine)
+
+    def _lose_power(self, machine: Machine) -> None:
+        self._note(f"the power of {machine} goes")
+        machine.lose_power()
+        if self.replicas is not None:
+            self.replicas.lost_power(machine)
+        self._gone(machine)
+
+    def _gone(self, machine: Machine) -> None:
+        """The life of a broker has ended."""
 
     def _stop_and_start(self) -> None:
         self._note("--- a clean stop ---")

@@ -235,8 +235,7 @@ class GroupGame(Game[GroupOutcome]):
             machine.kill()
         self.checker.broker_died(machine.network)
 
-    def _die(self, machine: Machine) -> None:
-        super()._die(machine)
+    def _gone(self, machine: Machine) -> None:
         self.checker.broker_died(machine.network)
 
     def _audit(self, machine: Machine) -> None:

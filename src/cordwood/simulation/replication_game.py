@@ -107,6 +107,7 @@ FAULTS = (
     "power of all",
     "clean stop",
     "replaced disk",
+    "disk of one and power of all",
     "slow disk",
     "clock",
     "pause",
@@ -249,6 +250,11 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._note(cluster_faults.restore(world, chance, self._copies))
             case "replaced disk":
                 self._replace_disk(machine)
+            case "disk of one and power of all":
+                self._replace_disk(machine)
+                for each in world.machines:
+                    if each.life is not None:
+                        self._lose_power(each)
             case "power of several" | "power of all":
                 many = len(world.machines) if fault == "power of all" else 2
                 self._note(f"fault: {fault}")

@@ -38,7 +38,7 @@ PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
 REPLICATED_PACE = Pace(waits=0.05, waits_ms=(1, 5, 20, 100), eagerness=0.9)
 """Shorter waits: a leader serves for two seconds after it renewed its lease."""
 FAULT_RATES = (0.0, 0.005, 0.02)
-REPLICATED_FAULT_RATES = (0.0, 0.001, 0.003)
+REPLICATED_FAULT_RATES = (0.001, 0.003, 0.01)
 """Fewer faults: a new leader takes more steps than the start of a lone replica."""
 
 

@@ -73,6 +73,8 @@ class Replica:
     excused: bool = False
     """Whether the replica may have lost records by a fault: power under ack.durability=os, or its disk. Ends when the
     broker is registered without a fence again."""
+    emptied: bool = False
+    """Whether the replica has lost its disk: it never leads while another candidate is left. Ends as `excused` does."""
 
     def cut(self, end: int) -> None:
         """Forgets batches that may be gone."""
@@ -309,7 +311,7 @@ class PartitionHistory:
         if replica is not None:
             replica.entries.clear()
             replica.start = replica.end = replica.durable_end = replica.agreed = 0
-            replica.excused = True
+            replica.excused = replica.emptied = True
 
     def _may_have_lost(self, replica: Replica) -> None:
         if self.on_disk:
@@ -317,8 +319,10 @@ class PartitionHistory:
         replica.excused = True
         members = [self.replicas.get(each) for each in (*self.row.isr, *self.row.elr)] if self.row else []
         if members and all(each is not None and each.excused for each in members):
-            # All who may lead have lost power: whichever of them leads, its synced records are all that is left.
-            self._lose(min(each.agreed for each in members if each is not None))
+            # All who may lead have lost power: whichever of them leads, its synced records are all that is left. Those
+            # with an empty disk leave the sets, and do not lead.
+            left = [each.agreed for each in members if each is not None and not each.emptied]
+            self._lose(min(left, default=0))
 
     @property
     def without_candidates(self) -> bool:
@@ -346,7 +350,7 @@ class PartitionHistory:
         """Ends the excuse of a broker: the controller has seen what it may have lost."""
         replica = self.replicas.get(broker)
         if replica is not None:
-            replica.excused = False
+            replica.excused = replica.emptied = False
 
     # The end
 

@@ -28,7 +28,7 @@ from cordwood.node.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, BatchHeader
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.content import read_batches
-from cordwood.simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
+from cordwood.simulation.checkers.replica_history import Entry, PartitionHistory, Replica, Sighting
 from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 
@@ -253,15 +253,16 @@ class ReplicasChecker:
 
     def can_do_without(self, broker: int) -> bool:
         """Whether for each partition of this broker another in-sync replica has all committed records on its disk."""
+        if self._store._feed.revision != self._revision:
+            self._look_at_store()
         for history in self.histories.values():
             row = history.row
             if row is None or broker not in row.replicas:
                 continue
-            others = [history.replicas.get(each) for each in row.isr if each != broker]
+            others = [history.replicas.setdefault(each, Replica()) for each in row.isr if each != broker]
+            # Nothing is committed in the history of a compacted partition: its in-sync set is all that is known.
             if not any(
-                each is not None
-                and not each.excused
-                and min(each.agreed, history.counted_end(each)) >= history.committed_end
+                not each.excused and min(each.agreed, history.counted_end(each)) >= history.committed_end
                 for each in others
             ):
                 return False
