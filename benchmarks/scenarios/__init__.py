@@ -30,9 +30,9 @@ SCENARIOS = (
     Scenario("commits", "Commits of positions", commits.commits, 12),
     Scenario("transactions", "Transactions", transactions.transactions, 16),
     Scenario("committed", "From a transaction to a read_committed consumer", transactions.committed, 10),
+    Scenario("workers", "Two workers on one machine beside one broker", workers.workers, 25),
     Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
     Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),
-    Scenario("workers", "Two workers on one machine beside one broker", workers.workers, 40, own_brokers=True),
     Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
     Scenario("rebalances", "Rebalances as shipped: real consumers", rebalances.rebalances, 40, own_brokers=True),
 )

@@ -37,14 +37,15 @@ _LOADS = (
 
 def workers(bench: Bench) -> None:
     """Two producers, 8 partitions, page cache. CPU is that of the supervisor and of all workers."""
-    systems = [bench.new_system(name) for name in bench.names]
+    systems = bench.pair()
     shared = CordwoodSystem(
         bench.directory / "cordwood-workers", options=("--workers", str(WORKERS)), port=_two_ports()
     )
     try:
-        able = bench.prepared([*systems, shared], lambda system: system.start())
-        one = next((system for system in able if system.name == CORDWOOD and system is not shared), None)
-        peers = [system for system in able if system.name != CORDWOOD]
+        if not bench.prepared([shared], lambda system: system.start()):
+            return
+        one = next((system for system in systems if system.name == CORDWOOD), None)
+        peers = [system for system in systems if system.name != CORDWOOD]
         for each in _LOADS:
 
             def beside_kafka(system: System, each: _Load = each) -> Sample:
@@ -60,8 +61,7 @@ def workers(bench: Bench) -> None:
 
             bench.alternate_names(f"{WORKERS} workers / one broker, {each.words}", _BESIDE_ONE, [CORDWOOD], beside_one)
     finally:
-        for system in (*systems, shared):
-            dispose(system)
+        dispose(shared)
 
 
 def _write(bench: Bench, system: System, each: _Load) -> Sample:

@@ -21,11 +21,18 @@ from cordwood.cluster.metadata_version import SUPPORTED
 from cordwood.cluster.partition_image import PartitionImage, partition_row
 from cordwood.cluster.planner.registration import plan_cluster_id
 from cordwood.cluster.registration import new_cluster_id
-from cordwood.cluster.rows import CLUSTER_ID, deleted_topic_key, encode_partition, partition_key, storage_key
+from cordwood.cluster.rows import (
+    CLUSTER_ID,
+    TOPIC_NAMES,
+    deleted_topic_key,
+    encode_partition,
+    partition_key,
+    storage_key,
+)
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, MetadataStore, Put
 from cordwood.cluster.tombstones import moved_tombstone
 from cordwood.log.directory.data_directory import LOCK_FILE, MOVES_FILE, WORKERS, DataDirectory, Lock, Lockable
-from cordwood.log.directory.identity import Identity, claim_directory, read_identity
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.directory.misnamed import straighten_names
 from cordwood.log.directory.strays import read_topic_id
 from cordwood.log.files.durable_directories import make_directory_durably
@@ -55,13 +62,19 @@ class Arranged:
 
 async def take_for_workers(logs: DataDirectory, store: MetadataStore, node_id: int) -> None:
     """Names the cluster of a new directory, and claims the directory for its first broker. Raises StorageFailure if
-    another node owns it."""
+    another node owns it, or if nobody does although there is metadata."""
+    owner = logs.identity()
+    if owner is None and not logs.arranged_for_workers and (await store.list(TOPIC_NAMES)).items:
+        raise StorageFailure(
+            f"{logs.path} has metadata, and no {PROPERTIES_FILE}: partitions that are elsewhere, as those of `cordwood "
+            "cluster up`, would begin anew, empty. Give another --data-dir; if the file is lost, start `cordwood "
+            "serve` once without --workers. Nothing was changed"
+        )
     plan = plan_cluster_id(new_cluster_id(uuid.uuid4()), SUPPORTED.highest)
     for transaction in plan.in_order():
         await store.txn(*transaction)
     named = await store.get(CLUSTER_ID)
     assert named is not None, "the transaction failed because the cluster has an id"
-    owner = logs.identity()
     storage_id = (owner.storage_id if owner is not None else "") or os.urandom(16).hex()
     claim_directory(logs.filesystem, logs.path, Identity(named.value.decode(), node_id, storage_id))
 

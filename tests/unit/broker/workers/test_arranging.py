@@ -1,5 +1,6 @@
 """A data directory that is arranged for one broker, for several workers, and back: nothing is lost at any point."""
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,14 +9,15 @@ from tests.moments import at
 from tests.unit.cluster.metadata import Metadata
 from tests.unit.log.log_making import NOW_MS, append, values
 
-from cordwood.broker.workers.arranging import arrange
+from cordwood.broker.workers.arranging import arrange, take_for_workers
 from cordwood.broker.workers.homes import home_of
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.planner.registration import plan_cluster_id
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import decode_partition, encode_partition, partition_key, storage_key
+from cordwood.cluster.rows import decode_partition, deleted_topic_key, encode_partition, partition_key, storage_key
 from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.cluster.tombstones import Tombstone, moved_tombstone
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, MOVES_FILE, DataDirectory
 from cordwood.log.directory.identity import Identity, read_identity
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
@@ -304,3 +306,36 @@ async def test_rows_that_name_the_first_worker_for_all_partitions_are_believed_a
     await machine.metadata.store.txn((), rows)
     await machine.arrange(1, 2)
     await machine.check(1, 2)
+
+
+async def test_a_tombstone_names_the_broker_that_gets_the_directories_of_a_deleted_topic() -> None:
+    machine = await Machine.with_records()
+    await machine.arrange(1, 2)
+    topic_id = uuid.UUID(int=77)
+    key = deleted_topic_key(topic_id)
+    await machine.metadata.store.txn((), [Put(key, moved_tombstone(Tombstone("gone", ()), (2,)))])
+    machine.disk.make_directory(f"{ROOT}/workers/2/gone-0")
+    machine.disk.replace(f"{ROOT}/workers/2/gone-0/partition.metadata", b"version: 0\n")
+    await machine.arrange(1)
+    assert (await machine.image()).deleted_topics[topic_id].brokers == (1,)
+    assert machine.disk.exists(f"{ROOT}/workers/1/gone-0/partition.metadata")
+
+
+async def test_metadata_without_an_owner_is_not_taken_for_workers() -> None:
+    """The directory of `cordwood cluster up` has the metadata of partitions that are elsewhere."""
+    machine = await Machine.with_records()
+    machine.disk.remove(f"{ROOT}/meta.properties")
+    with pytest.raises(StorageFailure, match=r"has metadata, and no meta\.properties"):
+        await take_for_workers(DataDirectory(machine.disk, ROOT), machine.metadata.store, 1)
+
+
+async def test_a_new_directory_gets_a_cluster_and_an_owner_which_stay() -> None:
+    machine = Machine()
+    directory = DataDirectory(machine.disk, ROOT)
+    directory.take()
+    await take_for_workers(directory, machine.metadata.store, 1)
+    owner = directory.identity()
+    await take_for_workers(directory, machine.metadata.store, 1)
+    assert directory.identity() == owner
+    with pytest.raises(StorageFailure, match="has the data of node 1"):
+        await take_for_workers(directory, machine.metadata.store, 2)
