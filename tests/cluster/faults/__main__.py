@@ -52,13 +52,16 @@ class Diary:
 class Run:
     """Acts on one stage. The seed decides which faults come, on whom, and for how long; the machine does the rest."""
 
-    def __init__(self, stage: Stage, diary: Diary, kinds: list[type[Fault]], seed: int, shorter: float) -> None:
+    def __init__(
+        self, stage: Stage, diary: Diary, kinds: list[type[Fault]], seed: int, shorter: float, pace_s: float
+    ) -> None:
         self._stage = stage
         self._say = diary.say
         self._kinds = kinds
         self._chance = random.Random(seed)
         self._seed = seed
         self._shorter = shorter
+        self._pace_s = pace_s
         self.counts: Counter[str] = Counter()
         self.gaps: dict[str, list[float]] = defaultdict(list)
         self.heals: dict[str, list[float]] = defaultdict(list)
@@ -66,7 +69,7 @@ class Run:
 
     def act(self, number: int, *, until_s: float, rounds: list[type[Fault]] | None) -> None:
         history = self._stage.directory / f"history-{number}.jsonl"
-        clients = Clients(self._stage.bootstrap, history, number, self._seed + number)
+        clients = Clients(self._stage.bootstrap, history, number, self._seed + number, pace_s=self._pace_s)
         try:
             clients.start()
             time.sleep(2)
@@ -165,6 +168,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="without --minutes: each kind so many times, alone")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help=f"kinds, separated by commas: {', '.join(k.name for k in KINDS)}")
+    parser.add_argument("--pace-ms", type=float, default=20, help="the time between two records of a producer")
     parser.add_argument("--shorter", type=float, default=1, help="divides the time that faults last")
     parser.add_argument("--namespaces", action="store_true", help="each node in a network namespace of its own")
     parser.add_argument("--disks", action="store_true", help="each node on a file system of its own")
@@ -200,7 +204,7 @@ def play(options: argparse.Namespace, kinds: list[type[Fault]], directory: Path,
     began_s = time.monotonic()
     with Stage(directory, find_etcd(), namespaces=options.namespaces, disks=options.disks, say=diary.say) as stage:
         diary.say(f"three nodes serve after {time.monotonic() - began_s:.1f} s")
-        run = Run(stage, diary, kinds, options.seed, options.shorter)
+        run = Run(stage, diary, kinds, options.seed, options.shorter, options.pace_ms / 1000)
         with contextlib.ExitStack() as ending:
             ending.callback(lambda: diary.say(f"\n{run.table()}"))
             if options.minutes is None:

@@ -7,6 +7,7 @@ partition.
 """
 
 import contextlib
+import faulthandler
 import random
 import threading
 import time
@@ -275,7 +276,7 @@ class Copier(TransactionalSender):
 class Clients:
     """Clients on three topics: for plain and idempotent producers, for transactions, and for copies of the first."""
 
-    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float = 0.02) -> None:
+    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float) -> None:
         self._bootstrap = bootstrap
         self._history = history
         self._seed = seed
@@ -349,7 +350,7 @@ class Clients:
         sender = SteadySender(who, self.orders, recorder, self.acknowledgements, self._pace_s)
         sender.client = self._producer(**{"enable.idempotence": idempotent})
         self._senders.append(sender)
-        self._start(self._sending, lambda: sender.run(self._stop_sending))
+        self._start(self._sending, who, lambda: sender.run(self._stop_sending))
 
     def _add_transactional(self, who: str, seed: int) -> None:
         recorder = self._recorder.producer(who, acks="all", idempotent=True, retries=True)
@@ -367,7 +368,7 @@ class Clients:
             seed=seed,
         )
         self._senders.append(sender)
-        self._start(self._sending, lambda: sender.run(self._stop_sending))
+        self._start(self._sending, who, lambda: sender.run(self._stop_sending))
 
     def _add_copier(self, who: str, seed: int) -> None:
         recorder = self._recorder.producer(who, acks="all", idempotent=True, retries=True)
@@ -386,7 +387,7 @@ class Clients:
 
         copier.consume = consume
         self._copier = copier
-        self._start(self._copying, lambda: copier.run(self._stop_copying))
+        self._start(self._copying, who, lambda: copier.run(self._stop_copying))
 
     def _consumer(self, isolation: str, **settings: object) -> Consumer:
         shared = {
@@ -413,7 +414,7 @@ class Clients:
                 reader.poll()
             reader.close()
 
-        self._start(self._reading, run)
+        self._start(self._reading, who, run)
 
     def _add_group_reader(self, who: str) -> None:
         recorder = self._recorder.reader(who, mode="subscribe", isolation="read_committed")
@@ -432,7 +433,7 @@ class Clients:
             self._look_at_positions(consumer, committed)
             consumer.close()
 
-        self._start(self._reading, run)
+        self._start(self._reading, who, run)
 
     def _commit(self, consumer: Consumer, committed: dict[tuple[str, int], int]) -> None:
         try:
@@ -453,27 +454,27 @@ class Clients:
             if found.offset < last:
                 self.failures.append(f"the position in {found.topic}-{found.partition} went from {last} to {found}")
 
-    def _start(self, threads: list[threading.Thread], run: Callable[[], None]) -> None:
+    def _start(self, threads: list[threading.Thread], who: str, run: Callable[[], None]) -> None:
         def guarded() -> None:
             try:
                 run()
             except BaseException as failure:
                 self.failures.append("a client failed: " + "".join(traceback.format_exception(failure)))
 
-        thread = threading.Thread(target=guarded, daemon=True)
+        thread = threading.Thread(target=guarded, name=who, daemon=True)
         threads.append(thread)
         thread.start()
 
     def finish(self) -> Report:
         """Ends the load, drains every partition, and judges the history."""
         self._stop_sending.set()
-        _join(self._sending, "producer")
+        _join(self._sending)
         for sender in self._senders:
             sender.end(END_WITHIN_S)
         self._finish_copies()
         self._wait_for_transactions()
         self._stop_reading.set()
-        _join(self._reading, "reader")
+        _join(self._reading)
         self._drain("read_uncommitted")
         self._compare_copies(self._drain("read_committed"))
         self._recorder.close()
@@ -535,7 +536,7 @@ class Clients:
         eventually(all_copied, END_WITHIN_S, what="a copy of everything")
         asking.close()
         self._stop_copying.set()
-        _join(self._copying, "copier")
+        _join(self._copying)
         self._copier.forget()
         self._copier.end(END_WITHIN_S)
 
@@ -626,7 +627,9 @@ def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPa
         return []
 
 
-def _join(threads: list[threading.Thread], what: str) -> None:
+def _join(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join(END_WITHIN_S)
-        assert not thread.is_alive(), f"a {what}'s thread hangs"
+        if thread.is_alive():
+            faulthandler.dump_traceback(all_threads=True)
+            raise AssertionError(f"{thread.name} hangs")
