@@ -91,9 +91,10 @@ class Run:
         time.sleep(hold_s)
         victims = {node_id for fault in faults for node_id in fault.victims}
         self._stage.look_for_the_unexpected(victims)
-        for fault in faults:
+        for fault in reversed(faults):
             fault.stop()
             self._say(f"  {fault.name} is over")
+        self._stage.wait_running()
         healed_s = self._stage.wait_healed()
         if not clients.acknowledgements.come_everywhere():
             self._find("a partition acknowledges nothing though all replicas are in sync")
@@ -158,7 +159,7 @@ class Run:
 def fits(one: type[Fault], other: type[Fault]) -> bool:
     """Whether the second may begin while the first lasts. Records may be lost if storage is lost while others are out
     of sync; and a rolling restart waits for replicas to be in sync."""
-    alone = {"rolling-restart", "etcd-leader-and-broker"}
+    alone = {"rolling-restart", "etcd-leader-and-broker", "two-killed"}
     return one is not other and not (other.loses_storage or {one.name, other.name} & alone)
 
 

@@ -36,10 +36,12 @@ class Fault:
         raise NotImplementedError
 
     def leader(self) -> Node:
-        return self.stage.leader(self.topic, 0)
+        """Of the first partition; any node, if another fault has ended the leader."""
+        leader = self.stage.leader(self.topic, 0)
+        return leader if leader.broker.alive else self.any_node()
 
     def any_node(self) -> Node:
-        return self.chance.choice(self.stage.nodes)
+        return self.chance.choice([node for node in self.stage.nodes if node.broker.alive])
 
     def links_of(self, node: Node, *, clients: bool) -> list[tuple[Link, Link]]:
         """From the node and to the node."""
@@ -54,7 +56,7 @@ class _Killed(Fault):
 
     def stop(self) -> None:
         for node_id in sorted(self.victims):
-            self.stage.start_broker(self.stage.node(node_id))
+            self.stage.launch_broker(self.stage.node(node_id))
 
 
 class LeaderKilled(_Killed):
@@ -79,9 +81,10 @@ class TwoKilled(_Killed):
     name = "two-killed"
 
     def start(self) -> str:
-        nodes = self.chance.sample(self.stage.nodes, 2)
-        for node in nodes:
-            self.kill(node)
+        nodes = [self.any_node()]
+        self.kill(nodes[0])
+        nodes.append(self.any_node())
+        self.kill(nodes[1])
         return f"kill -9 of brokers {nodes[0].id} and {nodes[1].id}"
 
 
@@ -97,7 +100,6 @@ class EtcdLeaderAndBrokerKilled(_Killed):
 
     def stop(self) -> None:
         self.stage.launch_member(self._member)
-        self._member.member.wait_healthy()
         super().stop()
 
 
@@ -106,7 +108,7 @@ class EtcdWithoutQuorum(Fault):
     holds_s = (6.0, 12.0)
 
     def start(self) -> str:
-        self._nodes = self.chance.sample(self.stage.nodes, 2)
+        self._nodes = self.chance.sample([node for node in self.stage.nodes if node.member.alive], 2)
         for node in self._nodes:
             node.member.kill()
         return f"kill -9 of etcd's members on nodes {self._nodes[0].id} and {self._nodes[1].id}"
@@ -114,8 +116,6 @@ class EtcdWithoutQuorum(Fault):
     def stop(self) -> None:
         for node in self._nodes:
             self.stage.launch_member(node)
-        for node in self._nodes:
-            node.member.wait_healthy()
 
 
 class Paused(Fault):
@@ -125,7 +125,7 @@ class Paused(Fault):
         self._node = self.leader() if self.chance.random() < 0.7 else self.any_node()
         # A pause shorter than the lease elects nobody, and ends in the middle of what was under way.
         self._seconds = self.chance.choice((1.5, LEASE_S, None))
-        self._whole = self.chance.random() < 0.5
+        self._whole = self.chance.random() < 0.5 and self._node.member.alive
         self._node.broker.freeze()
         if self._whole:
             self._node.member.pause()
@@ -136,8 +136,10 @@ class Paused(Fault):
         return f"SIGSTOP of broker {self._node.id}{' and its etcd' * self._whole} {words}"
 
     def _resume(self) -> None:
-        self._node.broker.thaw()
-        if self._whole:
+        # A second fault may have ended what this one stopped.
+        if self._node.broker.alive:
+            self._node.broker.thaw()
+        if self._whole and self._node.member.alive:
             self._node.member.resume()
 
     def stop(self) -> None:
@@ -153,7 +155,8 @@ class RollingRestart(Fault):
         for node in order:
             code = node.broker.stop(ROLLING_WITHIN_S)
             assert code == 0, f"broker {node.id} ended with {code} after SIGTERM"
-            self.stage.start_broker(node)
+            self.stage.launch_broker(node)
+            self.stage.wait_running()
             self.stage.wait_healed()
         return f"SIGTERM and start of brokers {', '.join(str(node.id) for node in order)}"
 
@@ -239,8 +242,7 @@ class DiskFull(Fault):
     def stop(self) -> None:
         self._filler.unlink()
         self.stage.launch_member(self._node)
-        self._node.member.wait_healthy()
-        self.stage.start_broker(self._node)
+        self.stage.launch_broker(self._node)
 
 
 class PowerCut(Fault):
@@ -274,8 +276,7 @@ class PowerCut(Fault):
         if self._links:
             self.stage.mend(self._links)
         self.stage.launch_member(node)
-        node.member.wait_healthy()
-        self.stage.start_broker(node)
+        self.stage.launch_broker(node)
 
 
 class EmptiedDisk(_Killed):

@@ -171,17 +171,29 @@ class Stage:
 
     # Processes.
 
-    def start_broker(self, node: Node) -> None:
-        """Starts the broker if it does not run, and waits until it serves."""
+    def launch_broker(self, node: Node) -> None:
+        """Starts the broker if it does not run, and does not wait for it."""
         if not node.broker.alive:
             node.broker.kill()
             node.broker.launch()
-        node.broker.wait_ready(START_WITHIN_S)
 
     def launch_member(self, node: Node) -> None:
         if not node.member.alive:
             node.member.kill()
             self.members.launch(node.member)
+
+    def wait_running(self) -> None:
+        """Waits until all members of etcd and all brokers serve. Brokers that gave up without etcd start again."""
+        for node in self.nodes:
+            node.member.wait_healthy()
+        deadline = time.monotonic() + START_WITHIN_S
+        for node in self.nodes:
+            while not node.broker.is_ready():
+                assert time.monotonic() < deadline, f"broker {node.id} is not ready:\n{node.broker.output()[-3000:]}"
+                if not node.broker.alive:
+                    self._say(f"  broker {node.id} ended with {node.broker.exit_code} and is started again")
+                    self.launch_broker(node)
+                time.sleep(0.05)
 
     def etcd_leader(self) -> Node:
         leader = self.members.leader()
