@@ -113,7 +113,7 @@ class _Sender:
                 self._acknowledgements.acked(self.topic, partition)
             return
         self.errors.append(error)
-        if error.code() in CERTAINLY_FAILED:
+        if error.code() in CERTAINLY_FAILED - {KafkaError._PURGE_QUEUE}:  # purged records may have been sent before
             self.recorder.failed(self.topic, name)
         else:
             self.recorder.unknown(self.topic, name)
@@ -459,7 +459,9 @@ class Clients:
             try:
                 run()
             except BaseException as failure:
-                self.failures.append("a client failed: " + "".join(traceback.format_exception(failure)))
+                words = f"{who} failed: {''.join(traceback.format_exception(failure))}"
+                print(words, flush=True)
+                self.failures.append(words)
 
         thread = threading.Thread(target=guarded, name=who, daemon=True)
         threads.append(thread)
