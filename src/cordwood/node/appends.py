@@ -1,7 +1,7 @@
 """Appends to the logs that this node leads: batches of clients, records of coordinators, markers."""
 
 from cordwood.log.log import Appended
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.duties.checkpoints import Checkpoints
@@ -18,6 +18,8 @@ class Appends:
         self._checkpoints = checkpoints
         self._grown: dict[Partition, None] = {}
         """Partitions with new records for which followers wait."""
+        self._full: dict[Partition, DiskFull] = {}
+        """Partitions whose last batch found no space."""
 
     def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
@@ -25,7 +27,19 @@ class Appends:
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
             raise _too_few_in_sync(partition)
         log = replica.log
-        appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
+        try:
+            appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
+        except DiskFull as failure:
+            self._full[partition] = failure
+            raise
+        except ProtocolError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in self._full:
+                # Its predecessor found no space. librdkafka would take a gap for a reason to begin a new epoch in all
+                # partitions, and write again there what waits for its ack.
+                raise self._full[partition].with_traceback(None) from error
+            raise
+        if self._full:
+            self._full.pop(partition, None)
         if not appended.duplicate:
             partition.appended_bytes += len(batch)
         if log.segments.closing:

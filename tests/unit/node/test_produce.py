@@ -298,6 +298,19 @@ def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(world: World) -> Non
         assert errors(produce(world, "orders", batch)) == [expected]
 
 
+def test_a_batch_behind_one_that_found_no_space_is_told_of_the_full_disk_not_of_a_gap(world: World) -> None:
+    create_topic(world)
+    batches = [batch_of(world, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in range(4)]
+    assert errors(produce(world, "orders", batches[0])) == ["NONE"]
+    world.machine.disk.platter.free_for_appends = 0
+    assert errors(produce(world, "orders", batches[1])) == ["KAFKA_STORAGE_ERROR"]
+    world.machine.disk.platter.free_for_appends = None
+    assert errors(produce(world, "orders", batches[2])) == ["KAFKA_STORAGE_ERROR"]
+    assert [errors(produce(world, "orders", batch)) for batch in batches[1:3]] == [["NONE"], ["NONE"]]
+    skipping = batch_of(world, producer_id=7, producer_epoch=0, base_sequence=9)
+    assert errors(produce(world, "orders", skipping)) == ["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+
+
 @pytest.mark.parametrize("ending", ["stop", "kill", "lose_power"])
 def test_duplicates_are_known_after_a_restart(world: World, ending: str) -> None:
     create_topic(world)
