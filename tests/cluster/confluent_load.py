@@ -46,7 +46,7 @@ class Writer(Application):
 
     def __init__(self, name: str, bootstrap: str, topic: str, **settings: Any) -> None:
         super().__init__(name)
-        self._topic = topic
+        self.topic = topic
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **settings})
         self.sent = 0
         self.acknowledged: list[str] = []
@@ -69,7 +69,7 @@ class Writer(Application):
             else:
                 self.acknowledged.append((message.value() or b"").decode())
 
-        self._producer.produce(self._topic, key=self.key(number), value=self.value(number), on_delivery=delivered)
+        self._producer.produce(self.topic, key=self.key(number), value=self.value(number), on_delivery=delivered)
         self.sent += 1
 
     def work(self) -> None:

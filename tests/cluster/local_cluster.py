@@ -27,7 +27,7 @@ def is_alive(pid: int) -> bool:
     """Whether the process runs; one that is dead and not reaped yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

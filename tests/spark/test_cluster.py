@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from benchmarks.maven import PeerUnavailable
+from benchmarks.spark_connector import install_connector
 from pyspark.sql import SparkSession
 from tests.cluster.confluent_load import Writer, at_work
 from tests.cluster.local_cluster import LocalCluster
@@ -54,9 +56,9 @@ def with_a_dead_server(cluster: LocalCluster) -> str:
     return f"127.0.0.1:1,{cluster.bootstrap}"
 
 
-def reader(reader: Any, servers: str, topic: str) -> Any:
+def reader(reader: Any, servers: str, topic: str, source: str = "cordwood") -> Any:
     return (
-        reader.format("cordwood")
+        reader.format(source)
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
@@ -174,3 +176,40 @@ def test_a_batch_write_and_its_read_survive_the_death_of_leaders(
     assert numbers(reader(spark.read, servers, topic).load()) == list(range(10_000))
     cluster.restart(leader)
     eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+
+
+def test_sparks_own_kafka_connector_goes_on_while_every_broker_is_restarted_and_then_killed(
+    cluster: LocalCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    try:
+        install_connector()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    topic, copies = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
+    orders = Orders(cluster.bootstrap, topic)
+    query = begun(
+        reader(spark.readStream, cluster.bootstrap, topic, "kafka")
+        .load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .option("topic", copies)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+    try:
+        with at_work([orders]):
+            eventually(lambda: committed(cluster.bootstrap, copies, PARTITIONS), WITHIN_S, what="the first copies")
+            rolling_restart(cluster)
+            rolling_restart(cluster, kill=True)
+
+        def done() -> bool:
+            assert query.exception() is None, query.exception()
+            return len(committed(cluster.bootstrap, copies, PARTITIONS)) >= orders.sent
+
+        eventually(done, WITHIN_S, what="all rows")
+    finally:
+        query.stop()
+    assert orders.errors == []
+    copied = {json.loads(text)["n"] for text in values(committed(cluster.bootstrap, copies, PARTITIONS))}
+    assert copied == set(range(orders.sent))
