@@ -7,11 +7,11 @@ import pytest
 
 from cordwood.cluster import registration
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import Leadership, PartitionImage
-from cordwood.cluster.planner import failover, isr
+from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_row
+from cordwood.cluster.planner import failover, isr, reassignment
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange
 from cordwood.cluster.planner.registration import Registration
-from cordwood.cluster.rows import decode_partition, encode_partition
+from cordwood.cluster.rows import PartitionRow, decode_partition, encode_partition
 from cordwood.log.log import Log
 from cordwood.log.truncation import Truncation
 from cordwood.model.errors import ErrorCode
@@ -335,6 +335,16 @@ def starts_on_a_store_that_went_back(patch: Patch) -> None:
         """Takes every store."""
 
     patch.setattr(life, "check_cluster", check_cluster)
+
+
+def ends_moves_before_their_targets_are_in_sync(patch: Patch) -> None:
+    def next_step(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> PartitionRow | None:
+        target = reassignment.target_of(partition)
+        if not reassignment.is_moving(partition) or partition.leader not in target:
+            return None
+        return partition_row(partition)._replace(replicas=target, isr=target, elr=(), adding=(), removing=())
+
+    patch.setattr(reassignment, "next_step", next_step)
 
 
 def remembers_producers_of_records_that_were_cut(patch: Patch) -> None:

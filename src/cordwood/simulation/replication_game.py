@@ -85,6 +85,8 @@ class Weather:
     store_fails: float
     starts_again: float = STARTS_AGAIN
     """How often in a step a broker that is down starts again."""
+    moves: bool = False
+    """Whether partitions are moved to other replicas."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random) -> "Weather":
@@ -96,6 +98,7 @@ class Weather:
             chance.random() < 0.4,
             chance.choice((0.0, 0.05, 0.2)),
             chance.choice((STARTS_AGAIN, STARTS_AGAIN, 0.01)),
+            chance.random() < 0.4,
         )
 
 
@@ -158,7 +161,11 @@ class ReplicationGame(Game[ReplicationOutcome]):
     def _cast(self, nodes: int) -> list[Client]:
         stage, chance = self.stage, self.chance
         self._administrator = ReplicaAdministrator(
-            stage, "administrator", replicas=tuple(range(2, min(nodes, 3) + 1)), deletes=self.weather.deletes
+            stage,
+            "administrator",
+            replicas=tuple(range(2, min(nodes, 3) + 1)),
+            deletes=self.weather.deletes,
+            movers=tuple(machine.broker_id for machine in self.world.machines) if self.weather.moves else (),
         )
         clients: list[Client] = [self._administrator]
         clients += [IdempotentProducer(stage, f"idempotent-{number}") for number in range(chance.randint(1, 2))]

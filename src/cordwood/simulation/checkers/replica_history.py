@@ -121,6 +121,8 @@ class PartitionHistory:
         if not fresh and before is not None and row.partition_epoch != before.partition_epoch + 1:
             raise self._broken(12, f"partition epoch {row.partition_epoch} follows {before.partition_epoch}: {row}")
         replicas, isr = set(row.replicas), set(row.isr)
+        for moved_away in self.replicas.keys() - replicas:
+            del self.replicas[moved_away]
         in_order = isr <= replicas and set(row.elr) <= replicas and not isr & set(row.elr)
         if not in_order or (row.leader != -1 and row.leader not in isr):
             raise self._broken(5, f"leader {row.leader}, ISR {row.isr}, ELR {row.elr}, replicas {row.replicas}")
@@ -265,6 +267,8 @@ class PartitionHistory:
         safe_on = [
             number
             for number, each in self.replicas.items()
+            # The log of a broker that is no replica any more may still be there.
+            if self.row is None or number in self.row.replicas
             # A fetch of a replica may arrive after the replica has lost what the fetch tells of.
             if each.excused or min(each.agreed, self.counted_end(each)) >= self.committed_end
         ]
@@ -358,7 +362,7 @@ class PartitionHistory:
         """Names what keeps the replicas from being all in sync and equal; empty if they are."""
         row = self.row
         assert row is not None
-        if self.leadership.leader == -1 or set(row.isr) != set(row.replicas) or row.elr:
+        if self.leadership.leader == -1 or set(row.isr) != set(row.replicas) or row.elr or row.adding or row.removing:
             return f"{self.name} does not recover: {row}, {self!r}"
         for broker in row.replicas:
             replica = self.replicas.get(broker, Replica())

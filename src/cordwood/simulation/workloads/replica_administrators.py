@@ -13,11 +13,14 @@ DURABILITY = {"ash": "disk", "beech": "os"}
 
 
 class ReplicaAdministrator(Client):
-    def __init__(self, stage: Stage, name: str, *, replicas: tuple[int, ...], deletes: bool) -> None:
-        """`replicas`: replication factors to choose from."""
+    def __init__(
+        self, stage: Stage, name: str, *, replicas: tuple[int, ...], deletes: bool, movers: tuple[int, ...] = ()
+    ) -> None:
+        """`replicas`: replication factors to choose from. `movers`: brokers to which partitions are moved."""
         super().__init__(stage, name)
         self._replicas = replicas
         self._deletes = deletes
+        self._movers = movers
 
     def act(self) -> str | None:
         dice = self.chance.random()
@@ -25,6 +28,8 @@ class ReplicaAdministrator(Client):
             return self.create_topic(self.chance.choice(NAMES))
         if dice < 0.12 and self._deletes:
             return self._delete_topic()
+        if dice < 0.35 and self._movers:
+            return self._move()
         if dice < 0.6:
             return self._alter()
         if dice < 0.7:
@@ -72,6 +77,21 @@ class ReplicaAdministrator(Client):
         values = {"resources": [resource]}
         self.connection.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, values, self.routes.noted)
         return f"sets min.insync.replicas={value} on {topic.name}"
+
+    def _move(self) -> str | None:
+        """Moves a partition to other replicas, as many as it has, or takes the move under way back."""
+        topic = self.stage.some_topic()
+        if topic is None:
+            return None
+        index = self.chance.randrange(len(topic.partitions))
+        partition = topic.partitions[index]
+        count = len(partition.replicas) - len(partition.adding)
+        replicas = None if self.chance.random() < 0.1 else self.chance.sample(self._movers, count)
+        entry = {"name": topic.name, "partitions": [{"partition_index": index, "replicas": replicas}]}
+        version = self.stage.version(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+        values = {"timeout_ms": 1000, "topics": [entry]}
+        self.connection.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, values, self.routes.noted)
+        return f"moves {topic.name}-{index} to {replicas}"
 
     def _grow(self) -> str | None:
         topic = self.stage.some_topic()
