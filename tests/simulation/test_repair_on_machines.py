@@ -211,3 +211,29 @@ def test_a_follower_takes_no_damaged_batch_and_has_its_leader_mended_without_a_s
     sent = [record for record in caplog.records if "sent records" in record.getMessage()]
     assert len(sent) <= 2, "a refused answer is not asked for again at once"
     world.kill()
+
+
+def test_a_topic_that_is_deleted_in_the_middle_of_a_repair_holds_up_no_other_repair(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower = others(leader)[0]
+    cut_off(world, follower)
+    rot(world, follower, 1)
+    while not damage(world, follower):
+        world.advance(1_000)
+    world.advance(3_000)
+    assert damage(world, follower), "the repair waits for an answer"
+    assert (
+        world.ask_at(leader, ApiKey.DELETE_TOPICS, 5, topic_names=[TOPIC], timeout_ms=1000).responses[0].error_code == 0
+    )
+    world.advance(ROUND_MS)
+    heal(world, follower)
+    world.advance(ROUND_MS)
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower = others(leader)[0]
+    sound = segments(world, follower)
+    rot(world, follower, 1)
+    world.advance(2 * SCRUBBED_MS)
+    assert segments(world, follower) == sound
+    assert [each[2] for each in repairs(world, follower)] == [(leader,)]

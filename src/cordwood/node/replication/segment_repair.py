@@ -258,7 +258,8 @@ class SegmentRepair:
     def _end(self, outcome: Outcome) -> None:
         """Ends with this outcome, and removes a copy that did not take the segment's place."""
         mending, self._mending = self._mending, None
-        if mending is None:
+        # The directory of a deleted topic goes as a whole, and its path may belong to a new topic of that name.
+        if mending is None or not self._rooms.hosted.hosts(self._partition):
             self._done(outcome)
         else:
             self._rooms.in_background(mending.abandon, lambda _: self._done(outcome))
