@@ -18,7 +18,9 @@ _ROWS: Final = {
     "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "partition_responses": ("partition_data",),
+    "partition_result": ("partitions",),
     "partitions": ("partitions", "partition_indexes"),
+    "replica_election_results": ("topic_partitions",),
     "responses": ("topic_data", "topics", "topic_names", "resources"),
     "results": ("resources", "topics", "groups_names", "creations"),
     "results_by_partition": ("partitions",),
@@ -35,6 +37,7 @@ _IDENTITY: Final = {
     "key": ("key",),
     "member_id": ("member_id",),
     "name": ("name",),
+    "partition_id": ("partition_id",),
     "partition_index": ("partition_index", "partition"),
     "partition": ("partition",),
     "producer_id": ("producer_id",),
@@ -66,7 +69,7 @@ _ONLY_ON_TOP: Final = {
 """APIs whose top-level error code has few uses: with any other code, clients would not look at the rows."""
 
 _NAMES_OF_TOPICS: Final = ("name", "topic", "topic_name")
-_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
+_TOPICS: Final = ("topics", "topic_data", "topic_partitions", "topic_names", "v3_and_below_topics")
 _ROWS_WITH_TOPICS: Final = ("transactions", "groups", "markers")
 _PARTITIONS: Final = ("partitions", "partition_data", "partition_indexes")
 
