@@ -139,3 +139,41 @@ def test_a_request_that_keeps_the_replication_factor_refuses_another(world: Worl
     assert refusal == "INVALID_REPLICATION_FACTOR"
     assert move(world, [1, 2, 3]) == "NONE"
     assert rested(world).replicas == (1, 2, 3)
+
+
+@pytest.mark.parametrize("crash", ["kill", "lose_power"])
+@pytest.mark.parametrize("while_away", [False, True])
+def test_a_partition_that_moves_away_and_back_brings_all_records_whatever_dies_between(
+    world: World, crash: str, while_away: bool
+) -> None:
+    """A broker that died remembered how far its copy was durable, took the new copy for one that had lost that, and
+    began it behind the records."""
+    if while_away:
+        getattr(world.machine_of(1), crash)()
+        world.advance(LONG_MS)
+    assert move(world, [3, 4], at=2) == "NONE"
+    for _ in range(10):
+        world.advance(2_000)
+    if not while_away:
+        getattr(world.machine_of(1), crash)()
+        world.advance(LONG_MS)
+    world.machine_of(1).start()
+    world.advance(LONG_MS)
+    assert image(world).replicas == (3, 4)
+    assert move(world, [1, 2]) == "NONE"
+    assert rested(world).replicas == (1, 2)
+    world.advance(2_000)
+    partition = world.machine_of(1).node.hosted.get(TOPIC, 0)
+    assert partition is not None
+    assert (partition.log.offsets.start, partition.log.segments.all[0].base_offset) == (0, 0)
+    assert partition.log.reports.damage == []
+    answer = read(world, image(world).leader)
+    assert (ErrorCode(answer.error_code).name, answer.high_watermark) == ("NONE", 2)
+    # A second death finds nothing of the former copy either.
+    getattr(world.machine_of(1), crash)()
+    world.advance(LONG_MS)
+    world.machine_of(1).start()
+    world.advance(LONG_MS)
+    again = world.machine_of(1).node.hosted.get(TOPIC, 0)
+    assert again is not None
+    assert again.log.reports.damage == []

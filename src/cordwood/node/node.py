@@ -346,6 +346,6 @@ class Node:
             self.groups.shards.log.deposed(partition)
             self.transactions.log.deposed(partition)
         if gone:
-            self._removals.remove_replicas([partition.name for partition in gone])
+            self._removals.remove_replicas(gone)
         if deposed:
             self.acks.end([(partition, acks) for partition, acks, _ in deposed], ErrorCode.NOT_LEADER_OR_FOLLOWER)

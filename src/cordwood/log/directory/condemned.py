@@ -88,8 +88,15 @@ class Condemned:
 class Removal:
     """Renames the directories of deleted partitions and frees their disk, in any thread."""
 
-    def __init__(self, condemned: Condemned, doomed: list[Doomed], save_offsets: Callable[[], None]) -> None:
-        """`save_offsets` writes checkpoints without the partitions."""
+    def __init__(
+        self,
+        condemned: Condemned,
+        doomed: list[Doomed],
+        save_offsets: Callable[[], None],
+        before: Callable[[], None],
+    ) -> None:
+        """`save_offsets` writes checkpoints without the partitions. `before` is done before the first rename."""
+        self._before = before
         self._condemned = condemned
         self._doomed = doomed
         self._save_offsets = save_offsets
@@ -103,6 +110,7 @@ class Removal:
 
     def rename(self) -> tuple[list[str], list[StorageFailure]]:
         """The first half: returns the new paths and the failures."""
+        self._before()
         paths, failures = self._condemned.rename_all(self._doomed)
         if paths:
             self._condemned.filesystem.sync_directory(self._condemned.path)

@@ -15,7 +15,7 @@ from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
-from cordwood.log.directory.strays import Known, Verdict
+from cordwood.log.directory.strays import Known, Verdict, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.flushing import FlushTicket
@@ -25,6 +25,7 @@ from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.end_witness import end_key
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.offset_checkpoint import CLEANER_FILE
 from cordwood.segments.partition_metadata import TopicDescription
@@ -96,6 +97,8 @@ class DataDirectory:
         """Partitions whose cut failed halfway, and how often the log was cut: their files are as after a crash."""
         self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
         """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
+        self._forgetting: Callable[[], None] | None = None
+        """Makes durable that ends were forgotten; None: they are."""
         self._lock: Lock | None = None
 
     # Life
@@ -178,7 +181,30 @@ class DataDirectory:
     def set_aside(self, partition: TopicPartition, reason: str, wall_ms: int) -> str:
         """Renames a partition's directory, waiting for the disk; returns the new path."""
         assert partition not in self._logs, f"{partition} is in use"
+        topic_id = read_topic_id(self.filesystem, self.on_disk.directory(partition))
+        if topic_id is not None:
+            self.forget_ends([(topic_id, partition)])()
         return self.on_disk.set_aside(partition, reason, wall_ms)
+
+    def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
+        """Forgets, in the loop, how far the logs of these partitions were durable, since they leave this directory: a
+        partition that comes back later with the same topic id begins anew. The returned function makes that durable,
+        in any thread, and has to be called before the partitions' names are free."""
+        sync = self._ends.begin_forget([end_key(topic_id, each.partition) for topic_id, each in gone])
+        self._forgetting = sync
+
+        def synced() -> None:
+            sync()
+            if self._forgetting is sync:
+                self._forgetting = None
+
+        return synced
+
+    def forget_ends_but(self, hosted: Iterable[tuple[TopicId, TopicPartition]]) -> None:
+        """Forgets, waiting for the disk, the durable ends of all partitions but these: they left this directory."""
+        gone = self._ends.unknown_to({end_key(topic_id, each.partition) for topic_id, each in hosted})
+        if gone:
+            self._ends.begin_forget(gone)()
 
     def has_log(self, partition: TopicPartition) -> bool:
         """Whether the partition has a directory or an open log."""
@@ -239,8 +265,8 @@ class DataDirectory:
         elif self.filesystem.list(self.on_disk.directory(partition)):
             self.set_aside(partition, "a new partition has its name", wall_ms)
 
-    def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Removal:
-        """Forgets deleted partitions, in the loop. The removal of their files runs in any thread.
+    def condemn_logs(self, partitions: Iterable[TopicPartition], before: Callable[[], None] = do_nothing) -> Removal:
+        """Forgets deleted partitions, in the loop. The removal of their files runs in any thread, after `before`.
 
         The names can be used again at once: a new log waits until the old directory is renamed. After a crash before
         that, the tombstone of the topic deletes the directory. After a crash behind it, the condemned directory tells
@@ -257,7 +283,7 @@ class DataDirectory:
             doomed.append(self._condemned.add(partition, log))
         save = self.save_offsets(())
         self._offsets.forgotten_with_last_save(forgotten)
-        return Removal(self._condemned, doomed, save)
+        return Removal(self._condemned, doomed, save, before)
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Removes a deleted partition, waiting for the disk."""
@@ -268,6 +294,9 @@ class DataDirectory:
 
         After a crash the new log would get the old offsets.
         """
+        if self._forgetting is not None:
+            self._forgetting()
+            self._forgetting = None
         if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
             self.save_offsets(())()

@@ -6,7 +6,7 @@ open yet are carried over. A failure to read or write the witness is no failure 
 entry is believed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from cordwood.log.flushing import FlushTicket
@@ -141,9 +141,15 @@ class DurableEnds:
             return do_nothing
         return lambda: _empty(covered)
 
-    def begin_forget(self) -> Callable[[], None]:
-        """Empties the witness before a log is cut: the cut batches must not count as lost. The returned function makes
-        that durable, in any thread."""
+    def unknown_to(self, known: Collection[EndKey]) -> list[EndKey]:
+        """The inherited ends of partitions that are not among these."""
+        return [key for key in self._inherited if key not in known]
+
+    def begin_forget(self, gone: Iterable[EndKey] = ()) -> Callable[[], None]:
+        """Empties the witness before a log is cut, or before the logs `gone` leave this directory: batches that were
+        cut or moved away must not count as lost. The returned function makes that durable, in any thread."""
+        for key in gone:
+            self._inherited.pop(key, None)
         self._noted, self._durable = {}, False
         files = list(self._opened_files()) if self._kept else []
         for file in files:

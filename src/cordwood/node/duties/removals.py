@@ -11,6 +11,7 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
 from cordwood.node.reports import Reports
 
 logger = logging.getLogger("cordwood")
@@ -45,15 +46,17 @@ class Removals:
 
         self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
 
-    def remove_replicas(self, names: list[TopicPartition]) -> None:
+    def remove_replicas(self, partitions: list[Partition]) -> None:
         """Removes the files of partitions that other brokers have now: all of those were in sync before."""
+        names = [partition.name for partition in partitions]
 
         def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 self._reports.failed_write(result)
 
         logger.info("%s moved to other brokers: the files here are deleted", ", ".join(map(str, names)))
-        self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
+        forget = self._logs.forget_ends((partition.topic_id, partition.name) for partition in partitions)
+        self._loop.effects.blocking(self._logs.condemn_logs(names, forget).run, freed)
 
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:
@@ -79,6 +82,7 @@ class Removals:
             except StorageFailure as failure:
                 remaining.update(tombstones)
                 self._reports.failure(failure)
+        self._logs.forget_ends_but((partition.topic_id, partition.name) for partition in self._hosted)
         self._opening.report_set_aside()
         if tombstones.keys() - remaining:
             # The metadata is written later: nothing drives the node yet.
