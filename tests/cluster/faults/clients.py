@@ -14,6 +14,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -241,12 +242,23 @@ class TransactionalSender(_Sender):
             self._client.flush(within_s)
 
 
+class ClientHangs(Exception):
+    """send_offsets_to_transaction of librdkafka does not return when the broker that coordinated the group left the
+    metadata for a moment (its issues 5456 and 5511, open in 2.16). An application has to begin anew with another
+    client."""
+
+
 class Copier(TransactionalSender):
     """Reads one topic as a group of one, and writes a record to another for each that it got, in transactions that
     commit its position as well. A copy begins with the place of what it is a copy of."""
 
     consume: Callable[[], Consumer]
     _consumer: Consumer | None = None
+
+    @cached_property
+    def hung(self) -> list[Producer]:
+        """Clients that were given up. They are kept, since librdkafka would wait for their calls at their end."""
+        return []
 
     def _write(self, client: Producer, transaction: str) -> None:
         if self._consumer is None:
@@ -258,11 +270,34 @@ class Copier(TransactionalSender):
         if messages:
             positions = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
             metadata = self._consumer.consumer_group_metadata()
-            client.send_offsets_to_transaction(positions, metadata, CALL_WITHIN_S)
+            self._within_time(lambda: client.send_offsets_to_transaction(positions, metadata, CALL_WITHIN_S))
+
+    def _within_time(self, call: Callable[[], None]) -> None:
+        """Raises ClientHangs if a call does not return long after its own timeout."""
+        failures: list[KafkaException] = []
+
+        def guarded() -> None:
+            try:
+                call()
+            except KafkaException as failure:
+                failures.append(failure)
+
+        calling = threading.Thread(target=guarded, daemon=True)
+        calling.start()
+        calling.join(3 * CALL_WITHIN_S)
+        if calling.is_alive():
+            raise ClientHangs
+        if failures:
+            raise failures[0]
 
     def _play(self, client: Producer, transaction: str) -> None:
         committed = self.committed
-        super()._play(client, transaction)
+        try:
+            super()._play(client, transaction)
+        except ClientHangs:
+            self.hung.append(client)
+            self.recorder.transaction_unknown(transaction)
+            self._client = None
         if self.committed == committed:
             # Nothing of this transaction counts: the next consumer begins at the position of the last one that does.
             self.forget()
