@@ -159,7 +159,7 @@ def carry_out(
         show_plan(gathered, moves)
     if dry_run or not moves:
         if as_json:
-            print_json({"plan": plan_as_json(_targets(moves)), "moved": []})
+            print_json({"plan": plan_as_json(_targets(moves)), "moved": 0})
         return
     _confirm(moves, yes=yes)
     undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
