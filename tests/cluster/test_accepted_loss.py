@@ -99,8 +99,10 @@ def test_a_partition_whose_replicas_all_lost_their_storage_serves_again_when_the
 
 
 def test_the_replica_that_has_most_leads_after_a_loss(tmp_path: Path) -> None:
-    """A replica that fell out of sync is all that is left of the first records."""
-    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+    """A replica that fell out of sync is all that is left of the first records. It stays the leader: without
+    `auto.leader.rebalance.enable=false` the preferred replica leads again a second later."""
+    options = ("--metadata", "supervisor", "--set", "auto.leader.rebalance.enable=false")
+    with LocalCluster(tmp_path / "data", *options) as cluster:
         topic = create(cluster, 1, 3)
         values = [f"a{number}" for number in range(100)]
         produce(cluster, topic, values)

@@ -11,6 +11,11 @@ from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
 from tests.interop.group_workers import CONSUMER, PARTITIONS, SETTINGS, Worker, fill, shared
 
+from cordwood.embedded import Broker
+
+UNHEARD_S = 1.0
+"""An answer that comes so late is not heard: librdkafka gives a heartbeat as long as the interval between two."""
+
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -143,3 +148,21 @@ def test_members_subscribe_by_regular_expression(
 
     eventually(lambda: values() >= wanted, what="both topics are read")
     assert values() == wanted
+
+
+@pytest.mark.landing
+def test_a_member_that_did_not_hear_what_to_give_back_is_told_again() -> None:
+    """librdkafka does not ask for its assignment after a heartbeat that has no answer in time."""
+    with Broker(settings={**SETTINGS, "num.partitions": PARTITIONS}) as broker:
+        fill(broker.bootstrap_servers, "orders", 40)
+        workers = [Worker(broker.bootstrap_servers, "readers", "orders", **CONSUMER, **{"client.id": "first"})]
+        eventually(lambda: shared(workers), what="one member owns everything")
+        unheard = broker.faults.delay("ConsumerGroupHeartbeat", UNHEARD_S, times=None, client_id="first")
+        joined = broker.faults.delay("ConsumerGroupHeartbeat", 0, client_id="second")
+        workers.append(Worker(broker.bootstrap_servers, "readers", "orders", **CONSUMER, **{"client.id": "second"}))
+        joined.wait()
+        unheard.wait(unheard.hits + 1)
+        unheard.remove()
+        eventually(lambda: shared(workers), what="two members share")
+        for worker in workers:
+            worker.close()

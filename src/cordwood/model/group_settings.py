@@ -13,9 +13,10 @@ class GroupSettings:
     """Consumer groups and the positions that they commit."""
 
     group_consumer_heartbeat_interval_ms: int = int32(
-        1000,
-        "How often members of the consumer protocol are told to send a heartbeat. Kafka's is 5000: a "
-        "shorter one makes rebalances quicker, because members learn of their next step from the answer.",
+        5000,
+        "How often members of the consumer protocol are told to send a heartbeat. A shorter interval makes rebalances "
+        "quicker, because members learn of their next step from the answer. librdkafka waits for an answer no longer "
+        "than this interval: a broker that is slower for once would lose the connection.",
         low=1,
     )
     group_consumer_max_size: int = int32(
@@ -92,7 +93,7 @@ class OneGroupSettings:
     """The settings of a single group; the broker's settings are the defaults."""
 
     consumer_heartbeat_interval_ms: int = int32(
-        1000,
+        5000,
         "How often members of this group are told to send a heartbeat (consumer protocol).",
         low=1,
         broker_name="group.consumer.heartbeat.interval.ms",

@@ -48,6 +48,7 @@ class Cast(NamedTuple):
 def settings(chance: random.Random) -> dict[str, str]:
     return {
         "group.min.session.timeout.ms": "100",
+        "group.consumer.heartbeat.interval.ms": str(consumer_members.SESSION_MS // 3),
         "group.consumer.session.timeout.ms": str(consumer_members.SESSION_MS),
         "group.initial.rebalance.delay.ms": chance.choice(("0", "100")),
         "offsets.topic.segment.bytes": chance.choice(("2000", "100000")),

@@ -162,6 +162,7 @@ class TransactionalSender(_Sender):
             client = self._client
             if client is None:
                 client = self._client = self._ready(stopping)
+                self.in_flight = 0
                 continue
             self._play(client, f"{self.who}-t{number}")
             number += 1
@@ -194,12 +195,12 @@ class TransactionalSender(_Sender):
             if self._chance.random() < 0.2:
                 # Without this librdkafka asks for the abort of a transaction that the coordinator may not know yet, and
                 # takes the refusal, which Kafka answers as well, for fatal.
-                client.flush(CALL_WITHIN_S)
-                self._until_over(client.abort_transaction)
+                self._settle(client)
+                self._until_over(client, client.abort_transaction)
                 self.recorder.aborted(transaction)
                 return
             self.recorder.committing(transaction)
-            self._until_over(client.commit_transaction)
+            self._until_over(client, client.commit_transaction)
             self.recorder.committed(transaction)
             self.committed += 1
         except KafkaException as failure:
@@ -207,7 +208,14 @@ class TransactionalSender(_Sender):
             self.errors.append(error)
             self._after(client, transaction, error)
 
-    def _until_over(self, end: Callable[[float], None]) -> None:
+    def _settle(self, client: Producer) -> None:
+        """Waits for the outcome of all records. `flush` would run a record's callback while a fatal error is raised,
+        and lose its outcome; `poll` raises a fatal error once, and then serves the callbacks."""
+        deadline = time.monotonic() + CALL_WITHIN_S
+        while self.in_flight and time.monotonic() < deadline:
+            client.poll(0.1)
+
+    def _until_over(self, client: Producer, end: Callable[[float], None]) -> None:
         """Asks again where the outcome is open; raises what says that the transaction cannot end this way."""
         deadline = time.monotonic() + END_WITHIN_S
         while True:
@@ -219,22 +227,26 @@ class TransactionalSender(_Sender):
                 if not error.retriable() or time.monotonic() > deadline:
                     raise
                 self.errors.append(error)
+                client.poll(0)  # an abort waits until the outcome of purged records is served
 
     def _after(self, client: Producer, transaction: str, error: KafkaError) -> None:
         if error.txn_requires_abort():
             try:
-                self._until_over(client.abort_transaction)
+                self._until_over(client, client.abort_transaction)
                 self.recorder.aborted(transaction)
                 return
             except KafkaException as failure:
                 error = failure.args[0]
                 self.errors.append(error)
         # The client can say nothing more of this transaction. The next one with its id ends it, one way or the other.
+        # librdkafka gets here also where no broker is wrong: an abort purges records that wait to be sent again, and
+        # the next transaction uses their sequence numbers, though the first attempt may be in the log.
         self.fatal.append(f"{transaction}: {error}")
         self.recorder.transaction_unknown(transaction)
         client.purge()
-        with contextlib.suppress(KafkaException):
-            client.flush(CALL_WITHIN_S)
+        for _ in range(2):
+            with contextlib.suppress(KafkaException):
+                self._settle(client)
         self._client = None
 
     def end(self, within_s: float) -> None:

@@ -114,7 +114,8 @@ class Member:
         self.epoch = 0
         self.owned: Share = NOTHING
 
-    def send(self, epoch: int | None = None, *, full: bool = False) -> HeartbeatAnswer:
+    def send(self, epoch: int | None = None, *, full: bool = False, quiet: bool = False) -> HeartbeatAnswer:
+        """A quiet heartbeat does not say what the member owns."""
         epoch = self.epoch if epoch is None else epoch
         joins = full or epoch == 0
         request = HeartbeatRequest(
@@ -127,7 +128,7 @@ class Member:
             REBALANCE_MS if joins else -1,
             self.topics if joins else None,
             self.assignor,
-            NOTHING if epoch == 0 else self.owned,
+            None if quiet else NOTHING if epoch == 0 else self.owned,
             self.expression if joins else None,
         )
         stage = self.stage
@@ -137,8 +138,8 @@ class Member:
         stage.shard.consumer_heard_of(GROUP, self.name, at(stage.now_ms), stage.group_limits)
         return answer
 
-    def beat(self) -> HeartbeatAnswer:
-        answer = self.send()
+    def beat(self, *, quiet: bool = False) -> HeartbeatAnswer:
+        answer = self.send(quiet=quiet)
         self.epoch = answer.epoch
         if answer.assignment is not None:
             self.owned = answer.assignment

@@ -22,7 +22,7 @@ from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
 
 from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
-from cordwood.groups.consumer.group import ConsumerGroupState
+from cordwood.groups.consumer.group import REPEATS, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
 from cordwood.groups.consumer.member import MemberState
 from cordwood.groups.consumer.records import (
@@ -170,6 +170,48 @@ def test_a_member_whose_answer_was_lost_may_repeat_its_epoch() -> None:
     answer = a.send()
     assert answer.epoch == 3
     assert stage.group.current("a").epoch == 3
+
+
+@pytest.mark.parametrize("quiet", [True, False], ids=["says nothing", "says what it owns"])
+def test_a_member_that_did_not_hear_what_to_give_back_is_told_again(quiet: bool) -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    a.beat()
+    b.beat()
+    a.send(quiet=quiet)  # the answer is lost
+    a.beat(quiet=quiet)
+    assert len(a.owned) == 3
+    settle(a, b)
+    assert sizes(a, b) == [3, 3]
+
+
+@pytest.mark.parametrize("quiet", [True, False], ids=["says nothing", "says what it owns"])
+def test_a_member_that_did_not_hear_of_partitions_that_became_free_is_told_again(quiet: bool) -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    b.beat()
+    a.beat()
+    b.beat()
+    a.beat()
+    b.send(quiet=quiet)  # the answer is lost
+    b.beat(quiet=quiet)
+    assert sizes(a, b) == [3, 3]
+
+
+def test_a_new_coordinator_tells_members_again_and_then_is_quiet() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    a.beat()
+    assert a.beat(quiet=True).assignment is None
+    stage.restart()
+    told = [a.beat(quiet=True).assignment for _ in range(REPEATS + 1)]
+    assert told == [a.owned] * REPEATS + [None]
+    stage.restart()
+    a.beat()
+    assert a.beat(quiet=True).assignment is None, "the member said what it owns"
 
 
 def test_a_member_that_lost_everything_joins_again_under_its_id() -> None:
@@ -490,9 +532,9 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
                     member.send(-1)
                     members.remove(member)
                 elif action == 4:
-                    member.send()  # the answer is lost
+                    member.send(quiet=member.epoch > 0 and chance.random() < 0.5)  # the answer is lost
                 else:
-                    member.beat()
+                    member.beat(quiet=member.epoch > 0 and chance.random() < 0.3)
             except ProtocolError as refusal:
                 if refusal.code not in EXPECTED_REFUSALS:
                     raise

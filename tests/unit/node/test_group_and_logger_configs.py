@@ -38,7 +38,7 @@ def listed(world: World, *kinds: int) -> list[tuple[int, str]]:
 
 class TestGroups:
     def test_what_is_set_is_seen_and_survives_a_restart(self, world: World) -> None:
-        before = {HEARTBEAT: ("1000", DEFAULT), SESSION: ("45000", DEFAULT)}
+        before = {HEARTBEAT: ("5000", DEFAULT), SESSION: ("45000", DEFAULT)}
         assert describe(world, GROUP, "g/1") == before
         assert listed(world, GROUP) == []
         assert alter(world, GROUP, "g/1", (SESSION, SET, "50000"), validate_only=True) == "NONE"
@@ -46,7 +46,7 @@ class TestGroups:
         assert alter(world, GROUP, "g/1", (SESSION, SET, "50000")) == "NONE"
         world.kill()
         world.start()
-        assert describe(world, GROUP, "g/1") == {HEARTBEAT: ("1000", DEFAULT), SESSION: ("50000", DYNAMIC_GROUP)}
+        assert describe(world, GROUP, "g/1") == {HEARTBEAT: ("5000", DEFAULT), SESSION: ("50000", DYNAMIC_GROUP)}
         assert describe(world, GROUP, "g/1", [SESSION]) == {SESSION: ("50000", DYNAMIC_GROUP)}
         assert describe(world, GROUP, "other") == before
         assert listed(world, GROUP) == [(GROUP, "g/1")]
@@ -85,7 +85,7 @@ class TestGroups:
 
         world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
         first = heartbeat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[])
-        assert (first.error_code, first.heartbeat_interval_ms) == (0, 1000)
+        assert (first.error_code, first.heartbeat_interval_ms) == (0, 5000)
         assert alter(world, GROUP, "g", (HEARTBEAT, SET, "300"), (SESSION, SET, "2000")) == "NONE"
         assert heartbeat(first.member_epoch).heartbeat_interval_ms == 300
         world.advance(1900)

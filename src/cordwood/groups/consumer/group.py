@@ -32,6 +32,9 @@ from cordwood.model.moves import Moves
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
 
+REPEATS = 3
+"""How many answers repeat an assignment that changed, to a member that does not say what it owns."""
+
 FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, ())
 
 
@@ -91,6 +94,9 @@ class ConsumerGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     holdings: Holdings = field(default_factory=Holdings)
     """The holdings of all members, from their current assignments."""
+    repeats: dict[str, int] = field(default_factory=dict)
+    """How many more answers repeat a member's assignment, since the answer that changed it may be lost. In memory only;
+    a new coordinator repeats all assignments."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """The topics that each regular expression of the members matches."""
     wake_ms: int = NEVER_MS
@@ -192,13 +198,24 @@ class ConsumerGroup:
             self.static_members[profile.instance_id] = member_id
 
     def _replay_current(self, member_id: str, current: Current | None) -> None:
-        before = self.currents.pop(member_id, FRESH).held
-        after = NOTHING if current is None else current.held
-        if after is not before:
-            self.holdings.release(before)
-            self.holdings.take(after)
-        if current is not None:
-            self.currents[member_id] = current
+        before = self.currents.pop(member_id, FRESH)
+        after = FRESH if current is None else current
+        if after.held is not before.held:
+            self.holdings.release(before.held)
+            self.holdings.take(after.held)
+        if current is None:
+            self.repeats.pop(member_id, None)
+            return
+        self.currents[member_id] = current
+        if after.assigned != before.assigned:
+            self.repeats[member_id] = REPEATS
+
+    def repeats_to(self, member_id: str) -> bool:
+        """Whether the next answer repeats the member's assignment; counts that answer."""
+        left = self.repeats.pop(member_id, 0)
+        if left > 1:
+            self.repeats[member_id] = left - 1
+        return left > 0
 
     def member_tombstones(self, member_id: str) -> list[Record]:
         return [

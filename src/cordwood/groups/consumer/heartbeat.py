@@ -92,6 +92,8 @@ def heartbeat(
     now: Moment,
 ) -> HeartbeatAnswer:
     """The records of the heartbeat, and its answer. Raises ProtocolError, and then changes nothing."""
+    if request.owned is not None and request.owned == group.current(request.member_id).assigned:
+        group.repeats.pop(request.member_id, None)
     if _changes_nothing(group, request, topics):
         return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
@@ -145,14 +147,23 @@ def advance(
         MEMBER_MOVES.moved(request.member_id, current.state, after.state)
     if after != group.current(request.member_id) or known is None or replaced is not None:
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
-    tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
+    asks = request.is_full or request.epoch == JOINING
+    tell = asks or after.assigned != current.assigned or _has_not_heard(group, request, after.assigned)
     return HeartbeatAnswer(after.epoch, after.assigned if tell else None)
+
+
+def _has_not_heard(group: ConsumerGroup, request: HeartbeatRequest, assigned: Share) -> bool:
+    """Whether the answer that changed the assignment may be lost. librdkafka does not ask for its assignment after a
+    heartbeat without an answer: other members would wait for its partitions for a whole rebalance timeout."""
+    if request.owned is not None:
+        return request.owned != assigned
+    return group.repeats_to(request.member_id)
 
 
 def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView) -> bool:
     """Answers the most frequent heartbeat at once: the member has its target assignment and reports nothing new."""
     member = group.members.get(request.member_id)
-    if member is None or not request.says_nothing:
+    if member is None or not request.says_nothing or request.member_id in group.repeats:
         return False
     current, profile = group.current(request.member_id), member.profile
     return (
