@@ -157,7 +157,7 @@ def is_sent_requests_twice(patch: Patch) -> None:
     def deliver_request(network: Network, connection: Connection, now: Moment) -> None:
         first = connection.travelling[0]
         real(network, connection, now)
-        if first.key is ApiKey.PRODUCE and not connection.held:
+        if first.key is ApiKey.PRODUCE and not connection.holds:
             number = network.next_correlation_id()
             connection.travelling.appendleft(Exchange(connection, first.key, first.version, first.values, number))
             real(network, connection, now)

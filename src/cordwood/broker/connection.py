@@ -80,10 +80,10 @@ class PendingReply:
         self._connection.answered()
 
     def hold(self) -> None:
-        self._connection.held = True
+        self._connection.holds += 1
 
     def release(self) -> None:
-        self._connection.held = False
+        self._connection.holds -= 1
         self._connection.serve_on()
 
     def nothing(self) -> None:
@@ -109,8 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._pump_noted = False
         self._serve_scheduled = False
-        self.held = False
-        """Whether the node handles a request of this connection in steps: the next request waits."""
+        self.holds = 0
+        """How many requests of this connection the node handles later or in steps: the next request waits for all."""
         self.connection_id = 0
         self.client_host = ""
         self.last_received_s = 0.0
@@ -218,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_serve(self) -> bool:
         sender, limits, connections = self._sender, self._limits, self._connections
-        if self.held:
+        if self.holds:
             return False
         if len(self._unanswered) >= limits.max_unanswered or self._unanswered_bytes >= limits.max_unanswered_bytes:
             return False

@@ -85,3 +85,4 @@ class CatchingUp:
         waiting = self._waiting.pop(connection_id)
         waiting.timer.cancel()
         self._loop.turns.add(waiting.reply, waiting.steps)
+        waiting.reply.release()

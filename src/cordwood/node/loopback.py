@@ -67,7 +67,7 @@ class Loopback:
         self._loop = loop
         self._waiting: deque[_Sent] = deque()
         self._calls: list[Callable[[], None]] = []
-        self._held = False
+        self._holds = 0
 
     def send(self, request: PeerRequest, done: Done) -> None:
         served = self._served(request.api_key)
@@ -91,7 +91,7 @@ class Loopback:
             work()
 
     def _serve(self, now: Moment) -> None:
-        while self._waiting and not self._held:
+        while self._waiting and not self._holds:
             request, version, reply = self._waiting.popleft()
             if reply.ended:
                 continue
@@ -101,9 +101,9 @@ class Loopback:
             reply.handled = True
             self._handle(parse_header(frame), frame, reply, now)
 
-    def hold(self, held: bool) -> None:
-        self._held = held
-        if not held and self._waiting:
+    def hold(self, more: int) -> None:
+        self._holds += more
+        if not self._holds and self._waiting:
             self._loop.after(0, self._serve)
 
     def end(self, done: Done, outcome: PeerOutcome) -> None:
@@ -130,10 +130,10 @@ class _LoopbackReply:
         self._timer = loopback.timer(request.timeout_ms, self._timed_out)
 
     def hold(self) -> None:
-        self._loopback.hold(True)
+        self._loopback.hold(1)
 
     def release(self) -> None:
-        self._loopback.hold(False)
+        self._loopback.hold(-1)
 
     def send(self, frame: Frame) -> None:
         if not self.ended:

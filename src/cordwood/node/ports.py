@@ -27,7 +27,8 @@ class Reply(Protocol):
         """The listener that the request came in on."""
 
     def hold(self) -> None:
-        """Asks for no other request of the connection until `release`: a request is handled in steps."""
+        """Asks for no other request of the connection until `release`: a request is handled later or in steps. Each
+        `hold` has its own `release`, for several requests of one connection may be under way."""
 
     def release(self) -> None: ...
 

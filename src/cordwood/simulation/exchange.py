@@ -155,10 +155,10 @@ class Exchange:
         self.connection.network.sent(self)
 
     def hold(self) -> None:
-        self.connection.held = True
+        self.connection.holds += 1
 
     def release(self) -> None:
-        self.connection.held = False
+        self.connection.holds -= 1
 
     def nothing(self) -> None:
         self._replied()
@@ -252,7 +252,7 @@ class Connection:
         self.source = source
         """Who connected: a broker, or clients."""
         self.open = True
-        self.held = False
+        self.holds = 0
         """Whether the node takes no request of this connection now."""
         self.stuck_until_ms: int | None = None
         """Nothing of this connection arrives before this time on the broker's boot clock."""
@@ -356,7 +356,7 @@ class Network:
         """Hands the connection's next request to the node. Its buffer is overwritten afterwards."""
         exchange = connection.travelling.popleft()
         assert self._node is not None
-        assert not connection.held
+        assert not connection.holds
         frame = encode_request(
             exchange.key, exchange.version, exchange.correlation_id, exchange.values, exchange.image_revision
         )

@@ -153,7 +153,7 @@ class Machine:
             if life is None:
                 steps.append(("refuse", partial(network.refuse, connection)))
                 continue
-            if connection.travelling and not connection.held:
+            if connection.travelling and not connection.holds:
                 steps.append(("request", partial(self._deliver_request, connection)))
             if not connection.open:
                 steps.append(("close", partial(network.drop, connection)))

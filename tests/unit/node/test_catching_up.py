@@ -7,7 +7,8 @@ import pytest
 from tests.unit.node.speaking import error
 
 from cordwood.node.catching_up import PATIENCE_MS
-from cordwood.simulation.exchange import Exchange
+from cordwood.node.handlers.fetch import PARTITIONS_PER_STEP
+from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -16,24 +17,34 @@ AHEAD, BEHIND = 1, 2
 TOPIC = "news"
 
 
+WIDE = 1 + 2 * PARTITIONS_PER_STEP
+"""So many partitions are fetched in steps."""
+
+
+def create(world: World, name: str, partitions: int) -> None:
+    led = [{"partition_index": each, "broker_ids": [BEHIND]} for each in range(partitions)]
+    topic: dict[str, Any] = {"name": name, "assignments": led, "num_partitions": -1, "replication_factor": -1}
+    answer = world.ask_at(AHEAD, ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
+    assert answer.topics[0].error_code == 0
+    world.settle()
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     """Only one of two brokers hears of a new topic, which the other leads."""
     world = World(seed=1, machines=2).start()
     world.settle()
+    create(world, "known-to-both", WIDE)
     world.links.cut(STORE, BEHIND)
-    topic: dict[str, Any] = {"name": TOPIC, "assignments": [{"partition_index": 0, "broker_ids": [BEHIND]}]}
-    topic |= {"num_partitions": -1, "replication_factor": -1}
-    answer = world.ask_at(AHEAD, ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
-    assert answer.topics[0].error_code == 0
+    create(world, TOPIC, 1)
     yield world
     world.kill()
 
 
-def ask(world: World, revision: int, *, source: int = AHEAD) -> Exchange:
+def ask(world: World, revision: int, *, connection: Connection | None = None) -> Exchange:
     marker: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
     marker |= {"coordinator_epoch": 0, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
-    connection = world.machine_of(BEHIND).network.connect(source)
+    connection = connection or world.machine_of(BEHIND).network.connect(AHEAD)
     exchange = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, image_revision=revision)
     world.settle()
     return exchange
@@ -78,6 +89,23 @@ def test_later_requests_of_the_connection_wait_behind(world: World) -> None:
     world.settle()
     assert first.answered
     assert second.answered
+
+
+def test_a_request_waits_on_when_an_earlier_one_of_its_connection_has_been_answered_in_steps(world: World) -> None:
+    """The earlier one is a fetch of many partitions, which makes way for the next request."""
+    wide = [{"partition": each, "partition_max_bytes": 1} for each in range(WIDE)]
+    fetched: dict[str, Any] = {"topics": [{"topic": "known-to-both", "partitions": wide}]}
+    fetched |= {"replica_id": -1, "max_wait_ms": 1000, "min_bytes": 1, "max_bytes": 1}
+    connection = world.machine_of(BEHIND).network.connect(AHEAD)
+    earlier = connection.request(ApiKey.FETCH, 11, fetched)
+    world.settle()
+    assert not earlier.ended
+    first = ask(world, known_ahead(world), connection=connection)
+    second = ask(world, known_ahead(world), connection=connection)
+    assert (earlier.answered, first.ended, second.ended) == (True, False, False)
+    world.links.heal(STORE, BEHIND)
+    world.settle()
+    assert (told(first), told(second)) == ("NONE", "NONE")
 
 
 def test_the_request_of_a_connection_that_is_closed_is_forgotten(world: World) -> None:

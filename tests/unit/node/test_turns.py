@@ -84,7 +84,7 @@ def test_connections_with_wide_requests_take_turns(orders: World) -> None:
 def test_the_steps_of_a_connection_that_is_closed_are_not_taken(orders: World) -> None:
     connection = orders.connect()
     exchange = commit(connection, 40_000, 1)
-    while not connection.held:
+    while not connection.holds:
         orders.do(orders.steps()[0][1])
     assert len(orders.node.turns) == 1
     orders.network.drop(connection)
@@ -97,7 +97,7 @@ def test_the_steps_of_a_connection_that_is_closed_are_not_taken(orders: World) -
 def test_positions_in_a_topic_that_is_deleted_between_two_steps_are_refused(orders: World) -> None:
     connection = orders.connect()
     exchange = commit(connection, 40_000, 1)
-    while not connection.held:
+    while not connection.holds:
         orders.do(orders.steps()[0][1])
     kept = orders.node.image.topics.pop("orders")
     orders.settle()
