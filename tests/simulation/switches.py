@@ -96,7 +96,7 @@ def takes_late_answers(patch: Patch) -> None:
 
     def append(fetcher: fetchers._Fetcher, partition: Partition, *arguments: Any) -> None:
         fetches = partition in fetcher._partitions
-        fetcher._partitions.setdefault(partition)
+        fetcher._partitions.setdefault(partition, 0)
         real(fetcher, partition, *arguments)
         if not fetches:
             del fetcher._partitions[partition]

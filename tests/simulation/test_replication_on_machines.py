@@ -12,6 +12,7 @@ from cordwood.cluster.stores.interface import Put
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode
 from cordwood.node.partition import Partition
+from cordwood.node.replication.fetchers import AT_REST_MS, FEW_PARTITIONS
 from cordwood.records.build import build_batch
 from cordwood.simulation.checkers.content import read_batches
 from cordwood.simulation.exchange import Exchange
@@ -85,9 +86,11 @@ def elect(
     world.settle()
 
 
-def begin_produce(world: World, at: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000) -> Exchange:
+def begin_produce(
+    world: World, at: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000, index: int = 0
+) -> Exchange:
     batch = bytes(build_batch([(world.clock.wall_ms, None, value, []) for value in values]))
-    entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+    entry = {"name": TOPIC, "partition_data": [{"index": index, "records": batch}]}
     exchange = world.connect(at).request(
         ApiKey.PRODUCE, 8, {"acks": acks, "timeout_ms": timeout_ms, "topic_data": [entry]}
     )
@@ -416,3 +419,56 @@ def test_followers_of_a_new_partition_do_not_wait_for_the_fetch_that_their_leade
     )
     world.settle()
     assert told(sent) == "NONE"
+
+
+def create_many(world: World, count: int, durability: str) -> int:
+    """Creates a topic whose partitions all have the same leader. Returns the leader."""
+    assignments = [{"partition_index": index, "broker_ids": list(ALL)} for index in range(count)]
+    configs = [{"name": "ack.durability", "value": durability}]
+    topic = {"name": TOPIC, "num_partitions": -1, "replication_factor": -1, "configs": configs}
+    topics = [topic | {"assignments": assignments}]
+    (answer,) = world.ask_at(ONE, ApiKey.CREATE_TOPICS, 5, topics=topics, timeout_ms=1000).topics
+    assert answer.error_code == 0, answer
+    return ONE
+
+
+def named_together(world: World, leader: int) -> list[int]:
+    """How many partitions each fetch names that a leader holds."""
+    waiting = [fetch for partition in world.machine_of(leader).node.hosted for fetch in partition.waiting_followers]
+    return sorted(waiting.count(fetch) for fetch in set(waiting))
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+def test_partitions_at_rest_are_fetched_apart_from_those_that_get_records(world: World, durability: str) -> None:
+    many = FEW_PARTITIONS + 8
+    leader = create_many(world, many, durability)
+    for _ in range(AT_REST_MS // ROUND_MS + 3):
+        world.advance(ROUND_MS)
+    assert named_together(world, leader) == [many, many]
+    for index, busy in ((0, 1), (0, 1), (1, 2), (0, 2), (5, 3)):
+        # An ack does not wait for a fetch that the leader holds, whichever it is.
+        assert told(begin_produce(world, leader, b"one", index=index)) == "NONE"
+        assert named_together(world, leader) == [busy, busy, many - busy, many - busy]
+        world.advance(ROUND_MS)
+        assert named_together(world, leader) == [busy, busy, many - busy, many - busy]
+
+
+def test_few_partitions_are_fetched_together_also_at_rest(world: World) -> None:
+    leader = create_many(world, FEW_PARTITIONS, "os")
+    for _ in range(AT_REST_MS // ROUND_MS + 3):
+        world.advance(ROUND_MS)
+    assert told(begin_produce(world, leader, b"one")) == "NONE"
+    assert named_together(world, leader) == [FEW_PARTITIONS, FEW_PARTITIONS]
+
+
+def test_partitions_at_rest_follow_their_next_leader(world: World) -> None:
+    leader = create_many(world, FEW_PARTITIONS + 8, "os")
+    for _ in range(AT_REST_MS // ROUND_MS + 3):
+        world.advance(ROUND_MS)
+    successor, _ = others(leader)
+    elect(world, successor)
+    assert told(begin_produce(world, successor, b"one")) == "NONE"
+    assert [log(world, broker).offsets.end for broker in ALL] == [1, 1, 1]
+    elect(world, leader)
+    assert told(begin_produce(world, leader, b"two")) == "NONE"
+    assert [log(world, broker).offsets.end for broker in ALL] == [2, 2, 2]

@@ -77,6 +77,7 @@ class Lane(Enum):
 
     MAIN = "markers, and the connection that is kept"
     FETCHES = "fetches of followers"
+    LONG_FETCHES = "fetches of partitions at rest"
     VERIFICATIONS = "questions to coordinators of transactions"
     REPAIRS = "requests that read a disk"
 
@@ -174,7 +175,8 @@ class PeerConnections:
         return outcome
 
     def send(self, request: PeerRequest, done: Done) -> None:
-        peers = self._lanes[_LANES.get(request.api_key, Lane.MAIN)]
+        lane = Lane.LONG_FETCHES if request.waits_long else _LANES.get(request.api_key, Lane.MAIN)
+        peers = self._lanes[lane]
         peer = peers.get(request.broker_id)
         if peer is None:
             if self.address_of(request.broker_id) is None:

@@ -28,6 +28,8 @@ class PeerRequest(NamedTuple, Generic[Response]):
     """The body, with Kafka's field names (`wire/messages`)."""
     timeout_ms: int
     """How long the sender waits from now on, connecting included."""
+    waits_long: bool = False
+    """Whether the peer may hold the request while others of the same API come: it goes on a connection of its own."""
 
 
 @dataclass(frozen=True, slots=True)

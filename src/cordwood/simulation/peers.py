@@ -36,7 +36,7 @@ class Later(Protocol):
 
 
 class SimulatedPeers:
-    """The peers of one simulated broker, with one connection to each."""
+    """The peers of one simulated broker, with one connection to each, and one for requests that wait long."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class SimulatedPeers:
         self._image_revision = image_revision
         self._reaches = reaches
         self._observer: Observer | None = None
-        self._connections: dict[int, Connection] = {}
-        self._epochs: dict[int, int] = {}
+        self._connections: dict[tuple[int, bool], Connection] = {}
+        self._epochs: dict[tuple[int, bool], int] = {}
         """The registrations of the peers when they were connected to."""
         self.epoch_of: Callable[[int], int] = lambda broker_id: UNKNOWN
         """Gives the broker epoch of a registered broker, and UNKNOWN for any other."""
@@ -72,7 +72,7 @@ class SimulatedPeers:
             return
         version = common_version(request.versions, self._served(request.api_key))
         assert version is not None
-        connection = self._connection(request.broker_id)
+        connection = self._connection(request.broker_id, request.waits_long)
         timed_out = False
 
         def ended(exchange: Exchange) -> None:
@@ -104,13 +104,13 @@ class SimulatedPeers:
 
     def brokers_changed(self) -> None:
         """Drops connections to brokers whose registrations have ended."""
-        for broker_id, connection in list(self._connections.items()):
-            epoch = self.epoch_of(broker_id)
+        for place, connection in list(self._connections.items()):
+            epoch = self.epoch_of(place[0])
             # A peer that this broker had not heard of was connected to in its first registration.
-            if self._epochs[broker_id] not in (UNKNOWN, epoch):
-                del self._connections[broker_id]
+            if self._epochs[place] not in (UNKNOWN, epoch):
+                del self._connections[place]
                 connection.close()
-            self._epochs[broker_id] = epoch
+            self._epochs[place] = epoch
 
     def observe(self, observer: Observer) -> None:
         """Reports refused connections from now on, as the broker's peers do."""
@@ -138,12 +138,13 @@ class SimulatedPeers:
         served = self._served(request.api_key)
         return unsupported(request, served) if common_version(request.versions, served) is None else None
 
-    def _connection(self, broker_id: int) -> Connection:
-        connection = self._connections.get(broker_id)
+    def _connection(self, broker_id: int, waits_long: bool) -> Connection:
+        place = broker_id, waits_long
+        connection = self._connections.get(place)
         if connection is None or not connection.open:
             network = self._network_of(broker_id)
             assert network is not None
-            connection = self._connections[broker_id] = network.connect(self._broker_id)
+            connection = self._connections[place] = network.connect(self._broker_id)
             self._report(broker_id, reached=True)
-            self._epochs[broker_id] = self.epoch_of(broker_id)
+            self._epochs[place] = self.epoch_of(broker_id)
         return connection

@@ -59,6 +59,12 @@ LONGEST_THROTTLED_MS = 5_000
 """The longest rest of a throttled partition: an operator may raise the rate meanwhile."""
 OPENED_AT_ONCE = 64
 """The most logs that are opened for one request."""
+FEW_PARTITIONS = 32
+"""Up to so many partitions are fetched from a leader by one request, whether they move or not."""
+AT_REST_MS = 5_000
+"""A partition without new records for this time is at rest."""
+LOOK_FOR_REST_MS = 1_000
+"""How often partitions at rest are looked for."""
 NEVER_MS = 2**62
 WRONG_LEADER = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -127,12 +133,17 @@ class Fetchers:
         before = self._of.get(partition)
         if before is not None and before.leader != leader:
             self.forget(partition)
+            before = None
         if leader != NO_LEADER:
-            fetcher = self._by_leader.get(leader)
-            if fetcher is None:
-                fetcher = self._by_leader[leader] = _Fetcher(self._rooms, leader)
-            self._of[partition] = fetcher
+            fetcher = self._of[partition] = before or self._fetcher(leader)
             fetcher.add(partition)
+
+    def _fetcher(self, leader: int) -> _Fetcher:
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = _Fetcher(self._rooms, leader, self._of)
+            fetcher.at_rest = _Fetcher(self._rooms, leader, self._of, busy=fetcher)
+        return fetcher
 
     def stop(self) -> None:
         """Fetches nothing more, and takes no answer."""
@@ -146,14 +157,28 @@ class Fetchers:
 
 
 class _Fetcher:
-    """Fetches from one leader."""
+    """Fetches from one leader.
 
-    def __init__(self, rooms: FetcherRooms, leader: int) -> None:
+    Each leader has two: one for partitions that get records, and one for partitions at rest, whose request names many
+    and mostly waits. A single request would name all partitions for each record of one. A partition changes its fetcher
+    while no request that names it is outstanding.
+    """
+
+    def __init__(
+        self, rooms: FetcherRooms, leader: int, of: dict[Partition, _Fetcher], busy: _Fetcher | None = None
+    ) -> None:
+        """`of` tells the fetcher of each partition. `busy`: the other fetcher, if this one is for partitions at
+        rest."""
         self.leader = leader
         self._rooms = rooms
         self._loop = rooms.loop
-        self._partitions: dict[Partition, None] = {}
-        """In the order in which requests name them: those that got records last come last."""
+        self._of = of
+        self._busy = busy
+        self.at_rest: _Fetcher | None = None
+        """The other fetcher, if this one is for partitions that get records."""
+        self._look_for_rest_at_ms = 0
+        self._partitions: dict[Partition, int] = {}
+        """When each got its last records, or was added. Requests name them in this order: the latest come last."""
         self._resting: dict[Partition, int] = {}
         """Partitions that are left out of requests, and until when."""
         self._syncing: dict[Partition, None] = {}
@@ -166,21 +191,54 @@ class _Fetcher:
         self._due = False
 
     def add(self, partition: Partition) -> None:
-        self._partitions[partition] = None
+        self._partitions.pop(partition, None)
+        self._partitions[partition] = self._loop.now.boot_ms
         self._resting.pop(partition, None)
-        if self._outstanding is not None and not self._hurried and partition.following is None:
+        if partition.following is None:
+            self._hurry_soon()
+        self._ask_soon()
+
+    def _hurry_soon(self) -> None:
+        if self._outstanding is not None and not self._hurried:
             self._hurried = True
             self._loop.after(0, self._hurry)
-        self._ask_soon()
+
+    def _rests(self, now: Moment) -> None:
+        """Gives partitions at rest to the fetcher for them. No request of this fetcher is outstanding."""
+        assert self._outstanding is None
+        if self.at_rest is None or len(self._partitions) <= FEW_PARTITIONS or now.boot_ms < self._look_for_rest_at_ms:
+            return
+        self._look_for_rest_at_ms = now.boot_ms + LOOK_FOR_REST_MS
+        found = []
+        for partition, moved_ms in self._partitions.items():
+            if now.boot_ms - moved_ms < AT_REST_MS:
+                break
+            if partition.following is not None and not partition.cutting and partition not in self._resting:
+                found.append(partition)
+        for partition in found:
+            del self._partitions[partition]
+            self.at_rest._partitions[partition] = now.boot_ms
+            self._of[partition] = self.at_rest
+        if found:
+            self.at_rest._hurry_soon()
+            self.at_rest._ask_soon()
+
+    def _got_records(self, partition: Partition, now: Moment) -> _Fetcher:
+        """The fetcher for the partition from now on. The request that brought the records is answered."""
+        if self._of.get(partition) is not self:
+            # An answer never takes a partition away from the fetcher that has it, which may have asked for it.
+            return self
+        owner = self._of[partition] = self._busy or self
+        # Partitions that got nothing come first in the next request, which may be full before the others' turn.
+        self._partitions.pop(partition, None)
+        owner._partitions[partition] = now.boot_ms
+        return owner
 
     def _hurry(self, now: Moment) -> None:
         """Has the leader answer the outstanding request: a partition that is new here is not in it, and acks may wait
         for its followers. A request for nothing makes the one before it give way."""
         if self._outstanding is not None and not self._rooms.stopped:
-            request = PeerRequest(
-                self.leader, ApiKey.FETCH, FETCH_VERSIONS, self._values({}, wait_ms=0), TIMEOUT_BEYOND_WAIT_MS
-            )
-            self._rooms.peers.send(request, lambda outcome, now: None)
+            self._rooms.peers.send(self._request({}, wait_ms=0), lambda outcome, now: None)
 
     def remove(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -203,6 +261,7 @@ class _Fetcher:
             return
         if self._rooms.stopped:
             return
+        self._rests(now)
         settings = self._rooms.image.settings
         asked: dict[tuple[TopicId, int], _Asked] = {}
         wait_ms, opened = settings.replica_fetch_wait_max_ms, 0
@@ -221,10 +280,17 @@ class _Fetcher:
             # Answers of a leader that waits for records would hold up the news of what this replica has.
             return
         self._outstanding = asking = _Asking(asked)
-        request = PeerRequest(
-            self.leader, ApiKey.FETCH, FETCH_VERSIONS, self._values(asked, wait_ms), wait_ms + TIMEOUT_BEYOND_WAIT_MS
+        self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asking, outcome, now))
+
+    def _request(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> PeerRequest[Fetch.Response]:
+        return PeerRequest(
+            self.leader,
+            ApiKey.FETCH,
+            FETCH_VERSIONS,
+            self._values(asked, wait_ms),
+            wait_ms + TIMEOUT_BEYOND_WAIT_MS,
+            waits_long=self._busy is not None,
         )
-        self._rooms.peers.send(request, lambda outcome, now: self._answered(asking, outcome, now))
 
     def _place_of(self, partition: Partition, now: Moment) -> _Asked | None:
         """Where the partition's log goes on; None if it cannot be asked for now."""
@@ -371,11 +437,13 @@ class _Fetcher:
         if log.segments.closing:
             self._rooms.checkpoints.soon()
         self._rooms.flushes.appended(partition, log, now)
-        # Partitions that got nothing come first in the next request, which may be full before the others' turn.
-        self._partitions[partition] = self._partitions.pop(partition)
-        self._throttle(partition, len(records), now)
+        owner = self._got_records(partition, now)
+        owner._throttle(partition, len(records), now)
         if not following.durable:
-            self._wait_for_disk(partition, following)
+            owner._wait_for_disk(partition, following)
+        elif owner is not self:
+            owner._hurry_soon()
+            owner._ask_soon()
 
     def _throttle(self, partition: Partition, length: int, now: Moment) -> None:
         """Leaves a throttled partition out of requests if it got more than the rate allows."""
@@ -408,6 +476,7 @@ class _Fetcher:
 
         def synced(error: ErrorCode) -> None:
             if self._syncing.pop(partition, partition) is None:
+                self._hurry_soon()
                 self._ask_soon()
 
         partition.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)
