@@ -134,10 +134,10 @@ class Cluster:
         others = [each for each in (*partition.isr, *partition.elr) if each != broker]
         return {topic.name} if all(data.ends[each] < data.committed for each in others) else set()
 
-    async def say(self, broker: int, *, draining: bool) -> None:
+    async def say(self, broker: int, *, draining: bool = False, disk_full: bool = False) -> None:
         item = await self.metadata.store.get(broker_key(broker))
         if item is not None:
-            await self.metadata.store.txn(*plan_own_row(item, draining=draining))
+            await self.metadata.store.txn(*plan_own_row(item, draining=draining, disk_full=disk_full))
             await self.metadata.refresh()
 
     async def lose(self, broker: int) -> None:
@@ -209,7 +209,9 @@ class Cluster:
             case "register":
                 await self.register(broker)
             case "ready":
-                await self.say(broker, draining=False)
+                await self.say(broker)
+            case "full":
+                await self.say(broker, disk_full=True)
             case "drain":
                 await self.say(broker, draining=True)
             case "lose":
@@ -223,12 +225,8 @@ class Cluster:
         self.check()
 
 
-STEPS = st.lists(
-    st.sampled_from(
-        ["register", "ready", "drain", "lose", "lead", "lead", "control", "control", "control", "preferred"]
-    ),
-    max_size=40,
-)
+KINDS = ["register", "ready", "drain", "full", "lose", "lead", "lead", "control", "control", "control", "preferred"]
+STEPS = st.lists(st.sampled_from(KINDS), max_size=40)
 
 
 async def play(steps: list[str], seed: int) -> None:
@@ -240,7 +238,7 @@ async def play(steps: list[str], seed: int) -> None:
     for broker in BROKERS:
         if broker not in cluster.metadata.image.brokers:
             await cluster.register(broker)
-        await cluster.say(broker, draining=False)
+        await cluster.say(broker)
     assert await cluster.controller_works(), "the plans do not come to an end"
     image = cluster.metadata.image
     assert all(broker.electable for broker in image.brokers.values())
@@ -260,10 +258,9 @@ def test_a_leader_has_every_committed_record_and_plans_come_to_an_end(steps: lis
 
 def finds_a_fault() -> bool:
     chance = random.Random(1)
-    kinds = ["register", "ready", "drain", "lose", "lead", "lead", "control", "control", "control", "preferred"]
     for seed in range(400):
         try:
-            asyncio.run(play(chance.choices(kinds, k=40), seed))
+            asyncio.run(play(chance.choices(KINDS, k=40), seed))
         except AssertionError:
             return True
     return False

@@ -26,6 +26,8 @@ class BrokerImage:
     """The broker stops: the controller moves its leaderships away."""
     starting: bool = False
     """The broker does not answer requests yet: its fence stays."""
+    disk_full: bool = False
+    """The broker found no space for records."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -37,6 +39,11 @@ class BrokerImage:
     def electable(self) -> bool:
         """Whether the broker may become the leader of a partition."""
         return not (self.fenced or self.draining)
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether the broker may lead, or come into an in-sync set, with room for new records."""
+        return self.electable and not self.disk_full
 
 
 class ControllerImage(NamedTuple):
@@ -60,6 +67,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.fenced,
         row.draining,
         row.starting,
+        row.disk_full,
         mod_revision,
     )
 

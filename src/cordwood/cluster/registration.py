@@ -104,6 +104,7 @@ class BrokerRegistration:
         self._starting = standing.clustered
         self._unclean = standing.unclean
         self._draining = False
+        self._disk_full = False
         self._registration: Registration
         self._registered: RegisteredBroker
         self.lease = 0
@@ -156,7 +157,10 @@ class BrokerRegistration:
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
             registration = self._registration._replace(
-                unclean=self._unclean, starting=self._starting, draining=self._draining
+                unclean=self._unclean,
+                starting=self._starting,
+                draining=self._draining,
+                disk_full=self._disk_full,
             )
             registered = plan_registration(registration, epoch, lease, finalised)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
@@ -192,6 +196,14 @@ class BrokerRegistration:
     async def say(self, *, draining: bool) -> None:
         """Says in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""
         self._starting, self._draining = False, draining
+        await self._say()
+
+    async def say_disk_full(self, disk_full: bool) -> None:
+        """Says in the broker's row whether its disk has no space for records. Raises StoreFailure."""
+        self._disk_full = disk_full
+        await self._say()
+
+    async def _say(self) -> None:
         key = broker_key(self._authority.broker_id)
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             item = await self._store.get(key)
@@ -199,9 +211,11 @@ class BrokerRegistration:
                 # The lease ended: the next registration says it.
                 return
             row = decode_broker(key, item.value)
-            if row.incarnation != self._registration.incarnation or (row.starting, row.draining) == (False, draining):
+            told = (row.starting, row.draining, row.disk_full)
+            starting, draining, disk_full = wanted = (self._starting, self._draining, self._disk_full)
+            if row.incarnation != self._registration.incarnation or told == wanted:
                 return
-            await self._authority.attempt(plan_own_row(item, draining=draining))
+            await self._authority.attempt(plan_own_row(item, starting=starting, draining=draining, disk_full=disk_full))
         raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
 
     async def stop(self) -> None:

@@ -85,6 +85,8 @@ class BrokerRow(NamedTuple):
     """The broker stops: the controller moves its leaderships away."""
     starting: bool = False
     """The broker does not answer requests yet: its fence stays."""
+    disk_full: bool = False
+    """The broker found no space for records: others lead, and acknowledgements do not wait for it."""
     unknown: Unknown = ()
 
 
@@ -211,6 +213,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             fields.get("fenced", False),
             fields.get("draining", False),
             fields.get("starting", False),
+            fields.get("disk_full", False),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

@@ -8,12 +8,14 @@ from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
+from cordwood.node.replication.full_disk import FullDisk
 from cordwood.records.control import TransactionMarker
 
 
 class Appends:
-    def __init__(self, loop: Loop, flushes: FlushBook, checkpoints: Checkpoints) -> None:
+    def __init__(self, loop: Loop, flushes: FlushBook, checkpoints: Checkpoints, full_disk: FullDisk) -> None:
         self._loop = loop
+        self._full_disk = full_disk
         self._flushes = flushes
         self._checkpoints = checkpoints
         self._grown: dict[Partition, None] = {}
@@ -31,6 +33,7 @@ class Appends:
             appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         except DiskFull as failure:
             self._full[partition] = failure
+            self._full_disk.found(failure)
             raise
         except ProtocolError as error:
             if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in self._full:
@@ -62,7 +65,11 @@ class Appends:
         if not replica.enough_in_sync:
             raise _too_few_in_sync(partition)
         log = replica.log
-        appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
+        try:
+            appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
+        except DiskFull as failure:
+            self._full_disk.found(failure)
+            raise
         partition.appended_bytes += len(batch)
         if log.segments.closing:
             self._checkpoints.soon()

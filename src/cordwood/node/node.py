@@ -60,6 +60,7 @@ from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.replication.fetchers import FetcherRooms, Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
+from cordwood.node.replication.full_disk import FullDisk
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
@@ -105,7 +106,8 @@ class Node:
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
-        self.appends = Appends(loop, flushes, checkpoints)
+        full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
+        self.appends = Appends(loop, flushes, checkpoints, full_disk)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
         self._compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
@@ -113,7 +115,7 @@ class Node:
         self.scrub = Scrub(loop, image, logs, hosted, damage, reports)
         # Replication
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
-        fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving)
+        fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
         damage.on_found = self.repair.due

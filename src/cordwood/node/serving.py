@@ -44,6 +44,11 @@ class Serving:
             self.until_ms = max(self.until_ms, sent_boot_ms + self.lasts_ms)
 
     @property
+    def shared(self) -> bool:
+        """Whether other brokers share the metadata store."""
+        return self._lease_ms is not None
+
+    @property
     def lasts_ms(self) -> int:
         """How long the authority of a renewal lasts."""
         return FOREVER_MS if self._lease_ms is None else self._lease_ms * 2 // 3

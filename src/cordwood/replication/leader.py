@@ -172,10 +172,10 @@ class LeaderReplica:
         return self.advance()
 
     def propose(
-        self, boot_ms: int, lag_ms: int, replicas: Collection[int], electable_in: Callable[[int], int | None]
+        self, boot_ms: int, lag_ms: int, replicas: Collection[int], may_join_in: Callable[[int], int | None]
     ) -> Proposal | None:
-        """The change of the in-sync set that is due; None: none is. `electable_in` gives the broker epoch of a broker
-        that may be elected. The caller sends the proposal, and comes back with its outcome."""
+        """The change of the in-sync set that is due; None: none is. `may_join_in` gives the broker epoch of a broker
+        that may come into the set. The caller sends the proposal, and comes back with its outcome."""
         in_sync, end = self.in_sync, self.log.offsets.end
         if not in_sync.may_ask:
             return None
@@ -190,7 +190,7 @@ class LeaderReplica:
             if broker_id in replicas
             and self.may_join(broker_id)
             and not follower.lags(end, boot_ms, lag_ms)
-            and electable_in(broker_id) == follower.broker_epoch
+            and may_join_in(broker_id) == follower.broker_epoch
         }
         enough = len(in_sync.committed) - len(lagging) + len(added) >= self._min_insync_replicas
         wanted = in_sync.wanted(lagging, added, enough=enough)

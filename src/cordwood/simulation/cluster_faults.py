@@ -1,4 +1,4 @@
-"""Faults of a world of several machines: pauses, cuts one way and both ways, connections that break.
+"""Faults of a world of several machines: pauses, cuts one way and both ways, connections that break, full disks.
 
 Every fault ends by itself, after a time of the world's clock.
 """
@@ -16,6 +16,7 @@ PAUSES_MS = (50, 500, 2500, 5000, 12_000)
 """Some are longer than a session, some longer than a lease."""
 CUTS_MS = (20, 200, 1500, 5000, 9000)
 RESTORES_MS = (500, 3000, 9000)
+FULL_MS = (200, 3000, 12_000)
 
 
 def strike(world: World, chance: random.Random, machine: Machine) -> str:
@@ -37,6 +38,7 @@ def end_all(world: World) -> None:
     world.put_back()
     for machine in world.machines:
         machine.resume()
+        _free(machine)
 
 
 def pause(world: World, chance: random.Random, machine: Machine) -> str:
@@ -72,6 +74,18 @@ def restore(world: World, chance: random.Random, copies: Sequence[MemoryStore]) 
     world.restore(copy)
     world.later(lasts_ms, world.put_back)
     return f"the store is restored from revision {copy._feed.revision} for {lasts_ms} ms"
+
+
+def fill_disk(world: World, chance: random.Random, machine: Machine) -> str:
+    """Leaves little or no space for appends, for a while."""
+    left_bytes, lasts_ms = chance.choice((0, 0, 300, 5000)), chance.choice(FULL_MS)
+    machine.disk.platter.free_for_appends = left_bytes
+    world.later(lasts_ms, partial(_free, machine))
+    return f"the disk of {machine} has space for {left_bytes} bytes, for {lasts_ms} ms"
+
+
+def _free(machine: Machine) -> None:
+    machine.disk.platter.free_for_appends = None
 
 
 def _heal(world: World, machine: Machine, ways: tuple[tuple[int, int], ...], breaks: bool) -> None:

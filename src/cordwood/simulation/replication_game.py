@@ -120,6 +120,7 @@ FAULTS = (
     "cut from clients",
     "broken connection",
     "restored store",
+    "full disk",
 )
 
 
@@ -255,6 +256,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._note(cluster_faults.break_connection(chance, machine))
             case "restored store":
                 self._note(cluster_faults.restore(world, chance, self._copies))
+            case "full disk":
+                self._note(cluster_faults.fill_disk(world, chance, machine))
             case "replaced disk":
                 self._replace_disk(machine)
             case "disk of one and power of all":

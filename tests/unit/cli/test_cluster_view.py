@@ -35,6 +35,12 @@ def test_a_missing_replica_is_gone_or_fenced_or_lags() -> None:
     assert trouble.in_words == "below min.insync.replicas 2, under-replicated"
 
 
+def test_a_missing_replica_whose_disk_is_full_does_not_lag() -> None:
+    full = THREE._replace(disk_full=True)
+    trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, (ONE, full), {(3, "t", 0): 0})
+    assert [str(each) for each in trouble.missing] == ["3 (its disk is full, 0 behind)"]
+
+
 def test_a_partition_without_leader_says_so_first() -> None:
     trouble = trouble_of(PartitionState("t", 0, -1, (4,), (4,)), 1, NODES, {})
     assert trouble.in_words == "no leader: waits for broker 4: it has the only replica"

@@ -71,19 +71,21 @@ def test_fenced_brokers_are_described_to_who_asks_for_them(world: World) -> None
     assert described(include_fenced_brokers=True) == [(ME, False), (OTHER, True)]
 
 
-def test_brokers_that_start_or_stop_are_described_as_such(world: World) -> None:
-    def described() -> tuple[bool, bool]:
+def test_brokers_that_start_or_stop_or_have_no_space_are_described_as_such(world: World) -> None:
+    def described() -> tuple[bool, bool, bool]:
         answer = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_fenced_brokers=True)
         other = next(each for each in answer.brokers if each.broker_id == OTHER)
-        return other.is_starting, other.is_draining
+        return other.is_starting, other.is_draining, other.is_disk_full
 
     item = run(world.store.get(broker_key(OTHER)))
     row = decode_broker(item.key, item.value)
-    assert described() == (False, False)
+    assert described() == (False, False, False)
     write(world, Put(item.key, encode_broker(row._replace(fenced=True, starting=True))))
-    assert described() == (True, False)
+    assert described() == (True, False, False)
     write(world, Put(item.key, encode_broker(row._replace(draining=True))))
-    assert described() == (False, True)
+    assert described() == (False, True, False)
+    write(world, Put(item.key, encode_broker(row._replace(disk_full=True))))
+    assert described() == (False, False, True)
 
 
 def test_a_quorum_of_controllers_is_refused_with_words(world: World) -> None:

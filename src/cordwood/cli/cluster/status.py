@@ -53,6 +53,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
                 "rack": node.rack,
                 "fenced": node.fenced,
                 "state": node.state,
+                "disk_full": node.disk_full,
                 "controller": node.controller,
                 "leads": node.leads,
                 "replicas": node.replicas,
@@ -100,7 +101,7 @@ def _show(view: "ClusterView") -> None:
                 node.node_id,
                 f"{node.address[0]}:{node.address[1]}",
                 node.rack,
-                node.state + (", controller" if node.controller else ""),
+                node.state + (", disk full" if node.disk_full else "") + (", controller" if node.controller else ""),
                 node.leads,
                 node.replicas,
             )

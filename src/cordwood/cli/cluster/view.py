@@ -34,6 +34,7 @@ class NodeView(NamedTuple):
     replicas: int = 0
     draining: bool = False
     starting: bool = False
+    disk_full: bool = False
 
     @property
     def state(self) -> str:
@@ -207,10 +208,12 @@ def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState])
 
 
 def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
-    """Why a replica is not in sync: its node is gone or fenced, or else it lags."""
+    """Why a replica is not in sync: its node is gone or fenced, its disk is full, or else it lags."""
     node = next((node for node in nodes if node.node_id == node_id), None)
     if node is None:
         return ReplicaState(node_id, "its node is gone")
+    if node.state == "serves" and node.disk_full:
+        return ReplicaState(node_id, "its disk is full", lag)
     state = {"serves": "it lags", "draining": "its node is stopping"}.get(node.state, f"its node is {node.state}")
     return ReplicaState(node_id, state, lag)
 
@@ -234,6 +237,7 @@ def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
             each.broker_id == told.controller_id,
             draining=each.is_draining,
             starting=each.is_starting,
+            disk_full=each.is_disk_full,
         )
         for each in sorted(told.brokers, key=lambda each: each.broker_id)
     ]

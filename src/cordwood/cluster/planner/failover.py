@@ -9,6 +9,9 @@ earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost w
 emptied disk), and under `ack.durability=os` with an unclean restart of the machine. If that happened to all replicas
 that could lead, one of them stays.
 
+A broker whose disk is full leaves every ISR, since acknowledgements would wait for it, and leads on only where no
+member of the ISR has room. It has every committed record until it left, so it goes into the ELR as others do.
+
 A plan for a partition is made of that partition and the registered brokers alone. When there is nothing to do for any
 partition, the controller writes nothing.
 """
@@ -57,10 +60,15 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage) ->
     if registered is not None and registered.fenced:
         holds_up.add(leader)
     successor = leader if leads else NOBODY
-    if not leads or (registered is not None and registered.draining):
+    chosen = None
+    if registered is None or not leads or registered.draining:
         chosen = _elect(image, topic, partition, unworthy)
-        if chosen is not None:
-            return Decision(elected(image, topic, partition, chosen, unworthy), frozenset(holds_up))
+    elif registered.disk_full:
+        chosen = next(
+            (broker for broker in _live(image, partition, partition.isr, unworthy) if has_room(image, broker)), None
+        )
+    if chosen is not None:
+        return Decision(elected(image, topic, partition, chosen, unworthy), frozenset(holds_up))
     return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
 
 
@@ -87,12 +95,28 @@ def is_electable(image: ClusterImage, broker: int) -> bool:
     return registered is not None and registered.electable
 
 
+def has_room(image: ClusterImage, broker: int) -> bool:
+    """Whether the broker may be given leaderships, and its disk is not full."""
+    registered = image.brokers.get(broker)
+    return registered is not None and registered.takes_records
+
+
+def _live(
+    image: ClusterImage, partition: PartitionImage, candidates: Collection[int], unworthy: Collection[int]
+) -> list[int]:
+    """The candidates that can lead, in the order of the replicas."""
+    return [
+        broker
+        for broker in partition.replicas
+        if broker in candidates and broker not in unworthy and is_electable(image, broker)
+    ]
+
+
 def _elect(image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]) -> int | None:
-    """The next leader; None: nobody can lead. The first of the replicas is preferred."""
+    """The next leader; None: nobody can lead. One with room is preferred, and then the first of the replicas."""
     for candidates in (partition.isr, partition.elr):
-        for broker in partition.replicas:
-            if broker in candidates and broker not in unworthy and is_electable(image, broker):
-                return broker
+        if live := _live(image, partition, candidates, unworthy):
+            return min(live, key=lambda broker: not has_room(image, broker))
     # Without ISR and ELR all replicas have lost their storage: an operator accepts the loss.
     # With a leader the first write takes the leadership away, so that a leader that still runs hears of it.
     unclean = topic.settings.unclean_leader_election_enable and (partition.isr or partition.elr)
@@ -133,7 +157,7 @@ def elected(
 def _stays(image: ClusterImage, broker: int) -> bool:
     """Whether a broker stays in the ISRs that it is in. A fenced broker is about to come back."""
     registered = image.brokers.get(broker)
-    return registered is not None and not registered.draining
+    return registered is not None and not registered.draining and not registered.disk_full
 
 
 def _without_lost(
@@ -207,7 +231,7 @@ def preferred_elections(image: ClusterImage, topics: Iterable[TopicImage]) -> It
             preferred = partition.replicas[0]
             if partition.leader in (preferred, NOBODY) or preferred not in partition.isr:
                 continue
-            if is_electable(image, preferred) and is_electable(image, partition.leader):
+            if has_room(image, preferred) and is_electable(image, partition.leader):
                 yield guarded(image, topic, index, elected(image, topic, partition, preferred, ()))
 
 
@@ -251,6 +275,11 @@ def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) ->
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"Broker {preferred}, the first replica of partition {index} of '{topic_name}', is not live and in sync: "
             f"in sync are {list(partition.isr)}.",
+        )
+    if not has_room(image, preferred):
+        raise ProtocolError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"The disk of broker {preferred}, the first replica of partition {index} of '{topic_name}', is full.",
         )
     row = elected(image, topic, partition, preferred, unworthy)
     return Election(preferred, guarded(image, topic, index, row))

@@ -92,7 +92,7 @@ def plan_isr_change(image: ClusterImage, broker_epoch: int, change: IsrChange) -
     added = [broker for broker in change.isr if broker not in partition.isr]
     for broker in added:
         registered = image.brokers.get(broker)
-        if registered is None or not registered.electable or registered.epoch != change.broker_epochs.get(broker):
+        if registered is None or not registered.takes_records or registered.epoch != change.broker_epochs.get(broker):
             return None
     isr, elr = in_sync(partition, change.isr, topic.settings.min_insync_replicas)
     before = partition_row(partition)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.planner.failover import NOBODY, elected, is_electable
+from cordwood.cluster.planner.failover import NOBODY, elected, has_room, is_electable
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
@@ -154,10 +154,8 @@ def _narrowed(image: ClusterImage, topic: TopicImage, partition: PartitionImage,
 
 
 def _successor(image: ClusterImage, partition: PartitionImage, among: Collection[int]) -> int | None:
-    for broker in partition.replicas:
-        if broker in among and broker in partition.isr and is_electable(image, broker):
-            return broker
-    return None
+    live = [b for b in partition.replicas if b in among and b in partition.isr and is_electable(image, b)]
+    return min(live, key=lambda broker: not has_room(image, broker), default=None)
 
 
 def next_step(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> PartitionRow | None:

@@ -52,6 +52,7 @@ class Registration(NamedTuple):
     fenced: bool = False
     draining: bool = False
     starting: bool = False
+    disk_full: bool = False
 
 
 class RegisteredBroker(NamedTuple):
@@ -108,6 +109,7 @@ def plan_registration(
                 registration.fenced,
                 registration.draining,
                 registration.starting,
+                registration.disk_full,
             )
         ),
         lease,
@@ -151,9 +153,10 @@ def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
     )
 
 
-def plan_own_row(item: KeyValue, *, draining: bool) -> StoreTxn:
-    """Says that a broker has started, or that it stops. `item` is the broker's key as it was read."""
-    row = decode_broker(item.key, item.value)._replace(starting=False, draining=draining)
+def plan_own_row(item: KeyValue, *, starting: bool = False, draining: bool, disk_full: bool = False) -> StoreTxn:
+    """Says that a broker has started, stops, or has no space. `item` is the broker's key as it was read."""
+    row = decode_broker(item.key, item.value)
+    row = row._replace(starting=starting, draining=draining, disk_full=disk_full)
     return StoreTxn((unchanged_since(item),), (Put(item.key, encode_broker(row), item.lease),))
 
 

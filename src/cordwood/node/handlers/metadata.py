@@ -356,6 +356,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
                 "is_fenced": registered[broker_id].fenced,
                 "is_draining": registered[broker_id].draining,
                 "is_starting": registered[broker_id].starting,
+                "is_disk_full": registered[broker_id].disk_full,
             }
             for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
         ],

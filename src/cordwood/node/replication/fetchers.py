@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.partition import NO_LEADER, Partition
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.peers import Peers
+    from cordwood.node.replication.full_disk import FullDisk
     from cordwood.node.reports import Reports
     from cordwood.node.serving import Serving
     from cordwood.wire.message_types.fetch import Fetch
@@ -103,6 +104,7 @@ class FetcherRooms:
         checkpoints: Checkpoints,
         reports: Reports,
         serving: Serving,
+        full_disk: FullDisk,
     ) -> None:
         self.loop = loop
         self.image = image
@@ -112,6 +114,7 @@ class FetcherRooms:
         self.checkpoints = checkpoints
         self.reports = reports
         self.serving = serving
+        self.full_disk = full_disk
         self.stopped = False
         """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
         self.suspects = Suspects(loop, image)
@@ -298,6 +301,7 @@ class _Fetcher:
             following = partition.begin_following()
             place = following.ask()
         except StorageFailure as failure:
+            self._failed(failure)
             self._rooms.reports.failure(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return None
@@ -428,6 +432,7 @@ class _Fetcher:
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
         except StorageFailure as failure:
+            self._failed(failure)
             self._rooms.reports.failed_write(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
@@ -444,6 +449,10 @@ class _Fetcher:
         elif owner is not self:
             owner._hurry_soon()
             owner._ask_soon()
+
+    def _failed(self, failure: StorageFailure) -> None:
+        if isinstance(failure, DiskFull):
+            self._rooms.full_disk.found(failure)
 
     def _throttle(self, partition: Partition, length: int, now: Moment) -> None:
         """Leaves a throttled partition out of requests if it got more than the rate allows."""

@@ -64,9 +64,9 @@ class InSyncChanges:
                 yield
         self._visiting = False
 
-    def _electable_in(self, broker_id: int) -> int | None:
+    def _may_join_in(self, broker_id: int) -> int | None:
         broker = self._image.brokers.get(broker_id)
-        return broker.epoch if broker is not None and broker.electable else None
+        return broker.epoch if broker is not None and broker.takes_records else None
 
     def _propose(self, now: Moment) -> None:
         self._soon = False
@@ -81,7 +81,7 @@ class InSyncChanges:
             replica = partition.leading
             if replica is None or not self._hosted.still_leads(partition):
                 continue
-            proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._electable_in)
+            proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._may_join_in)
             if proposal is None:
                 continue
             proposed.append((partition, replica, proposal))

@@ -29,6 +29,7 @@ class DescribeCluster(
         is_fenced: bool
         is_draining: bool
         is_starting: bool
+        is_disk_full: bool
 
     class Response(Entity):
         throttle_time_ms: int
@@ -48,6 +49,7 @@ class DescribeCluster(
         is_fenced: bool
         is_draining: bool
         is_starting: bool
+        is_disk_full: bool
 
     class Answer(Protocol):
         def __call__(

@@ -1,0 +1,83 @@
+"""A disk without space for records, as other brokers have to know it.
+
+Acknowledgements of all replicas would wait for a follower that cannot append, and a leader without space refuses every
+record. So the broker says in its registration that its disk is full: the controller takes it out of in-sync sets, and
+has replicas with room lead. The broker takes that back when the disk has room and no append has failed for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from cordwood.model.errors import DiskFull
+from cordwood.model.moment import Moment
+from cordwood.node.loop import Loop
+from cordwood.node.reports import Reports
+
+LOOK_MS = 1_000
+"""The pause between two looks for room, and before another attempt to say something."""
+CALM_MS = 5_000
+"""The least time from the last failed append to the taking back: each change moves leaderships."""
+ROOM_BYTES = 64 << 20
+ROOM_SHARE = 20
+"""A disk has room with ROOM_BYTES, or one part in ROOM_SHARE, whichever is less."""
+
+
+class FullDisk:
+    def __init__(
+        self, loop: Loop, free_bytes: Callable[[], tuple[int, int]], reports: Reports, *, shared: bool
+    ) -> None:
+        """`free_bytes` gives the size of the disk and its free bytes. `shared`: other brokers share the metadata."""
+        self._loop = loop
+        self._free_bytes = free_bytes
+        self._reports = reports
+        self._shared = shared
+        self._full = False
+        self._failed_ms = 0
+        """When the last append failed."""
+        self._saying = False
+
+    def found(self, failure: DiskFull) -> None:
+        """An append found no space."""
+        self._failed_ms = self._loop.now.boot_ms
+        if not self._full and self._shared:
+            self._full = True
+            self._reports.report(logging.WARNING, f"this broker leaves in-sync sets, for its disk is full: {failure}")
+            self._say()
+            self._loop.after(LOOK_MS, self._look)
+
+    def _say(self) -> None:
+        if self._saying:
+            return
+        self._saying, full = True, self._full
+
+        def done(result: Exception | None) -> None:
+            self._saying = False
+            if isinstance(result, Exception):
+                self._reports.failure(result)
+                self._loop.after(LOOK_MS, lambda now: self._say())
+            elif full is not self._full:
+                self._say()
+
+        self._loop.effects.metadata(lambda writer: writer.registration.say_disk_full(full), done)
+
+    def _look(self, now: Moment) -> None:
+        """Looks for room, until there is some."""
+        if now.boot_ms - self._failed_ms < CALM_MS:
+            self._loop.after(LOOK_MS, self._look)
+        else:
+            self._loop.effects.blocking(self._free_bytes, self._measured)
+
+    def _measured(self, result: tuple[int, int] | Exception) -> None:
+        if isinstance(result, Exception):
+            self._reports.failure(result)
+        else:
+            size_bytes, free_bytes = result
+            calm = self._loop.now.boot_ms - self._failed_ms >= CALM_MS
+            if calm and free_bytes >= min(ROOM_BYTES, size_bytes // ROOM_SHARE):
+                self._full = False
+                self._reports.report(logging.INFO, "this broker may be in sync again, for its disk has room")
+                self._say()
+                return
+        self._loop.after(LOOK_MS, self._look)
