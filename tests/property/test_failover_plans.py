@@ -272,7 +272,7 @@ def test_replicas_on_emptied_disks_that_are_elected_are_found(monkeypatch: pytes
 
 
 def test_any_live_replica_that_is_elected_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anybody(image, topic, partition, unworthy):  # type: ignore[no-untyped-def]
+    def anybody(image, topic, partition, unworthy, recent):  # type: ignore[no-untyped-def]
         live = [broker for broker in partition.replicas if failover.is_electable(image, broker)]
         return live[0] if live else None
 

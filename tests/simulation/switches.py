@@ -158,7 +158,7 @@ def lets_replicas_join_too_early(patch: Patch) -> None:
 
 def elects_anybody_who_lives(patch: Patch) -> None:
     def elect(
-        image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]
+        image: ClusterImage, topic: TopicImage, partition: PartitionImage, *arguments: Collection[int]
     ) -> int | None:
         return next((broker for broker in partition.replicas if failover.is_electable(image, broker)), None)
 
@@ -223,10 +223,10 @@ def elects_without_candidates(patch: Patch) -> None:
     real = failover._elect
 
     def elect(
-        image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]
+        image: ClusterImage, topic: TopicImage, partition: PartitionImage, *arguments: Collection[int]
     ) -> int | None:
         if partition.isr or partition.elr:
-            return real(image, topic, partition, unworthy)
+            return real(image, topic, partition, *arguments)
         return next((broker for broker in partition.replicas if failover.is_electable(image, broker)), None)
 
     patch.setattr(failover, "_elect", elect)
@@ -264,7 +264,7 @@ def confirms_what_waited_without_authority(patch: Patch) -> None:
 
 
 def prefers_replicas_that_are_not_in_sync(patch: Patch) -> None:
-    def elections(image: ClusterImage, topics: Collection[TopicImage]) -> Iterator[GuardedPut]:
+    def elections(image: ClusterImage, topics: Collection[TopicImage], recent: Collection[int]) -> Iterator[GuardedPut]:
         for topic in topics:
             for index, partition in enumerate(topic.partitions):
                 preferred = partition.replicas[0]

@@ -30,6 +30,9 @@ REBALANCE_S = 1.0
 """The pause between two groups of preferred elections, and before the first of them."""
 ELECTED_AT_ONCE = 100
 """Preferred elections in one group: clients look for their leaders anew after each."""
+SETTLED_MS = 10_000
+"""How long a broker that registered is elected last: librdkafka waits up to 10 s (reconnect.backoff.max.ms) before it
+connects again to a broker that it lost."""
 _PARTITIONS_AT_ONCE = 1000
 """Partitions that are looked at in one turn of the loop: 1,000 take a few milliseconds."""
 
@@ -38,14 +41,22 @@ class Controller:
     """Becomes the controller when there is none, and does its work. Belongs to one event loop."""
 
     def __init__(
-        self, store: MetadataStore, follower: ImageFollower, authority: Authority, lease_of: Callable[[], int]
+        self,
+        store: MetadataStore,
+        follower: ImageFollower,
+        authority: Authority,
+        lease_of: Callable[[], int],
+        boot_ms: Callable[[], int],
     ) -> None:
-        """`lease_of` tells the lease of the broker's present registration."""
+        """`lease_of` tells the lease of the broker's present registration. `boot_ms` reads the boot clock."""
         self._store = store
         self._follower = follower
         self._image: ClusterImage = follower.image
         self._authority = authority
         self._lease_of = lease_of
+        self._boot_ms = boot_ms
+        self._registered_ms: dict[int, int] = {}
+        """When brokers registered or got their fences lifted, as far as this broker saw it: the others are settled."""
         self._changed = asyncio.Event()
         self._dirty: dict[str, None] | None = None
         """Topics to look at; None: all."""
@@ -65,12 +76,21 @@ class Controller:
             await asyncio.wait([self._task])
 
     def _image_changed(self, delta: ImageDelta) -> None:
+        self._registered_ms.update(dict.fromkeys(delta.registered, self._boot_ms()))
         if delta.brokers_changed or delta.registered or delta.broker_settings_changed:
             self._dirty = None
         elif self._dirty is not None:
             self._dirty.update(dict.fromkeys(topic.name for topic in delta.created))
             self._dirty.update(dict.fromkeys(change.after.name for change in delta.changed))
         self._changed.set()
+
+    def _recent(self) -> frozenset[int]:
+        """Brokers that came back a moment ago."""
+        now_ms = self._boot_ms()
+        self._registered_ms = {
+            broker: since_ms for broker, since_ms in self._registered_ms.items() if now_ms - since_ms < SETTLED_MS
+        }
+        return frozenset(self._registered_ms)
 
     @property
     def _own(self) -> ControllerImage | None:
@@ -135,11 +155,12 @@ class Controller:
         holds_up: set[int] = set()
         writes: list[GuardedPut] = []
         looked_at = 0
+        recent = self._recent()
         for name in sorted(self._image.topics) if names is None else names:
             topic = self._image.topics.get(name)
             if topic is None:
                 continue
-            steps = plan_topic(self._image, topic)
+            steps = plan_topic(self._image, topic, recent)
             # A partition moves on only when it is in order otherwise.
             writes += steps.writes or plan_steps(self._image, topic)
             holds_up |= steps.holds_up
@@ -199,11 +220,13 @@ class Controller:
         """Gives a group of partitions their preferred leaders back. Returns when to look for the next group."""
         if not self._image.settings.auto_leader_rebalance_enable:
             return None
-        elections = preferred_elections(self._image, self._image.sorted_topics())
+        recent = self._recent()
+        elections = preferred_elections(self._image, self._image.sorted_topics(), recent)
         group = [election for election, _ in zip(elections, range(ELECTED_AT_ONCE), strict=False)]
         if not group:
             self._rebalances = False
-            return None
+            # Brokers that came back get their leaderships when they have settled.
+            return REBALANCE_S if recent else None
         if not self._rebalances:
             # Brokers that return get a moment to settle.
             self._rebalances = True

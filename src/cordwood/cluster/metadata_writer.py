@@ -120,7 +120,9 @@ class MetadataWriter:
             # Imported only in a cluster, to keep the start of a lone broker quick.
             from cordwood.cluster import controller, evidence
 
-            self.controller = controller.Controller(store, follower, self._authority, lambda: self.registration.lease)
+            self.controller = controller.Controller(
+                store, follower, self._authority, lambda: self.registration.lease, boot_ms
+            )
             self.evidence = evidence.Evidence(
                 store, follower, self._authority, lambda: self.registration.lease, boot_ms
             )

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.unit.cluster.forgetful_store import ForgetfulStore
 
+from cordwood.cluster.controller import REBALANCE_S, SETTLED_MS
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata_writer import MetadataWriter
@@ -302,10 +303,27 @@ async def test_preferred_leaders_lead_again_once_they_are_in_sync() -> None:
     old = running.running[2]
     await running.start(2)
     await running.until(lambda image: image.topics["t"].partitions[0].leader == 1)
+    await asyncio.sleep(2 * REBALANCE_S)
+    assert running.partition().leader == 1, "clients of broker 2 may still wait before they connect to it again"
+    running.boot_ms += SETTLED_MS
     await running.until(lambda image: image.topics["t"].partitions[0].leader == 2)
     assert running.partition().leader_epoch == 2
     await old.stop()
     await running.stop()
+
+
+async def test_of_replicas_in_sync_one_leads_that_has_not_come_back_a_moment_ago() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", (1, 2, 3))
+        three.boot_ms += SETTLED_MS
+        former = three.running[2]
+        await three.start(2)
+        await three.until(lambda image: image.brokers[2].epoch == 2 and image.brokers[2].electable)
+        assert three.partition().isr == (1, 2, 3)
+        await three.kill(1)
+        await three.until(lambda image: image.topics["t"].partitions[0].leader not in (1, -1))
+        assert three.partition().leader == 3
+        await former.stop()
 
 
 async def test_a_controller_at_rest_writes_nothing() -> None:

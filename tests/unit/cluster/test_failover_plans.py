@@ -2,13 +2,13 @@
 
 from tests.unit.cluster.metadata import Metadata
 
-from cordwood.cluster.planner.failover import decide, plan_topic, ready_to_serve
+from cordwood.cluster.planner.failover import decide, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Registration, plan_registration
+from cordwood.cluster.planner.registration import Registration, plan_lift, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
-from cordwood.cluster.stores.interface import Delete
+from cordwood.cluster.stores.interface import Delete, present
 
 
 async def restart(metadata: Metadata, broker_id: int, *, unclean: bool = False, storage_id: str = "") -> None:
@@ -56,6 +56,34 @@ async def test_nothing_on_disk_is_forgotten() -> None:
         await restart(metadata, broker, unclean=True)
     assert await carried_out(metadata) == (-1, (3, 1))
     assert [broker.broker_id for broker in ready_to_serve(metadata.image, ())] == [1, 3]
+
+
+async def test_a_broker_that_came_back_a_moment_ago_leads_only_where_no_other_in_sync_replica_can() -> None:
+    metadata = await topic_of("disk", 3, 1, 2)
+    await metadata.store.txn((), [Delete(broker_key(3))])
+    await metadata.refresh()
+    topic = metadata.image.topics["t"]
+
+    def elected(*recent: int) -> int:
+        row = decide(metadata.image, topic, topic.partitions[0], recent).row
+        assert row is not None
+        return row.leader
+
+    assert (elected(), elected(1), elected(2), elected(1, 2)) == (1, 2, 1, 1)
+
+
+async def test_a_preferred_leader_waits_until_it_has_been_back_for_a_while() -> None:
+    metadata = await topic_of("disk", 3, 1, 2)
+    await restart(metadata, 3)
+    assert await carried_out(metadata) == (1, (3, 1, 2))
+    assert len(ready_to_serve(metadata.image, ())) == 1
+    item = await metadata.store.get(broker_key(3))
+    assert item is not None
+    await metadata.store.txn(*plan_lift(item, 3, present(item.key)))
+    await metadata.refresh()
+    topics = [metadata.image.topics["t"]]
+    assert list(preferred_elections(metadata.image, topics, {3})) == []
+    assert len(list(preferred_elections(metadata.image, topics, {1, 2}))) == 1
 
 
 async def test_a_live_partition_is_in_order() -> None:

@@ -12,11 +12,14 @@ that could lead, one of them stays.
 A broker whose disk is full leaves every ISR, since acknowledgements would wait for it, and leads on only where no
 member of the ISR has room. It has every committed record until it left, so it goes into the ELR as others do.
 
+A broker that came back a moment ago (`recent`) is elected only where no other member of the same set can lead: clients
+that lost their connections to it wait before they connect again.
+
 A plan for a partition is made of that partition and the registered brokers alone. When there is nothing to do for any
 partition, the controller writes nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cordwood.cluster.broker_image import BrokerImage
@@ -41,7 +44,7 @@ class Decision(NamedTuple):
 _IN_ORDER = Decision(None)
 
 
-def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> Decision:
+def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, recent: Collection[int] = ()) -> Decision:
     """The next state of a partition."""
     unworthy = _unworthy(image, topic, partition)
     leader = partition.leader
@@ -62,11 +65,10 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage) ->
     successor = leader if leads else NOBODY
     chosen = None
     if registered is None or not leads or registered.draining:
-        chosen = _elect(image, topic, partition, unworthy)
+        chosen = _elect(image, topic, partition, unworthy, recent)
     elif registered.disk_full:
-        chosen = next(
-            (broker for broker in _live(image, partition, partition.isr, unworthy) if has_room(image, broker)), None
-        )
+        live = _live(image, partition, partition.isr, unworthy)
+        chosen = _best(image, [broker for broker in live if has_room(image, broker)], recent)
     if chosen is not None:
         return Decision(elected(image, topic, partition, chosen, unworthy), frozenset(holds_up))
     return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
@@ -112,11 +114,22 @@ def _live(
     ]
 
 
-def _elect(image: ClusterImage, topic: TopicImage, partition: PartitionImage, unworthy: Collection[int]) -> int | None:
-    """The next leader; None: nobody can lead. One with room is preferred, and then the first of the replicas."""
+def _best(image: ClusterImage, live: Sequence[int], recent: Collection[int]) -> int | None:
+    """Who leads best: one with room, one that has been there for a while, the first of the replicas."""
+    return min(live, key=lambda broker: (not has_room(image, broker), broker in recent), default=None)
+
+
+def _elect(
+    image: ClusterImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    unworthy: Collection[int],
+    recent: Collection[int],
+) -> int | None:
+    """The next leader; None: nobody can lead."""
     for candidates in (partition.isr, partition.elr):
-        if live := _live(image, partition, candidates, unworthy):
-            return min(live, key=lambda broker: not has_room(image, broker))
+        if (best := _best(image, _live(image, partition, candidates, unworthy), recent)) is not None:
+            return best
     # Without ISR and ELR all replicas have lost their storage: an operator accepts the loss.
     # With a leader the first write takes the leadership away, so that a leader that still runs hears of it.
     unclean = topic.settings.unclean_leader_election_enable and (partition.isr or partition.elr)
@@ -208,7 +221,7 @@ class Steps(NamedTuple):
     holds_up: frozenset[int]
 
 
-def plan_topic(image: ClusterImage, topic: TopicImage) -> Steps:
+def plan_topic(image: ClusterImage, topic: TopicImage, recent: Collection[int] = ()) -> Steps:
     """The next writes of the partitions of a topic."""
     writes = []
     holds_up: set[int] = set()
@@ -217,19 +230,21 @@ def plan_topic(image: ClusterImage, topic: TopicImage) -> Steps:
         # Equal partitions of a topic share one object.
         decision = decided.get(id(partition))
         if decision is None:
-            decision = decided[id(partition)] = decide(image, topic, partition)
+            decision = decided[id(partition)] = decide(image, topic, partition, recent)
         if decision.row is not None:
             writes.append(guarded(image, topic, index, decision.row))
             holds_up |= decision.holds_up
     return Steps(writes, frozenset(holds_up))
 
 
-def preferred_elections(image: ClusterImage, topics: Iterable[TopicImage]) -> Iterator[GuardedPut]:
+def preferred_elections(
+    image: ClusterImage, topics: Iterable[TopicImage], recent: Collection[int] = ()
+) -> Iterator[GuardedPut]:
     """Elections of first replicas that are in the ISR and do not lead. The partitions are in order otherwise."""
     for topic in topics:
         for index, partition in enumerate(topic.partitions):
             preferred = partition.replicas[0]
-            if partition.leader in (preferred, NOBODY) or preferred not in partition.isr:
+            if partition.leader in (preferred, NOBODY) or preferred not in partition.isr or preferred in recent:
                 continue
             if has_room(image, preferred) and is_electable(image, partition.leader):
                 yield guarded(image, topic, index, elected(image, topic, partition, preferred, ()))
