@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.simulation.test_replication_on_machines import content
 
 from cordwood.cluster.stores.interface import StoreFailure, StoreUnavailable, StoreWentBack
 from cordwood.cluster.stores.memory import MemoryStore
@@ -103,12 +104,7 @@ def test_brokers_do_not_start_on_an_older_copy_and_go_on_with_the_newest(world: 
     assert (ends(world, BEFORE), ends(world, AFTER)) == ([2, 2, 2], [1, 1, 1])
 
 
-LOWER_EPOCHS = pytest.mark.xfail(
-    strict=True, reason="a leader begins in an epoch below those in its log, and its followers find no common history"
-)
-
-
-@pytest.mark.parametrize("elections", [0, pytest.param(2, marks=LOWER_EPOCHS)])
+@pytest.mark.parametrize("elections", [0, 2])
 def test_an_operator_goes_on_with_the_older_copy_and_loses_nothing_that_is_on_disks(
     world: World, elections: int
 ) -> None:
@@ -124,3 +120,30 @@ def test_an_operator_goes_on_with_the_older_copy_and_loses_nothing_that_is_on_di
         (aside,) = [name for name in machine.disk.list_directories("/data") if name.startswith(AFTER)]
         assert aside.endswith("-stray")
         assert any(name.endswith(".log") for name in machine.disk.list(f"/data/{aside}"))
+
+
+@pytest.mark.parametrize("elections", range(4))
+def test_replicas_with_later_epochs_follow_a_replica_that_the_older_copy_lets_lead(
+    world: World, elections: int
+) -> None:
+    create(world, BEFORE)
+    write(world, BEFORE, b"known to all")
+    backup = world.copy_of_store()
+    behind = world.machine_of(leader(world, BEFORE))
+    behind.kill()
+    world.advance(6000)
+    for _ in range(elections):
+        one_more_election(world, BEFORE)
+    write(world, BEFORE, b"in a later epoch, and unknown to the first leader")
+    world.kill()
+    world.store = backup.reopened()
+    for machine in world.machines:
+        machine.disk.platter_witness = None
+    behind.start()
+    world.advance(9000)
+    write(world, BEFORE, b"also in an epoch after the copy's")
+    world.start().advance(9000)
+    write(world, BEFORE, b"goes on")
+    assert ends(world, BEFORE) == [3, 3, 3]
+    found = [machine.node.hosted.get(BEFORE, 0) for machine in world.machines]
+    assert len({content(partition.log) for partition in found if partition is not None}) == 1

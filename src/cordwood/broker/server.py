@@ -169,8 +169,6 @@ class Server:
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
-        if clustered and not storage.in_memory:
-            self._keep_witness(follower)
         self._peers = PeerConnections(
             loop,
             settings.node_id,
@@ -194,6 +192,11 @@ class Server:
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, writer)
         await self._recover()
+        if storage.may_be_newer:
+            await writer.partitions.raise_epochs(self.node.epochs_in_logs())
+        if clustered and not storage.in_memory:
+            # The witness says that the epochs are raised: a start that ends before raises them again.
+            self._keep_witness(follower)
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
             self.node.repair.begin(self._scrub_thread.submit)

@@ -105,6 +105,8 @@ class Storage:
             witness_ends=not self.in_memory,
         )
         self.standing = ALONE
+        self.may_be_newer = False
+        """Whether the logs may be newer than the cluster's metadata: nothing tells how far the broker had seen it."""
         self._node_id = settings.node_id
         self._open = False
 
@@ -173,6 +175,7 @@ class Storage:
             )
         # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
         seen = None if self.in_memory else read_seen(path)
+        self.may_be_newer = owner is not None and seen is None and not self.in_memory
         unclean = may_have_lost(seen, stopped_cleanly=self.logs.stopped_cleanly())
         self.standing = self.standing._replace(clustered=True, unclean=unclean)
         self.metadata = await open_store(settings)

@@ -127,7 +127,7 @@ class MetadataWriter:
                 store, follower, self._authority, lambda: self.registration.lease, boot_ms
             )
         self._isr_writer = IsrWriter(store, follower, self._authority)
-        self._partition_writer = PartitionWriter(follower, self._authority)
+        self.partitions = PartitionWriter(follower, self._authority)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
 
@@ -236,7 +236,7 @@ class MetadataWriter:
             leaders[name] = election.leader
             return election.write
 
-        outcomes = await self._partition_writer.change(partitions, write)
+        outcomes = await self.partitions.change(partitions, write)
         return {name: refusal or leaders[name] for name, refusal in outcomes.items()}
 
     async def reassign(
@@ -247,7 +247,7 @@ class MetadataWriter:
         from cordwood.cluster.planner.reassignment import plan_move
 
         wanted = {(move.topic, move.partition): move for move in moves}
-        return await self._partition_writer.change(
+        return await self.partitions.change(
             wanted, lambda name: plan_move(self.image, wanted[name], may_change_count=may_change_count)
         )
 

@@ -1,11 +1,11 @@
-"""Writes changes of many partitions that operators ask for: elections, and moves to other replicas.
+"""Writes changes of many partitions: elections and moves that operators ask for, epochs on a restored store.
 
 Many partitions share a transaction. A transaction fails as a whole when one of its partitions was changed meanwhile:
 then all of it is planned anew on the newer image and written in smaller transactions.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
@@ -13,6 +13,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
 from cordwood.cluster.rows import encode_partition
+from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 PartitionName = tuple[str, int]
@@ -63,6 +64,14 @@ class PartitionWriter:
             await self._authority.check()
         unknown = ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the partition: try again.")
         return {name: outcomes.get(name, unknown) for name in names}
+
+    async def raise_epochs(self, known: Mapping[PartitionName, int]) -> None:
+        """Raises leader epochs above those in logs, on a store that may be an older copy. Raises StoreFailure."""
+        from cordwood.cluster.planner.restored import plan_later_epoch
+
+        outcomes = await self.change(known, lambda name: plan_later_epoch(self._image, *name, known[name]))
+        if refused := [refusal for refusal in outcomes.values() if refusal is not None]:
+            raise StoreFailure(f"the leader epochs of {len(refused)} partitions cannot be raised: {refused[0].message}")
 
     async def _write(
         self,

@@ -213,6 +213,17 @@ class Node:
                     self.reports.failure(failure)
                 yield partition.name
 
+    def epochs_in_logs(self) -> dict[tuple[str, int], int]:
+        """The latest leader epoch in each log that is here, for a metadata store that may be older than the logs."""
+        known: dict[tuple[str, int], int] = {}
+        for partition in self.hosted:
+            if self.logs.has_log(partition.name):
+                try:
+                    known[partition.name] = partition.log.replayed.latest_epoch
+                except StorageFailure as failure:
+                    self.reports.failure(failure)
+        return known
+
     def stop_waiting(self, now: Moment) -> None:
         """The broker stops: answers waiting fetches with the records at hand, and waiting members with a refusal."""
         self.loop.now = now

@@ -114,6 +114,9 @@ class Life:
             reaches,
         )
         self._witnessed_ms = -WITNESS_MS
+        self._may_be_newer = False
+        """Whether the logs may be newer than the metadata: no witness tells how far the broker had seen it."""
+        self._known_epochs: dict[tuple[str, int], int] = {}
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
@@ -139,6 +142,8 @@ class Life:
         )
         for _ in self.node.recover_all():
             pass
+        if self._may_be_newer:
+            self._known_epochs = self.node.epochs_in_logs()
         self.driver.drive(self.node, self.flusher, self.metadata_writer)
         if self._setup.clustered:
             self.serving.on_registered = lambda: self.driver.run(lambda: self.node.registered(self.node.now))
@@ -163,6 +168,7 @@ class Life:
         if setup.clustered:
             owner = self.logs.identity()
             known = None if owner is None else owner.cluster_id
+            self._may_be_newer = owner is not None and self._disk.platter_witness is None
             await check_cluster(self.store, DATA_DIRECTORY, known, self._disk.platter_witness)
             await self._outlive_another_disk(storage_id)
         self.metadata_writer = MetadataWriter(
@@ -193,6 +199,10 @@ class Life:
         """Asks for the lifting of the fence, until the store hears it."""
         while True:
             try:
+                if self._may_be_newer:
+                    await self.metadata_writer.partitions.raise_epochs(self._known_epochs)
+                    self._may_be_newer = False
+                    self._keep_witness()
                 await self.metadata_writer.ready()
                 return
             except StoreFailure:
@@ -200,7 +210,7 @@ class Life:
 
     def _keep_witness(self) -> None:
         """Writes down how far this broker has seen the metadata, now and then, as the server does."""
-        if self._clock.boot_ms - self._witnessed_ms >= WITNESS_MS:
+        if self._clock.boot_ms - self._witnessed_ms >= WITNESS_MS and not self._may_be_newer:
             self._witnessed_ms = self._clock.boot_ms
             image = self.metadata_writer.image
             newest = self.metadata_writer.follower.newest
