@@ -19,7 +19,7 @@ from cordwood.node.appends import Appends
 from cordwood.node.handlers import fetch
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.partition import Partition
-from cordwood.node.replication import fetchers
+from cordwood.node.replication import fetcher
 from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
@@ -89,20 +89,20 @@ def leads_on_in_its_old_epoch(patch: Patch) -> None:
 
 
 def takes_late_answers(patch: Patch) -> None:
-    def still_counts(fetcher: fetchers._Fetcher, asked: fetchers._Asked) -> bool:
+    def still_counts(one: fetcher.Fetcher, asked: fetcher._Asked) -> bool:
         return asked.partition.following is not None and not asked.partition.cutting
 
-    real = fetchers._Fetcher._append
+    real = fetcher.Fetcher._append
 
-    def append(fetcher: fetchers._Fetcher, partition: Partition, *arguments: Any) -> None:
-        fetches = partition in fetcher._partitions
-        fetcher._partitions.setdefault(partition, 0)
-        real(fetcher, partition, *arguments)
+    def append(one: fetcher.Fetcher, partition: Partition, *arguments: Any) -> None:
+        fetches = partition in one._partitions
+        one._partitions.setdefault(partition, 0)
+        real(one, partition, *arguments)
         if not fetches:
-            del fetcher._partitions[partition]
+            del one._partitions[partition]
 
-    patch.setattr(fetchers._Fetcher, "_still_counts", still_counts)
-    patch.setattr(fetchers._Fetcher, "_append", append)
+    patch.setattr(fetcher.Fetcher, "_still_counts", still_counts)
+    patch.setattr(fetcher.Fetcher, "_append", append)
 
 
 def commits_on_fewer_than_min_insync_replicas(patch: Patch) -> None:

@@ -12,7 +12,7 @@ from cordwood.cluster.stores.interface import Put
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode
 from cordwood.node.partition import Partition
-from cordwood.node.replication.fetchers import AT_REST_MS, FEW_PARTITIONS
+from cordwood.node.replication.fetcher import AT_REST_MS, FEW_PARTITIONS
 from cordwood.records.build import build_batch
 from cordwood.simulation.checkers.content import read_batches
 from cordwood.simulation.exchange import Exchange

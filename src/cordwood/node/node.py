@@ -58,7 +58,8 @@ from cordwood.node.partition import Partition
 from cordwood.node.peers import Peers
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
-from cordwood.node.replication.fetchers import FetcherRooms, Fetchers
+from cordwood.node.replication.fetcher_rooms import FetcherRooms
+from cordwood.node.replication.fetchers import Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
 from cordwood.node.replication.full_disk import FullDisk
 from cordwood.node.replication.in_sync_changes import InSyncChanges

@@ -1,0 +1,458 @@
+"""A fetcher: asks one leader for partitions that it leads and this broker follows.
+
+A fetcher has one request outstanding. It appends what the leader sends, waits until the records count as this replica's
+(synced under `ack.durability=disk`), and asks again: its fetch offsets tell the leader how far this replica is. A
+partition whose log is cut by a thread, or whose leader refused, is left out of requests for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import TopicId
+from cordwood.model.moment import Moment
+from cordwood.node.partition import Partition
+from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.replication.asking_replicas import sound_batches_request
+from cordwood.replication.follower import (
+    Append,
+    Cut,
+    FetchFrom,
+    FollowerReplica,
+    Late,
+    LeaderAnswer,
+    Refused,
+    Restart,
+    RestartWith,
+)
+from cordwood.replication.throttle import is_listed
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cordwood.node.replication.fetcher_rooms import FetcherRooms
+    from cordwood.wire.message_types.fetch import Fetch
+
+FETCH_VERSIONS = (15, 17)
+NO_SESSION, SESSIONLESS = 0, -1
+MIN_BYTES = 1
+TIMEOUT_BEYOND_WAIT_MS = 10_000
+FIRST_PAUSE_MS = 50
+REST_MS = 100
+"""How long a partition is left out of requests after its leader refused. The image tells of a new leader sooner."""
+SHORT_WAIT_MS = 10
+"""The leader's wait while a partition is left out because its log is cut: it joins the next request."""
+LONGEST_THROTTLED_MS = 5_000
+"""The longest rest of a throttled partition: an operator may raise the rate meanwhile."""
+OPENED_AT_ONCE = 64
+"""The most logs that are opened for one request."""
+FEW_PARTITIONS = 32
+"""Up to so many partitions are fetched from a leader by one request, whether they move or not."""
+AT_REST_MS = 5_000
+"""A partition without new records for this time is at rest."""
+LOOK_FOR_REST_MS = 1_000
+"""How often partitions at rest are looked for."""
+NEVER_MS = 2**62
+WRONG_LEADER = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+"""Refusals that end when both brokers have the same image."""
+
+
+class _Asked(NamedTuple):
+    """One partition of a request."""
+
+    partition: Partition
+    following: FollowerReplica
+    place: FetchFrom
+
+
+class _Asking(NamedTuple):
+    """The outstanding request."""
+
+    partitions: dict[tuple[TopicId, int], _Asked]
+
+
+class Fetcher:
+    """Fetches from one leader.
+
+    Each leader has two: one for partitions that get records, and one for partitions at rest, whose request names many
+    and mostly waits. A single request would name all partitions for each record of one. A partition changes its fetcher
+    while no request that names it is outstanding.
+    """
+
+    def __init__(
+        self, rooms: FetcherRooms, leader: int, of: dict[Partition, Fetcher], busy: Fetcher | None = None
+    ) -> None:
+        """`of` tells the fetcher of each partition. `busy`: the other fetcher, if this one is for partitions at
+        rest."""
+        self.leader = leader
+        self._rooms = rooms
+        self._loop = rooms.loop
+        self._of = of
+        self._busy = busy
+        self.at_rest: Fetcher | None = None
+        """The other fetcher, if this one is for partitions that get records."""
+        self._look_for_rest_at_ms = 0
+        self._partitions: dict[Partition, int] = {}
+        """When each got its last records, or was added. Requests name them in this order: the latest come last."""
+        self._resting: dict[Partition, int] = {}
+        """Partitions that are left out of requests, and until when."""
+        self._syncing: dict[Partition, None] = {}
+        """Partitions whose last records are not durable yet."""
+        self._outstanding: _Asking | None = None
+        self._hurried = False
+        """Whether the leader was asked to answer the outstanding request at once."""
+        self._pause_ms = 0
+        self._paused = False
+        self._due = False
+
+    def add(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+        self._partitions[partition] = self._loop.now.boot_ms
+        self._resting.pop(partition, None)
+        if partition.following is None:
+            self._hurry_soon()
+        self._ask_soon()
+
+    def _hurry_soon(self) -> None:
+        if self._outstanding is not None and not self._hurried:
+            self._hurried = True
+            self._loop.after(0, self._hurry)
+
+    def _rests(self, now: Moment) -> None:
+        """Gives partitions at rest to the fetcher for them. No request of this fetcher is outstanding."""
+        assert self._outstanding is None
+        if self.at_rest is None or len(self._partitions) <= FEW_PARTITIONS or now.boot_ms < self._look_for_rest_at_ms:
+            return
+        self._look_for_rest_at_ms = now.boot_ms + LOOK_FOR_REST_MS
+        found = []
+        for partition, moved_ms in self._partitions.items():
+            if now.boot_ms - moved_ms < AT_REST_MS:
+                break
+            if partition.following is not None and not partition.cutting and partition not in self._resting:
+                found.append(partition)
+        for partition in found:
+            del self._partitions[partition]
+            self.at_rest._partitions[partition] = now.boot_ms
+            self._of[partition] = self.at_rest
+        if found:
+            self.at_rest._hurry_soon()
+            self.at_rest._ask_soon()
+
+    def _got_records(self, partition: Partition, now: Moment) -> Fetcher:
+        """The fetcher for the partition from now on. The request that brought the records is answered."""
+        if self._of.get(partition) is not self:
+            # An answer never takes a partition away from the fetcher that has it, which may have asked for it.
+            return self
+        owner = self._of[partition] = self._busy or self
+        # Partitions that got nothing come first in the next request, which may be full before the others' turn.
+        self._partitions.pop(partition, None)
+        owner._partitions[partition] = now.boot_ms
+        return owner
+
+    def _hurry(self, now: Moment) -> None:
+        """Has the leader answer the outstanding request: a partition that is new here is not in it, and acks may wait
+        for its followers. A request for nothing makes the one before it give way."""
+        if self._outstanding is not None and not self._rooms.stopped:
+            self._rooms.peers.send(self._request({}, wait_ms=0), lambda outcome, now: None)
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop(partition, None)
+        self._resting.pop(partition, None)
+        if partition in self._syncing:
+            del self._syncing[partition]
+            self._ask_soon()
+
+    # Requests
+
+    def _ask_soon(self) -> None:
+        """Asks in the next turn: changes of many partitions come in one event."""
+        if not self._due and self._outstanding is None and not self._syncing and not self._paused:
+            self._due = True
+            self._loop.after(0, self._ask)
+
+    def _ask(self, now: Moment) -> None:
+        self._due = False
+        if self._outstanding is not None or self._syncing or self._paused or not self._partitions:
+            return
+        if self._rooms.stopped:
+            return
+        self._rests(now)
+        settings = self._rooms.image.settings
+        asked: dict[tuple[TopicId, int], _Asked] = {}
+        wait_ms, opened = settings.replica_fetch_wait_max_ms, 0
+        for partition in self._partitions:
+            if partition in self._resting:
+                wait_ms = min(wait_ms, max(1, self._resting[partition] - now.boot_ms))
+                continue
+            if partition.cutting or (partition.opened is None and opened >= OPENED_AT_ONCE):
+                wait_ms = min(wait_ms, SHORT_WAIT_MS)
+                continue
+            opened += partition.opened is None
+            found = self._place_of(partition, now)
+            if found is not None:
+                asked[partition.topic_id, partition.name.partition] = found
+        if self._syncing or not asked:
+            # Answers of a leader that waits for records would hold up the news of what this replica has.
+            return
+        self._outstanding = asking = _Asking(asked)
+        self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asking, outcome, now))
+
+    def _request(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> PeerRequest[Fetch.Response]:
+        return PeerRequest(
+            self.leader,
+            ApiKey.FETCH,
+            FETCH_VERSIONS,
+            self._values(asked, wait_ms),
+            wait_ms + TIMEOUT_BEYOND_WAIT_MS,
+            waits_long=self._busy is not None,
+        )
+
+    def _place_of(self, partition: Partition, now: Moment) -> _Asked | None:
+        """Where the partition's log goes on; None if it cannot be asked for now."""
+        try:
+            following = partition.begin_following()
+            place = following.ask()
+        except StorageFailure as failure:
+            self._failed(failure)
+            self._rooms.reports.failure(failure)
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return None
+        if place is None:
+            self._rooms.flushes.sync(partition)
+            self._wait_for_disk(partition, following)
+            return None
+        return _Asked(partition, following, place)
+
+    def _values(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> dict[str, Any]:
+        settings = self._rooms.image.settings
+        topics: dict[TopicId, list[dict[str, int]]] = {}
+        for (topic_id, index), (_, following, place) in asked.items():
+            topics.setdefault(topic_id, []).append(
+                {
+                    "partition": index,
+                    "current_leader_epoch": following.leader_epoch,
+                    "fetch_offset": place.offset,
+                    "last_fetched_epoch": place.last_fetched_epoch,
+                    "log_start_offset": place.log_start,
+                    "partition_max_bytes": settings.replica_fetch_max_bytes,
+                }
+            )
+        return {
+            "replica_state": {
+                "replica_id": self._rooms.image.node_id,
+                "replica_epoch": self._rooms.serving.broker_epoch,
+            },
+            "max_wait_ms": wait_ms,
+            "min_bytes": MIN_BYTES,
+            "max_bytes": settings.replica_fetch_response_max_bytes,
+            "isolation_level": 0,
+            "session_id": NO_SESSION,
+            "session_epoch": SESSIONLESS,
+            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+
+    # Answers
+
+    def _answered(self, asking: _Asking, outcome: PeerOutcome[Fetch.Response], now: Moment) -> None:
+        assert asking is self._outstanding
+        self._outstanding, self._hurried = None, False
+        if self._rooms.stopped:
+            return
+        if isinstance(outcome, PeerFailed):
+            self._rooms.suspects.failed(self.leader, outcome, now)
+            self._pause(outcome.text)
+            return
+        self._rooms.suspects.answered(self.leader)
+        assert isinstance(outcome, PeerAnswer)
+        if outcome.body.error_code != ErrorCode.NONE:
+            self._pause(f"broker {self.leader} refused a fetch: {ErrorCode(outcome.body.error_code).name}")
+            return
+        self._pause_ms = 0
+        for topic in outcome.body.responses:
+            for answer in topic.partitions:
+                assert topic.topic_id is not None
+                asked = asking.partitions.get((topic.topic_id, answer.partition_index))
+                if asked is not None and self._still_counts(asked):
+                    self._take(asked, answer, now)
+        self._ask_soon()
+
+    def _still_counts(self, asked: _Asked) -> bool:
+        """Whether the partition follows the same leader in the same epoch as when it was asked for."""
+        partition = asked.partition
+        return partition in self._partitions and partition.following is asked.following and not partition.cutting
+
+    def _take(self, asked: _Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
+        partition, following, place = asked
+        settings = self._rooms.image.settings
+        diverging = answer.diverging_epoch
+        step = following.answered(
+            place,
+            LeaderAnswer(
+                answer.error_code,
+                answer.high_watermark,
+                answer.log_start_offset,
+                answer.records,
+                diverging.epoch,
+                diverging.end_offset,
+            ),
+        )
+        match step:
+            case Append(records):
+                self._append(partition, following, records, answer, now)
+            case Cut(offset):
+                self._begin_cut(partition, following, offset, anew=False)
+            case Restart(offset):
+                self._begin_cut(partition, following, offset, anew=True)
+            case RestartWith(offset, records):
+                self._begin_cut(
+                    partition,
+                    following,
+                    offset,
+                    anew=True,
+                    then=lambda: self._append(partition, following, records, answer, self._loop.now),
+                )
+            case Refused(error):
+                if error not in WRONG_LEADER:
+                    self._rooms.reports.report(
+                        logging.WARNING, f"{partition.name}: broker {self.leader} refused a fetch: {error.name}"
+                    )
+                damaged = error is ErrorCode.CORRUPT_MESSAGE
+                self._rest(partition, settings.replica_fetch_backoff_ms if damaged else REST_MS, now)
+            case Late():
+                pass
+
+    def _append(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        records: bytes,
+        answer: Fetch.ResponsePartition,
+        now: Moment,
+    ) -> None:
+        log = following.log
+        try:
+            if records:
+                log.append_replicated(memoryview(records), leader_epoch=following.leader_epoch, now=now)
+            following.took(answer.high_watermark)
+            if answer.log_start_offset > log.offsets.start:
+                log.delete_records_before(min(answer.log_start_offset, log.offsets.end))
+        except ProtocolError as damage:
+            self._rooms.reports.report(logging.ERROR, f"{partition.name}: broker {self.leader} sent records: {damage}")
+            self._have_leader_look(partition, following)
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return
+        except StorageFailure as failure:
+            self._failed(failure)
+            self._rooms.reports.failed_write(failure)
+            self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
+            return
+        if not records:
+            return
+        partition.appended_bytes += len(records)
+        if log.segments.closing:
+            self._rooms.checkpoints.soon()
+        self._rooms.flushes.appended(partition, log, now)
+        owner = self._got_records(partition, now)
+        owner._throttle(partition, len(records), now)
+        if not following.durable:
+            owner._wait_for_disk(partition, following)
+        elif owner is not self:
+            owner._hurry_soon()
+            owner._ask_soon()
+
+    def _failed(self, failure: StorageFailure) -> None:
+        if isinstance(failure, DiskFull):
+            self._rooms.full_disk.found(failure)
+
+    def _throttle(self, partition: Partition, length: int, now: Moment) -> None:
+        """Leaves a throttled partition out of requests if it got more than the rate allows."""
+        listed, image = partition.settings.follower_replication_throttled_replicas, self._rooms.image
+        if not listed or image.node_id in partition.image.isr:
+            return
+        if is_listed(listed, partition.name.partition, image.node_id):
+            throttle = self._rooms.throttle
+            throttle.fetched(length, image.settings.follower_replication_throttled_rate, now.boot_ms)
+            wait_ms = throttle.wait_ms(now.boot_ms)
+            if wait_ms:
+                self._rest(partition, min(wait_ms, LONGEST_THROTTLED_MS), now)
+
+    def _have_leader_look(self, partition: Partition, following: FollowerReplica) -> None:
+        """Asks the leader for checked batches: it finds its damage, and has it repaired from another replica."""
+        rooms, end = self._rooms, following.log.offsets.end
+        request = sound_batches_request(
+            rooms.image,
+            rooms.serving,
+            self.leader,
+            partition,
+            end,
+            NEVER_MS,
+            rooms.image.settings.replica_fetch_max_bytes,
+        )
+        rooms.peers.send(request, lambda outcome, now: None)
+
+    def _wait_for_disk(self, partition: Partition, following: FollowerReplica) -> None:
+        self._syncing[partition] = None
+
+        def synced(error: ErrorCode) -> None:
+            if self._syncing.pop(partition, partition) is None:
+                self._hurry_soon()
+                self._ask_soon()
+
+        partition.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)
+
+    # Pauses
+
+    def _pause(self, reason: str) -> None:
+        """Asks the leader again after a pause that grows."""
+        longest_ms = self._rooms.image.settings.replica_fetch_backoff_ms
+        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), longest_ms)
+        self._paused = True
+        self._rooms.reports.report(logging.INFO, f"followers of broker {self.leader}: {reason}")
+        self._loop.after(self._pause_ms, self._go_on)
+
+    def _go_on(self, now: Moment) -> None:
+        self._paused = False
+        self._ask_soon()
+
+    def _rest(self, partition: Partition, rest_ms: int, now: Moment) -> None:
+        """Leaves the partition out of requests for a while."""
+        until_ms = self._resting[partition] = now.boot_ms + rest_ms
+        self._loop.after(rest_ms, lambda _: self._rested(partition, until_ms))
+
+    def _rested(self, partition: Partition, until_ms: int) -> None:
+        if self._resting.get(partition) == until_ms:
+            del self._resting[partition]
+            self._ask_soon()
+
+    # Cuts
+
+    def _begin_cut(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        offset: int,
+        *,
+        anew: bool,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Has the log cut. `then` follows a cut that succeeded, in the same role."""
+
+        def ended(succeeded: bool) -> None:
+            if succeeded and partition.following is following:
+                then()
+            elif not succeeded and partition in self._partitions:
+                # The partition got its role again, which ended an earlier rest.
+                self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
+            self._ask_soon()
+
+        self._rooms.cuts.begin(partition, following, offset, anew=anew, ended=ended)

@@ -1,0 +1,54 @@
+"""The rooms that all fetchers of a node use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cordwood.node.replication.cuts import Cuts
+from cordwood.node.replication.suspects import Suspects
+from cordwood.replication.throttle import Throttle
+
+if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.node.duties.checkpoints import Checkpoints
+    from cordwood.node.flushes import FlushBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.peers import Peers
+    from cordwood.node.replication.full_disk import FullDisk
+    from cordwood.node.reports import Reports
+    from cordwood.node.serving import Serving
+
+
+class FetcherRooms:
+    """The rooms that all fetchers of a node use."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        peers: Peers,
+        flushes: FlushBook,
+        checkpoints: Checkpoints,
+        reports: Reports,
+        serving: Serving,
+        full_disk: FullDisk,
+    ) -> None:
+        self.loop = loop
+        self.image = image
+        self.hosted = hosted
+        self.peers = peers
+        self.flushes = flushes
+        self.checkpoints = checkpoints
+        self.reports = reports
+        self.serving = serving
+        self.full_disk = full_disk
+        self.stopped = False
+        """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
+        self.suspects = Suspects(loop, image)
+        self.throttle = Throttle()
+        """Of replicas outside of their in-sync sets, where the topic lists this follower."""
+        self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)
