@@ -325,3 +325,25 @@ def a_fetch_of_an_earlier_registration_arrives_late() -> None:
         assert world.machine_of(leader).node.image.broker_epochs[follower] == 2
         world.links.heal(follower, leader)
         world.advance(ROUND_MS)
+
+
+def a_fetch_of_a_replica_that_left_arrives_when_it_has_come_back() -> None:
+    with three_brokers(clustered=True) as (world, _):
+        leader = create(world)
+        stays, leaves = others(leader)
+        world.links.cut(leaves, leader)
+        begin_produce(world, leader, b"wakes the follower", acks=1)
+        world.advance(ROUND_MS)
+        move(world, leader, stays)
+        assert image(world, leader).replicas == (leader, stays)
+        move(world, leader, stays, leaves)
+        assert leaves in image(world, leader).replicas
+        world.links.heal(leaves, leader)
+        world.advance(ROUND_MS)
+
+
+def move(world: World, *replicas: int) -> None:
+    entry = {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": list(replicas)}]}
+    answer = world.ask_at(replicas[0], ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=1000, topics=[entry])
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    world.advance(ROUND_MS)

@@ -347,6 +347,10 @@ def ends_moves_before_their_targets_are_in_sync(patch: Patch) -> None:
     patch.setattr(reassignment, "next_step", next_step)
 
 
+def counts_fetches_of_a_replica_that_left(patch: Patch) -> None:
+    patch.setattr(reassignment, "_replica_leaves", lambda before, row: False)
+
+
 def remembers_producers_of_records_that_were_cut(patch: Patch) -> None:
     real = Truncation._restore_history
 

@@ -76,6 +76,10 @@ IN_SCENES: list[tuple[Switch, Scene]] = [
         switches.cuts_only_by_the_leaders_end,
         scenes.a_follower_wrote_in_an_epoch_that_its_leader_does_not_know,
     ),
+    (
+        switches.counts_fetches_of_a_replica_that_left,
+        scenes.a_fetch_of_a_replica_that_left_arrives_when_it_has_come_back,
+    ),
 ]
 
 

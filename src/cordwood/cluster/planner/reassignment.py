@@ -10,8 +10,9 @@ does. The controller then takes the steps that are safe, each in a write of its 
 | the leader is not in the target | the first member of the target that can lead is elected |
 | the leader is in the target | `removing` leave replicas and in-sync set, and the move is over |
 
-Acknowledged records survive each step: the target is in sync before anybody leaves. A cancelled move goes back to the
-replicas before it, less those of them who left; a move of a moving partition takes the newer target.
+Acknowledged records survive each step: the target is in sync before anybody leaves, and a write by which somebody
+leaves raises the leader epoch. A cancelled move goes back to the replicas before it, less those of them who left; a
+move of a moving partition takes the newer target.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -182,6 +183,8 @@ def plan_steps(image: ClusterImage, topic: TopicImage) -> Iterator[GuardedPut]:
 def moved(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow) -> GuardedPut:
     """The write of a partition with other replicas, under the comparisons that it was decided by."""
     before = topic.partitions[index]
+    if _replica_leaves(before, row):
+        row = row._replace(leader_epoch=max(row.leader_epoch, before.leader_epoch + 1))
     key = partition_key(topic.topic_id, index)
     compares = [has_mod_revision(key, before.mod_revision)]
     for broker in dict.fromkeys((before.leader, row.leader)):
@@ -190,3 +193,9 @@ def moved(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow)
     return GuardedPut(
         Put(key, encode_partition(row._replace(partition_epoch=before.partition_epoch + 1))), tuple(compares)
     )
+
+
+def _replica_leaves(before: PartitionImage, row: PartitionRow) -> bool:
+    """Whether the write ends the leader epoch. A replica that leaves may come back with an empty log: what its leader
+    heard of the former copy, and fetches of the former copy that arrive late, must not count for the new one."""
+    return not set(before.replicas) <= set(row.replicas)
