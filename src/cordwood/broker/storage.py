@@ -74,18 +74,26 @@ def _check_etcd_login(settings: BrokerSettings) -> None:
         raise EnvironmentFailure("cluster.etcd.certificate.file and cluster.etcd.key.file need each other")
 
 
+def refuse_part_of_cluster(logs: DataDirectory) -> None:
+    """Raises StorageFailure if the directory is that of a broker whose metadata is in the store of a cluster."""
+    from cordwood.broker.importing.note import refuse_alone
+
+    refuse_alone(logs.filesystem, logs.path)
+    if logs.identity() is not None and logs.filesystem.exists(f"{logs.path}/{WITNESS_FILE}"):
+        raise StorageFailure(
+            f"{logs.path} has the data of a broker that is part of a cluster: its metadata is in the "
+            "cluster's store. Start it with --cluster and --store, or give another --data-dir"
+        )
+
+
 async def open_own_store(logs: DataDirectory) -> "MetadataStore":
     """Opens the store that is kept in a data directory, whose lock the caller holds. Raises EnvironmentFailure."""
     from cordwood.cluster.stores.opening_checks import check_present
     from cordwood.cluster.stores.sqlite import SqliteStore
 
+    refuse_part_of_cluster(logs)
     path = f"{logs.path}/{METADATA_FILE}"
     if logs.identity() is not None:
-        if logs.filesystem.exists(f"{logs.path}/{WITNESS_FILE}"):
-            raise StorageFailure(
-                f"{logs.path} has the data of a broker that is part of a cluster: its metadata is in the "
-                "cluster's store. Start it with --cluster and --store, or give another --data-dir"
-            )
         check_present(path)
     return await SqliteStore.open(path, boot_ms=boot_ms)
 
@@ -166,12 +174,15 @@ class Storage:
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directory."""
         from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_seen
+        from cordwood.broker.importing.note import refuse_unfinished
 
         path, owner = self.logs.path, self.logs.identity()
+        refuse_unfinished(self.filesystem, path)
         if self.filesystem.exists(f"{path}/{METADATA_FILE}"):
             raise StorageFailure(
                 f"{path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster does not "
-                "know: its records would not be served. Give another --data-dir, or start without --store"
+                "know: its records would not be served. Take it into an empty cluster with `cordwood cluster import`, "
+                "give another --data-dir, or start without --store"
             )
         # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
         seen = None if self.in_memory else read_seen(path)

@@ -13,6 +13,7 @@ from cordwood.cli.cluster.accept_loss import accept_loss
 from cordwood.cli.cluster.drain import drain
 from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.forget import forget
+from cordwood.cli.cluster.import_directory import import_directory
 from cordwood.cli.cluster.reassign import reassign
 from cordwood.cli.cluster.rebalance import rebalance
 from cordwood.cli.cluster.status import cluster_status
@@ -156,6 +157,7 @@ _cluster = typer.Typer(help="Run a cluster on this machine, and look at a cluste
 
 _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
+_cluster.command("import")(import_directory)
 _cluster.command("drain")(drain)
 _cluster.command("rebalance")(rebalance)
 _cluster.command("reassign")(reassign)

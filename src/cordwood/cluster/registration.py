@@ -29,6 +29,7 @@ from cordwood.cluster.planner.registration import (
 )
 from cordwood.cluster.rows import (
     CLUSTER_ID,
+    IMPORT,
     METADATA_VERSION,
     BrokerRow,
     Endpoint,
@@ -77,6 +78,10 @@ class LeaseHolder(Protocol):
 
 class NodeIdTaken(StoreFailure):
     """Another broker, with another data directory, is registered under the node id of this broker."""
+
+
+class ImportUnderWay(StoreFailure):
+    """An import has reserved the cluster, and has not given it its metadata yet."""
 
 
 class BrokerRegistration:
@@ -177,6 +182,11 @@ class BrokerRegistration:
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             if (await self._authority.commit(plan)).succeeded or await self._store.get(CLUSTER_ID) is not None:
                 return
+            if await self._store.get(IMPORT) is not None:
+                raise ImportUnderWay(
+                    "the directory of a single broker is being imported into this cluster, and the import has not "
+                    "ended: give the same `cordwood cluster import` again, or give it up with --give-up"
+                )
         raise OutcomeUnknown("the metadata store does not say whether it took the cluster's id")
 
     async def _metadata_version(self) -> KeyValue:

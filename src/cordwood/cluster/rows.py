@@ -22,6 +22,8 @@ Keys, relative to the cluster:
     deleted_topics/<id>             a tombstone: the name of a deleted topic, brokers with directories of it
     configs/groups/<group>          what was set on one consumer group
     producer_id_block               the first producer id that was never handed out
+    import                          the id of the import that made the cluster of a single broker's directory; without
+                                    cluster_id the import is under way, and no broker may start
 
 A newer release may add fields. A row keeps the fields that this release does not know in `unknown`, and puts them back
 when it is written again.
@@ -37,6 +39,7 @@ from cordwood.model.identifiers import TopicId
 
 CLUSTER_ID = "cluster_id"
 METADATA_VERSION = "metadata_version"
+IMPORT = "import"
 PRODUCER_ID_BLOCK = "producer_id_block"
 CONTROLLER = "controller"
 BROKER_EPOCHS = "broker_epoch/"

@@ -40,6 +40,13 @@ def reassign(
         str | None,
         typer.Option("--file", metavar="FILE", help="A plan, as kafka-reassign-partitions has it.", show_default=False),
     ] = None,
+    every_topic: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --replication-factor: all topics with fewer replicas, the cluster's own ones first.",
+        ),
+    ] = False,
     list_moves: Annotated[bool, typer.Option("--list", help="Show the moves that are under way.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves that are under way.")] = False,
     yes: Yes = False,
@@ -54,9 +61,11 @@ def reassign(
     """Move partitions to other brokers, or give a topic more or fewer replicas.
 
     New replicas catch up first, then the leader moves, then the old replicas go: clients go on. `--list` shows what is
-    under way, also what other tools began; `--cancel` goes back to the replicas before.
+    under way, also what other tools began; `--cancel` goes back to the replicas before. `--all --replication-factor 3`
+    gives every topic three replicas that has fewer; no topic loses any.
     """
     from cordwood.cli.cluster.moving import carry_out, gather, moves_to, read_plan
+    from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
     from cordwood.cli.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -70,12 +79,19 @@ def reassign(
     if list_moves or cancel:
         _under_way(connection, cancel=cancel, as_json=as_json)
         return
+    if every_topic:
+        if factor is None or topic is not None:
+            raise Failure("USAGE", "--all needs --replication-factor, and no topic", "", ExitCode.USAGE)
+        if not dry_run:
+            wait_for_own_topics(connection)
     gathered = gather(connection)
     if file is not None:
         targets = read_plan(file)
+    elif every_topic and factor is not None:
+        targets = targets_of_all(gathered, factor)
     else:
         if topic is None:
-            raise Failure("USAGE", "which topic?", "name it before the options", ExitCode.USAGE)
+            raise Failure("USAGE", "which topic?", "name it before the options, or give --all", ExitCode.USAGE)
         targets = _targets(connection, gathered, topic, partition, replicas, factor)
     carry_out(
         connection,

@@ -14,11 +14,13 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
     store. The next start sets aside partitions that are still unknown: see `recover put-back`. A whole store is left
     alone.
     """
+    from cordwood.broker.storage import refuse_part_of_cluster
     from cordwood.cli.output import print_json, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.repairing import repair
 
     with taken(directory) as held:
+        refuse_part_of_cluster(held)
         repaired = asyncio.run(repair(held.filesystem, held.path))
     if as_json:
         print_json(repaired)

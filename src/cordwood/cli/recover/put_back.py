@@ -43,11 +43,13 @@ def put_back(
     in `-merged`.
     """
     from cordwood.broker import clocks
+    from cordwood.broker.storage import refuse_part_of_cluster
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
 
     with taken(directory) as held:
+        refuse_part_of_cluster(held)
         restored: list[dict[str, Any]] = asyncio.run(
             restore(
                 held,

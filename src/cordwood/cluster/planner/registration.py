@@ -8,6 +8,7 @@ from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import (
     CLUSTER_ID,
     CONTROLLER,
+    IMPORT,
     METADATA_VERSION,
     PRODUCER_ID_BLOCK,
     BrokerRow,
@@ -67,9 +68,10 @@ class ProducerIdBlock(NamedTuple):
 
 
 def plan_cluster_id(cluster_id: str, metadata_version: int) -> Plan:
-    """Names the cluster, if it has no id yet, and finalises the version of its metadata."""
+    """Names the cluster, if it has no id yet and no import will give it one, and finalises the version of its
+    metadata."""
     puts = (Put(CLUSTER_ID, cluster_id.encode()), Put(METADATA_VERSION, b"%d" % metadata_version))
-    return Plan((), StoreTxn((absent(CLUSTER_ID),), puts), happened=(present(CLUSTER_ID),))
+    return Plan((), StoreTxn((absent(CLUSTER_ID), absent(IMPORT)), puts), happened=(present(CLUSTER_ID),))
 
 
 def plan_first_metadata_version() -> Plan:

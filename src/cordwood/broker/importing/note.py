@@ -1,0 +1,85 @@
+"""`cluster-import`: the note in a data directory that it is being imported into a cluster, or was.
+
+The note is durable before the cluster's store gets the first row. From then on the directory starts neither as a single
+broker, whose new records and topics the cluster would not know, nor as a broker of the cluster, until the import has
+ended. The note stays for ever: a directory that was imported never starts as a single broker again.
+"""
+
+import json
+import zlib
+from enum import Enum
+from typing import Any, NamedTuple
+
+from cordwood.model.errors import StorageFailure
+from cordwood.segments.filesystem import Filesystem, read_if_there
+
+NOTE_FILE = "cluster-import"
+_VERSION = 1
+
+
+class State(Enum):
+    BEGUN = "begun"
+    DONE = "done"
+
+
+class Note(NamedTuple):
+    import_id: str
+    """A random id, which the cluster's store has as well."""
+    cluster: str
+    """The name of the cluster."""
+    store: str
+    """The address of the cluster's store."""
+    node_id: int
+    state: State = State.BEGUN
+
+
+def write_note(filesystem: Filesystem, directory: str, note: Note) -> None:
+    """Replaces the note durably."""
+    fields = {**note._asdict(), "state": note.state.value, "version": _VERSION}
+    body = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+    filesystem.replace(f"{directory}/{NOTE_FILE}", b"%08x\n" % zlib.crc32(body) + body)
+
+
+def read_note(filesystem: Filesystem, directory: str) -> Note | None:
+    """None if nobody began an import. Raises StorageFailure if the note is damaged."""
+    data = read_if_there(filesystem, f"{directory}/{NOTE_FILE}")
+    if data is None:
+        return None
+    checksum, _, body = data.partition(b"\n")
+    if checksum != b"%08x" % zlib.crc32(body):
+        raise StorageFailure(
+            f"{directory}/{NOTE_FILE} is damaged: the directory is being imported into a cluster, or was. Restore the "
+            "file from a backup"
+        )
+    fields: dict[str, Any] = json.loads(body)
+    if fields.pop("version") != _VERSION:
+        raise StorageFailure(f"{directory}/{NOTE_FILE} was written by another version: finish the import with that one")
+    return Note(**{**fields, "state": State(fields["state"])})
+
+
+def refuse_alone(filesystem: Filesystem, directory: str) -> None:
+    """Raises StorageFailure if the directory cannot start as a single broker."""
+    note = read_note(filesystem, directory)
+    if note is None:
+        return
+    if note.state is State.BEGUN:
+        raise StorageFailure(_not_ended(note, directory))
+    raise StorageFailure(
+        f"{directory} was imported into cluster {note.cluster}, where its metadata is now. Start it with --cluster "
+        f"{note.cluster} --store {note.store} --node-id {note.node_id}. Nothing was changed"
+    )
+
+
+def refuse_unfinished(filesystem: Filesystem, directory: str) -> None:
+    """Raises StorageFailure if the directory cannot start as a broker of a cluster yet."""
+    note = read_note(filesystem, directory)
+    if note is not None and note.state is State.BEGUN:
+        raise StorageFailure(_not_ended(note, directory))
+
+
+def _not_ended(note: Note, directory: str) -> str:
+    command = f"cordwood cluster import {directory} --cluster {note.cluster} --store {note.store}"
+    return (
+        f"the import of {directory} into cluster {note.cluster} was begun, and has not ended. Go on with `{command}`, "
+        "or give it up with the same command and --give-up. Nothing was changed"
+    )

@@ -1,0 +1,121 @@
+"""`cordwood cluster import`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.cluster.move_options import DryRun, Throttle, Yes
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.importing import Imported
+
+REPLICAS = 3
+
+
+def import_directory(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The data directory of the stopped broker.")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="The name of the cluster, which is empty.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The cluster's metadata store: etcd://HOST:PORT,HOST:PORT."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="FILE", envvar="CORDWOOD_CONFIG", help="The broker's file of settings."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting of the broker, as with `serve`."),
+    ] = None,
+    raise_to: Annotated[
+        int | None,
+        typer.Option(
+            "--raise",
+            metavar="N",
+            min=2,
+            help="Then wait until N brokers serve, and give every topic N replicas. Also after an import that ended.",
+            show_default=False,
+        ),
+    ] = None,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Take an import back that was begun and is not committed.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    throttle: Throttle = None,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Take the data directory of a single broker into an empty cluster, as the directory of its first broker.
+
+    Stop the broker first. Records stay where they are; topics, settings, counters and the cluster's id go to the
+    cluster's store. Positions, producers and open transactions are part of the records, and go on. The directory then
+    starts with `cordwood serve --cluster --store --node-id`, and never again without.
+
+    The command may be killed and given again at any time; until it has ended, no broker starts on the directory. A
+    broker that did not stop cleanly is recovered first. The last words are what to do next: start more brokers, and
+    give every topic three replicas, the cluster's own topics first.
+    """
+    import asyncio
+    import os
+    import sys
+
+    from cordwood.cli.cluster.importing import ImportRequest, carry_out_import, described, raise_topics
+    from cordwood.cli.output import print_json, remark, say
+    from cordwood.cli.start import Flags
+
+    if as_json and raise_to is not None:
+        raise Failure(
+            "USAGE", "--raise has no JSON", "use `cordwood cluster reassign --all --replication-factor`", ExitCode.USAGE
+        )
+    path = os.path.abspath(directory)
+    flags = Flags(data_dir=path, config=config, cluster=cluster, store=store, assignments=tuple(assignments or ()))
+    request = ImportRequest(path, flags, dict(os.environ), dry_run=dry_run, give_up=give_up)
+
+    def confirmed(found: "Imported") -> None:
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise Failure(
+                "USAGE",
+                "an import needs a confirmation, and there is no terminal to ask on",
+                "add --yes",
+                ExitCode.USAGE,
+            )
+        say(described(found))
+        if not typer.confirm(f"Make {found.directory} the directory of node {found.node_id} of that cluster?"):
+            remark("Nothing was changed.")
+            raise typer.Exit(ExitCode.FAILED)
+
+    done = asyncio.run(carry_out_import(request, confirmed, remark))
+    if as_json:
+        print_json(done._asdict())
+    else:
+        _say_done(done)
+    if done.state != "imported":
+        return
+    if raise_to is None and not as_json and sys.stdin.isatty() and not yes:
+        question = f"Wait here until {REPLICAS} brokers serve, then give every topic {REPLICAS} replicas?"
+        raise_to = REPLICAS if typer.confirm(question) else None
+    if raise_to is not None:
+        raise_topics(done, request, raise_to, timeout_s, yes=yes, throttle=throttle)
+
+
+def _say_done(done: "Imported") -> None:
+    from cordwood.cli.cluster.importing import described
+    from cordwood.cli.output import say
+
+    if done.state == "given up":
+        say(f"The import is given up. `cordwood serve --data-dir {done.directory}` starts the broker alone, as before.")
+    elif done.state == "planned":
+        say(described(done))
+    else:
+        where = f"--cluster {done.cluster} --store {done.store}"
+        say(f"{done.directory} is the directory of node {done.node_id} of cluster {done.cluster}. What comes next:")
+        say(f"  cordwood serve --data-dir {done.directory} {where} --node-id {done.node_id}")
+        say(f"  cordwood serve --data-dir DIR {where} --node-id N           # on {REPLICAS - 1} more machines")
+        say(f"  cordwood cluster reassign --all --replication-factor {REPLICAS}    # then: every topic gets replicas")

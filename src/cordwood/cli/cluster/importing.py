@@ -1,0 +1,256 @@
+"""Carries out `cordwood cluster import`: takes the directory and the store, and runs the steps of the import."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from cordwood.broker.importing.note import Note, State, read_note
+from cordwood.broker.importing.steps import Import, Source
+from cordwood.broker.storage import WITNESS_FILE, open_store
+from cordwood.cli.cluster.local_brokers import registered
+from cordwood.cli.cluster.moving import carry_out, gather, moves_to
+from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.output import count_in_words, remark
+from cordwood.cli.recover.offline import taken
+from cordwood.cli.start import Flags, settings_from
+from cordwood.cluster.planner.importing import CannotImport
+from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.identity import read_identity
+from cordwood.log.files.os_filesystem import OsFilesystem
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.listeners import host_and_port
+
+LOOK_EVERY_S = 0.5
+MOVES_AT_ONCE = 10
+_OF_CLUSTERS = ("cluster.", "listeners", "advertised.listeners", "listener.", "inter.broker.", "metrics.listener")
+"""The beginnings of settings that a broker which starts only to close its logs leaves out."""
+
+
+R = TypeVar("R")
+
+
+class ImportRequest(NamedTuple):
+    directory: str
+    """An absolute path."""
+    flags: Flags
+    environment: Mapping[str, str]
+    dry_run: bool = False
+    give_up: bool = False
+
+
+class Imported(NamedTuple):
+    """The result, also for scripts."""
+
+    state: str
+    """`planned`, `imported` or `given up`."""
+    directory: str
+    node_id: int
+    cluster: str
+    store: str
+    cluster_id: str
+    topics: int | None = None
+    """None: the import had ended before."""
+    partitions: int | None = None
+
+
+def described(found: Imported) -> str:
+    content = f"{count_in_words(found.topics or 0, 'topic')} with {count_in_words(found.partitions or 0, 'partition')}"
+    return (
+        f"{found.directory} (cluster id {found.cluster_id}, node {found.node_id}, {content}) goes to cluster "
+        f"{found.cluster} at {found.store}."
+    )
+
+
+async def carry_out_import(
+    request: ImportRequest, confirmed: Callable[[Imported], None], say: Callable[[str], None]
+) -> Imported:
+    """Imports, plans or gives up. `confirmed` is called before the first change, and raises to stop. Raises Failure."""
+    directory = request.directory
+    if (ended := _ended_before(request)) is not None:
+        return ended
+    with taken(directory) as held:
+        attempt = _Attempt(request, held, say)
+        if request.give_up:
+            await attempt.with_store(lambda store: attempt.import_into(store).give_up())
+            return attempt.result("given up")
+        planned = await attempt.with_store(attempt.look)
+    if request.dry_run:
+        return planned
+    if not attempt.begun:
+        confirmed(planned)
+    if attempt.needs_a_start:
+        say(f"starting a broker on {directory} once, and stopping it: it was not closed by a single broker")
+        await _close_cleanly(attempt.settings)
+    with taken(directory) as held:
+        attempt = _Attempt(request, held, say)
+        if attempt.needs_a_start:
+            raise Failure(
+                "STORAGE", f"a broker was started on {directory} meanwhile", "stop it, and give the command again"
+            )
+        await attempt.with_store(attempt.run)
+    return planned._replace(state="imported")
+
+
+def _ended_before(request: ImportRequest) -> Imported | None:
+    """The result of an import that ended before; its broker may run."""
+    directory = request.directory
+    filesystem = OsFilesystem(directory)
+    try:
+        note, owner = read_note(filesystem, directory), read_identity(filesystem, directory)
+    finally:
+        filesystem.close()
+    if note is None or owner is None or note.state is not State.DONE:
+        return None
+    if request.give_up:
+        raise Failure("CANNOT_GIVE_UP", f"the import of {directory} into cluster {note.cluster} has ended")
+    _check_same(request.flags, note, directory)
+    return Imported("imported", directory, note.node_id, note.cluster, note.store, owner.cluster_id)
+
+
+def _check_same(flags: Flags, note: Note, directory: str) -> None:
+    """Raises Failure if the command names another cluster than the import that was begun."""
+    if flags.cluster in (None, note.cluster) and flags.store in (None, note.store):
+        return
+    raise Failure(
+        "CANNOT_IMPORT",
+        f"the import of {directory} was begun with --cluster {note.cluster} --store {note.store}",
+        "go on with these; an import that is not committed can be given up with --give-up first",
+    )
+
+
+class _Attempt:
+    """One look at a directory whose lock is held."""
+
+    def __init__(self, request: ImportRequest, held: DataDirectory, say: Callable[[str], None]) -> None:
+        self._held = held
+        self._say = say
+        owner = held.identity()
+        assert owner is not None, "`taken` refuses directories without an owner"
+        self._owner = owner
+        note = read_note(held.filesystem, held.path)
+        self.begun = note is not None
+        flags = request.flags._replace(node_id=str(owner.node_id))
+        if note is not None:
+            _check_same(flags, note, held.path)
+            flags = flags._replace(cluster=note.cluster, store=note.store)
+        elif request.give_up:
+            raise Failure("NOTHING_TO_GIVE_UP", f"no import of {held.path} is under way")
+        self.settings = settings = settings_from(flags, request.environment)
+        if not settings.cluster_store:
+            raise Failure("USAGE", "which cluster?", "give --cluster NAME and --store URL", ExitCode.USAGE)
+        if note is None:
+            _check_single(held)
+            note = Note(os.urandom(16).hex(), settings.cluster_name, settings.cluster_store, owner.node_id)
+        self._note = note
+        self.needs_a_start = not self.begun and (
+            held.arranged_for_workers or not held.stopped_cleanly() or not owner.storage_id
+        )
+
+    async def with_store(self, work: "Callable[[MetadataStore], Awaitable[R]]") -> "R":
+        """Does work with the cluster's store. Raises Failure."""
+        try:
+            store = await open_store(self.settings)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+        except CannotImport as refusal:
+            raise Failure("CANNOT_IMPORT", str(refusal)) from refusal
+        except StoreFailure as failure:
+            hint = "the command can be given again, and goes on where it ended" if self.begun else ""
+            raise Failure("CLUSTER", str(failure), hint) from failure
+
+    def import_into(self, store: MetadataStore) -> Import:
+        return Import(self._held, self._owner, store, self.settings, self._note, self._say)
+
+    async def run(self, store: MetadataStore) -> None:
+        self.begun = True
+        importing = self.import_into(store)
+        meanings = {step.name: step.meaning for step in importing.steps}
+        await importing.run(lambda step: self._say(f"{step}: {meanings[step]}"))
+
+    async def look(self, store: MetadataStore) -> Imported:
+        """Refuses what cannot succeed, before anything is changed."""
+        if self.begun:
+            return self.result("planned")
+        source = await self.import_into(store).check(moves_first=self.needs_a_start)
+        return self.result("planned", source)
+
+    def result(self, state: str, source: Source | None = None) -> Imported:
+        topics = None if source is None else len(source.image.topics)
+        partitions = None if source is None else source.image.partition_count
+        note = self._note
+        return Imported(
+            state, self._held.path, note.node_id, note.cluster, note.store, self._owner.cluster_id, topics, partitions
+        )
+
+
+def _check_single(held: DataDirectory) -> None:
+    """Raises Failure for the directory of a broker that is part of a cluster already."""
+    if held.filesystem.exists(f"{held.path}/{WITNESS_FILE}"):
+        raise Failure("CANNOT_IMPORT", f"{held.path} is the directory of a broker that is part of a cluster already")
+
+
+async def _close_cleanly(settings: BrokerSettings) -> None:
+    """Starts a broker alone and stops it: recovers logs, and takes partitions back from workers. Raises
+    EnvironmentFailure."""
+    from cordwood.broker.server import Server
+
+    texts = {name: text for name, text in settings.texts.items() if not name.startswith(_OF_CLUSTERS)}
+    server = await Server.start(BrokerSettings.from_texts({**texts, "listeners": "127.0.0.1:0"}))
+    await server.stop()
+    if server.failed.done():
+        raise EnvironmentFailure(f"the broker on {settings.data_directory} cannot go on: {server.failed.result()}")
+
+
+# After the import
+
+
+def raise_topics(
+    done: Imported, request: ImportRequest, factor: int, timeout_s: float, *, yes: bool, throttle: str | None
+) -> None:
+    """Waits until enough brokers serve, and gives every topic so many replicas. Raises Failure."""
+    flags = request.flags._replace(node_id=str(done.node_id), cluster=done.cluster, store=done.store)
+    try:
+        servers = asyncio.run(_until_enough_serve(settings_from(flags, request.environment), factor))
+    except EnvironmentFailure as failure:
+        raise Failure("CLUSTER", str(failure)) from failure
+    connection = Connection(servers, timeout_s)
+    wait_for_own_topics(connection)
+    gathered = gather(connection)
+    carry_out(
+        connection,
+        gathered,
+        moves_to(gathered, targets_of_all(gathered, factor)),
+        yes=yes,
+        dry_run=False,
+        at_once=MOVES_AT_ONCE,
+        throttle=throttle,
+        undo_file=None,
+        as_json=False,
+    )
+
+
+async def _until_enough_serve(settings: BrokerSettings, count: int) -> str:
+    """The addresses of the brokers that serve."""
+    store = await open_store(settings)
+    said = ""
+    try:
+        while True:
+            serving = {broker: row for broker, row in (await registered(store)).items() if not row.fenced}
+            if len(serving) >= count:
+                first = (row.endpoints[0] for row in serving.values())
+                return ",".join(host_and_port(each.host, each.port) for each in first)
+            names = ", ".join(map(str, sorted(serving))) or "none"
+            text = f"{len(serving)} of {count} brokers serve ({names}): start the others; Ctrl-C ends the wait"
+            if text != said:
+                remark(text)
+                said = text
+            await asyncio.sleep(LOOK_EVERY_S)
+    finally:
+        await store.close()

@@ -1,0 +1,40 @@
+"""Raising all topics to more replicas: the cluster's own topics first, since groups and transactions depend on them."""
+
+import time
+
+from cordwood.cli.cluster.moving import LOOK_AGAIN_S, Gathered, reassignments
+from cordwood.cli.cluster.view import first_answer
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import Failure
+from cordwood.cli.output import count_in_words, remark
+from cordwood.cli.raw_request import brokers
+from cordwood.cluster.planner.balance import NoPlace, plan_factor
+from cordwood.model.identifiers import INTERNAL_TOPICS
+
+
+def wait_for_own_topics(connection: Connection) -> None:
+    """Waits while the cluster's own topics get more replicas: the controller adds these by itself. Raises Failure."""
+    said = ""
+    timeout_s = connection.timeout_s
+    while True:
+        _, moves = first_answer(brokers(connection), lambda asked: reassignments(asked, timeout_s))
+        growing = sum(topic in INTERNAL_TOPICS for topic, *_ in moves)
+        if not growing:
+            return
+        text = f"waiting for {count_in_words(growing, 'partition')} of the cluster's own topics to get more replicas"
+        if text != said:
+            remark(text)
+            said = text
+        time.sleep(LOOK_AGAIN_S)
+
+
+def targets_of_all(gathered: Gathered, factor: int) -> list[tuple[str, int, tuple[int, ...]]]:
+    """The replicas of all partitions that have fewer than this number, the cluster's own topics first. Raises
+    Failure."""
+    chosen = [each for each in gathered.partitions if len(each.replicas) < factor]
+    chosen.sort(key=lambda each: (each.topic not in INTERNAL_TOPICS, each.topic, each.partition))
+    try:
+        planned = plan_factor(gathered.partitions, gathered.racks, chosen, factor)
+    except NoPlace as refusal:
+        raise Failure("INVALID_REPLICATION_FACTOR", str(refusal)) from None
+    return [(each.topic, each.partition, each.replicas) for each in planned]
