@@ -10,6 +10,7 @@ watch the store.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.broker_image import BrokerImage, ControllerImage
@@ -60,6 +61,10 @@ class Controller:
         self._changed = asyncio.Event()
         self._dirty: dict[str, None] | None = None
         """Topics to look at; None: all."""
+        self._displaced: dict[str, None] | None = None
+        """Topics that may have other than preferred leaders; None: any may."""
+        self._passed_over: frozenset[int] = frozenset()
+        """Brokers that were too recent to lead when `_displaced` was found."""
         self._most_compares = MOST_COMPARES
         self._rebalances = False
         """Whether partitions had other than their preferred leaders at the last look."""
@@ -78,10 +83,13 @@ class Controller:
     def _image_changed(self, delta: ImageDelta) -> None:
         self._registered_ms.update(dict.fromkeys(delta.registered, self._boot_ms()))
         if delta.brokers_changed or delta.registered or delta.broker_settings_changed:
-            self._dirty = None
-        elif self._dirty is not None:
-            self._dirty.update(dict.fromkeys(topic.name for topic in delta.created))
-            self._dirty.update(dict.fromkeys(change.after.name for change in delta.changed))
+            self._dirty = self._displaced = None
+        else:
+            names = dict.fromkeys(topic.name for topic in delta.created)
+            names.update(dict.fromkeys(change.after.name for change in delta.changed))
+            for topics in (self._dirty, self._displaced):
+                if topics is not None:
+                    topics.update(names)
         self._changed.set()
 
     def _recent(self) -> frozenset[int]:
@@ -125,11 +133,9 @@ class Controller:
             return PAUSE_S
         controller = self._own
         if controller is None:
-            self._dirty = None
+            self._dirty = self._displaced = None
             return None
         if not await self._reconcile(controller):
-            # A lost race or an unknown outcome: the image may not change, so look again.
-            self._dirty = None
             return PAUSE_S
         return await self._rebalance(controller)
 
@@ -148,7 +154,8 @@ class Controller:
     # Partitions and fences
 
     async def _reconcile(self, controller: ControllerImage) -> bool:
-        """Writes what partitions and brokers lack. True if nothing is missing, as far as the image tells."""
+        """Writes what partitions and brokers lack. True if nothing is missing, as far as the image tells. Otherwise
+        `_dirty` has what is to be looked at again."""
         names, self._dirty = self._dirty, {}
         everything = names is None
         fenced = {broker_id: each.epoch for broker_id, each in self._image.brokers.items() if each.fenced}
@@ -169,9 +176,10 @@ class Controller:
                 looked_at = 0
                 await asyncio.sleep(0)
         if writes:
-            await self._write(writes, controller)
-            # The image has the writes now: their topics and the brokers are looked at again.
-            self._dirty = None
+            # The image has the writes now, and their topics are noted. Fences are lifted by a look at all topics; after
+            # a lost race or an unknown outcome the image may not change.
+            if not await self._write(writes, controller) or everything:
+                self._dirty = None
             return False
         if not everything:
             return True
@@ -180,6 +188,8 @@ class Controller:
             # A broker that registered while the topics were looked at waits for the next look.
             if fenced.get(broker.broker_id) == broker.epoch:
                 lifted = await self._lift(broker, controller) and lifted
+        if not lifted:
+            self._dirty = None
         return lifted
 
     async def _write(self, writes: Iterable[GuardedPut], controller: ControllerImage) -> bool:
@@ -221,8 +231,7 @@ class Controller:
         if not self._image.settings.auto_leader_rebalance_enable:
             return None
         recent = self._recent()
-        elections = preferred_elections(self._image, self._image.sorted_topics(), recent)
-        group = [election for election, _ in zip(elections, range(ELECTED_AT_ONCE), strict=False)]
+        group = await self._next_preferred(recent)
         if not group:
             self._rebalances = False
             # Brokers that came back get their leaderships when they have settled.
@@ -233,3 +242,27 @@ class Controller:
             return REBALANCE_S
         await self._write(group, controller)
         return REBALANCE_S
+
+    async def _next_preferred(self, recent: frozenset[int]) -> list[GuardedPut]:
+        """The next group of preferred elections. Topics without any are not looked at again until they or the `recent`
+        brokers change."""
+        if self._displaced is None or recent != self._passed_over:
+            self._passed_over = recent
+            self._displaced = dict.fromkeys(sorted(self._image.topics))
+        displaced = self._displaced
+        group: list[GuardedPut] = []
+        looked_at = 0
+        for name in list(displaced):
+            topic = self._image.topics.get(name)
+            found = () if topic is None else preferred_elections(self._image, [topic], recent)
+            elections = list(islice(found, ELECTED_AT_ONCE))
+            if not elections:
+                displaced.pop(name, None)
+            group += elections
+            if len(group) >= ELECTED_AT_ONCE:
+                break
+            looked_at += 0 if topic is None else len(topic.partitions)
+            if looked_at > _PARTITIONS_AT_ONCE:
+                looked_at = 0
+                await asyncio.sleep(0)
+        return group[:ELECTED_AT_ONCE]

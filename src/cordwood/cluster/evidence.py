@@ -1,9 +1,10 @@
 """Ends the registrations of brokers that are known to be dead, before their leases end by themselves.
 
-Each broker writes down at whose address its connections were refused, under its own lease. The observer with the lowest
-id revokes the lease that it read, once enough brokers have written the same (`planner/evidence.py`); the next one does
-so if it does not. A broker's lease is revoked at most once a minute: a broker that lives at an address where nobody
-reaches it would register and be revoked without an end.
+Brokers write down at whose address their connections were refused, under their own leases: a few at once, the others
+only if these have not written enough soon after (`planner/evidence.py`). The observer with the lowest id revokes the
+lease that it read, once enough brokers have written the same; the next one does so if it does not. A broker's lease is
+revoked at most once a minute: a broker that lives at an address where nobody reaches it would register and be revoked
+without an end.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ImageDelta
-from cordwood.cluster.planner.evidence import Verdict, suspected, verdicts
+from cordwood.cluster.planner.evidence import Verdict, is_proven, observing_turn, suspected, verdicts
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.transactions import StoreTxn
 from cordwood.cluster.rows import broker_key, decode_broker, evidence_key
@@ -23,6 +24,8 @@ logger = logging.getLogger("cordwood.cluster")
 
 TURN_S = 0.3
 """How long an observer waits for the one before it."""
+OBSERVING_TURN_S = 0.1
+"""How long a group of observers waits for the groups before it."""
 REVOKED_AGAIN_MS = 60_000
 
 
@@ -46,12 +49,16 @@ class Evidence:
         self._boot_ms = boot_ms
         self._revoked_ms: dict[int, int] = {}
         self._under_way: set[tuple[int, int]] = set()
+        self._waiting: dict[tuple[int, int], asyncio.TimerHandle] = {}
+        """Refused connections that this broker writes down if others do not do so before."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._follower.watchers.append(self._image_changed)
 
     async def stop(self) -> None:
+        for timer in self._waiting.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -59,14 +66,36 @@ class Evidence:
 
     def refused(self, broker_id: int, broker_epoch: int) -> None:
         """A connection to the address of this registration was refused."""
+        if (broker_id, broker_epoch) in self._waiting:
+            return
+        turn = observing_turn(self._image, broker_id)
+        if not turn:
+            self._write_down(broker_id, broker_epoch)
+            return
+        loop = asyncio.get_running_loop()
+        self._waiting[broker_id, broker_epoch] = loop.call_later(
+            turn * OBSERVING_TURN_S, self._write_down, broker_id, broker_epoch
+        )
+
+    def _write_down(self, broker_id: int, broker_epoch: int) -> None:
+        """Writes the evidence, unless there is enough."""
+        self._stop_waiting(broker_id, broker_epoch)
         if self._seen(broker_id, broker_epoch) or not suspected(self._image, broker_id, broker_epoch):
+            return
+        if is_proven(self._image, broker_id, broker_epoch):
             return
         key = evidence_key(broker_id, broker_epoch, self._image.node_id)
         put = StoreTxn((authority_of(broker_id, broker_epoch),), (Put(key, b"", self._lease_of()),))
         self._begin(self._write(put))
 
+    def _stop_waiting(self, broker_id: int, broker_epoch: int) -> None:
+        timer = self._waiting.pop((broker_id, broker_epoch), None)
+        if timer is not None:
+            timer.cancel()
+
     def reached(self, broker_id: int, broker_epoch: int) -> None:
         """A connection to the address of this registration was made."""
+        self._stop_waiting(broker_id, broker_epoch)
         if self._seen(broker_id, broker_epoch):
             self._forget(broker_id, broker_epoch)
 

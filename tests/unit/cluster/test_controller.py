@@ -9,10 +9,12 @@ from tests.unit.cluster.forgetful_store import ForgetfulStore
 
 from cordwood.cluster.controller import REBALANCE_S, SETTLED_MS
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.cluster.planner.placement import Assignment
+from cordwood.cluster.planner.reassignment import Move
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.registration import Standing
 from cordwood.cluster.rows import Endpoint
@@ -336,6 +338,53 @@ async def test_a_controller_at_rest_writes_nothing() -> None:
         for _ in range(50):
             await asyncio.sleep(0)
         assert store.transactions == before + 1
+
+
+class LookedAt(dict[str, TopicImage]):
+    """The topics of an image. Notes which of them are looked at."""
+
+    def __init__(self, topics: dict[str, TopicImage]) -> None:
+        super().__init__(topics)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: object = None) -> TopicImage | None:  # type: ignore[override]
+        self.names.add(name)
+        return super().get(name)
+
+    def __getitem__(self, name: str) -> TopicImage:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
+async def test_a_change_of_one_topic_has_the_controller_look_at_that_topic_alone() -> None:
+    running = Cluster(MemoryStore(retained_revisions=10_000))
+    running.settings = {}
+    for broker in (1, 2, 3):
+        await running.start(broker)
+    await running.until(lambda image: all(image.brokers[broker].electable for broker in (1, 2, 3)))
+    for number in range(20):
+        await running.create(f"other-{number}", (1, 2, 3))
+    await running.create("t", (1, 2, 3), (2, 3, 1))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    controller, leader = running.running[1].image, running.running[2]
+    topics = controller.topics = LookedAt(controller.topics)
+    before = running.partition("t", 1)
+    topic_id = controller.topics_by_id[leader.image.topics["t"].topic_id].topic_id
+    change = IsrChange(topic_id, 1, before.leader_epoch, before.partition_epoch, before.mod_revision, (2, 3), {})
+    assert await leader.change_isr([change]) == {(topic_id, 1): IsrOutcome.APPLIED}
+    await running.until(lambda image: image.topics["t"].partitions[1].isr == (2, 3))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert topics.names == {"t"}
+    moves = [Move("t", 1, (3, 1))]
+    topics.names.clear()
+    assert await running.running[1].reassign(moves) == {("t", 1): None}
+    await running.until(lambda image: image.topics["t"].partitions[1].removing == (2,))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert topics.names == {"t"}
+    await running.stop()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,6 +7,7 @@ from tests.unit.cluster.test_controller import Cluster, cluster
 
 from cordwood.cluster.evidence import REVOKED_AGAIN_MS, Evidence
 from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.evidence import FIRST_OBSERVERS, observing_turn
 
 
 def evidence(cluster: Cluster, observer: int) -> Evidence:
@@ -36,6 +37,42 @@ async def test_two_observers_end_the_registration_of_a_broker_and_forget_their_e
         await three.until(lambda image: image.topics["t"].partitions[0].leader == 1)
         assert 3 not in three.some.image.brokers
         await three.until(lambda image: not image.evidence)
+
+
+async def test_of_many_brokers_that_see_a_death_a_few_write_it_down() -> None:
+    async with cluster(*range(1, 21)) as many:
+        seen: set[int] = set()
+        many.some.follower.watchers.append(lambda delta: seen.update(*many.some.image.evidence.values()))
+        dead = many.running.pop(20)
+        for observer in many.running:
+            evidence(many, observer).refused(20, 1)
+        await many.until(lambda image: 20 not in image.brokers)
+        assert 2 <= len(seen) <= FIRST_OBSERVERS
+        await dead.stop()
+
+
+async def test_brokers_that_come_later_write_a_death_down_if_the_first_did_not_see_it() -> None:
+    async with cluster(*range(1, 21)) as many:
+        dead = many.running.pop(20)
+        last = sorted(many.running, key=lambda each: observing_turn(many.running[each].image, 20))[-2:]
+        assert observing_turn(many.running[last[0]].image, 20) > 1
+        for observer in last:
+            evidence(many, observer).refused(20, 1)
+        await many.until(lambda image: 20 not in image.brokers)
+        await dead.stop()
+
+
+async def test_a_broker_that_is_reached_in_time_is_not_written_down() -> None:
+    async with cluster(*range(1, 21)) as many:
+        in_turn = sorted(range(1, 20), key=lambda each: observing_turn(many.running[each].image, 20))
+        earlier, later = in_turn[5], in_turn[-1]
+        turns = [observing_turn(many.running[each].image, 20) for each in (earlier, later)]
+        assert 0 < turns[0] < turns[1]
+        evidence(many, earlier).refused(20, 1)
+        evidence(many, later).refused(20, 1)
+        evidence(many, earlier).reached(20, 1)
+        await evidence_is_seen(many, later)
+        assert 20 in many.some.image.brokers
 
 
 async def test_the_controllers_registration_is_ended_as_well() -> None:

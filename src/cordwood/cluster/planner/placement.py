@@ -1,6 +1,8 @@
 """Places partitions on brokers."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -39,19 +41,39 @@ def place(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
             f"{replication_factor} cannot be reached because only {count} broker(s) are registered.",
         )
+    brokers = _alternating(brokers, racks)
     # The placement repeats itself after so many partitions. Thousands of partitions are placed in one turn of the loop.
     period = count * max(1, count - 1)
     pattern = []
     for partition in partitions[:period]:
         first = (seed + partition) % count
         turn = (seed + partition) // count
-        round_trip = [(first + 1 + (turn + step) % (count - 1)) % count for step in range(count - 1)]
-        pattern.append(_over_racks([brokers[index] for index in (first, *round_trip)], replication_factor, racks))
+        round_trip = ((first + 1 + (turn + step) % (count - 1)) % count for step in range(count - 1))
+        candidates = (brokers[index] for index in chain((first,), round_trip))
+        pattern.append(_over_racks(candidates, replication_factor, racks))
     return [pattern[place % period] for place in range(len(partitions))]
 
 
-def _over_racks(brokers: Sequence[int], replication_factor: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
-    """The first of the brokers, then those in racks that have no replica yet, then others."""
+def _alternating(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:
+    """The brokers with those of one rack as far from each other as can be.
+
+    Where those of a rack are neighbours, a partition whose next broker is in a used rack skips to the first broker of
+    the next rack: in 10 racks of 10 these first brokers got seven times as many replicas as all others.
+    """
+    named = [f"broker {broker}" if racks.get(broker) is None else f"rack {racks[broker]}" for broker in brokers]
+    sizes = Counter(named)
+    seen: Counter[str] = Counter()
+    places = []
+    for place, (broker, name) in enumerate(zip(brokers, named, strict=True)):
+        # From 0 to 1 around the ring: the brokers of each rack stand at even distances.
+        places.append(((2 * seen[name] + 1) / sizes[name], place, broker))
+        seen[name] += 1
+    return [broker for *_, broker in sorted(places)]
+
+
+def _over_racks(brokers: Iterable[int], replication_factor: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+    """The first of the brokers, then those in racks that have no replica yet, then others. Mostly the first few of the
+    brokers are enough: to look at all would take as long for one partition as there are brokers."""
     chosen: list[int] = []
     used: set[str] = set()
     second: list[int] = []
@@ -63,6 +85,8 @@ def _over_racks(brokers: Sequence[int], replication_factor: int, racks: Mapping[
         chosen.append(broker)
         if rack is not None:
             used.add(rack)
+        if len(chosen) == replication_factor:
+            break
     return tuple((*chosen, *second)[:replication_factor])
 
 

@@ -175,7 +175,7 @@ def next_step(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
 def plan_steps(image: ClusterImage, topic: TopicImage) -> Iterator[GuardedPut]:
     """The next writes of the moving partitions of a topic."""
     for index, partition in enumerate(topic.partitions):
-        row = next_step(image, topic, partition)
+        row = next_step(image, topic, partition) if partition.adding or partition.removing else None
         if row is not None:
             yield moved(image, topic, index, row)
 
