@@ -143,6 +143,19 @@ async def test_a_group_behind_has_its_lag_and_its_time_to_data_loss() -> None:
         assert samples["cordwood_topics",] == 2
 
 
+async def test_a_broker_tells_what_it_leads_and_what_it_uses() -> None:
+    async with broker(num_partitions="3", min_insync_replicas="2") as stage:
+        await stage.create("t")
+        samples = await stage.scrape()
+        assert samples["cordwood_partitions_led",] == 3
+        assert samples["cordwood_partitions_under_replicated",] == 0
+        assert samples["cordwood_partitions_below_min_in_sync",] == 3
+        assert samples["cordwood_partitions_without_leader",] == 0
+        assert samples["cordwood_controller",] == 1
+        assert 0 < samples["cordwood_loop_cpu_seconds_total",] <= samples["cordwood_cpu_seconds_total",]
+        assert samples["cordwood_resident_memory_bytes",] > 10_000_000
+
+
 async def test_a_warning_is_given_once_before_a_loss_and_once_when_it_happened(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

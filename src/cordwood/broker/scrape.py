@@ -5,7 +5,10 @@ are replaced whole by the lag watch and never changed, so a thread may read them
 """
 
 import math
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
     from cordwood.broker.flusher import CountingFlusher
     from cordwood.broker.loop_watch import LoopWatch
+    from cordwood.cluster.image import ClusterImage, TopicImage
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node
+    from cordwood.node.partition import Partition
 
 Values = dict[Metric, Labelled]
 
@@ -40,6 +45,9 @@ def prepare_scrape(
         names.TOPICS: _one(len(node.hosted.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.hosted.topics.values())),
         names.REFUSED_APPENDS: [((error,), count) for error, count in sorted(node.refused_appends.items())],
+        names.CONTROLLER: _one(node.image.controller_id == node.image.node_id),
+        names.CPU: _one(time.process_time()),
+        names.LOOP_CPU: _one(time.thread_time()),
         names.SET_ASIDE: _one(len(node.logs.on_disk.set_aside_directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
@@ -58,7 +66,44 @@ def prepare_scrape(
     traffic, positions = node.lag_watch.traffic, node.lag_watch.positions
     internal = frozenset(topic.name for topic in node.image.topics.values() if topic.internal)
     logs = node.logs
-    return lambda: exposition({**values, **_disk(logs), **_logs(traffic, internal), **_groups(positions)})
+    hosted = [partition for topic in node.hosted.topics.values() for partition in topic.values()]
+    image = node.image
+    topics = list(image.topics.values()) if image.controller_id == image.node_id else []
+    return lambda: exposition(
+        {
+            **values,
+            **_resident(),
+            **_replicas(hosted),
+            names.WITHOUT_LEADER: _one(_without_leader(image, topics)),
+            **_disk(logs),
+            **_logs(traffic, internal),
+            **_groups(positions),
+        }
+    )
+
+
+def _replicas(hosted: "Sequence[Partition]") -> Values:
+    """Counts partitions that are led here. Runs in a thread: there may be thousands."""
+    led = [(partition.image, partition.settings) for partition in hosted if partition.leads]
+    return {
+        names.LED: _one(len(led)),
+        names.UNDER_REPLICATED: _one(sum(len(image.isr) < len(image.replicas) for image, _ in led)),
+        names.BELOW_MIN_IN_SYNC: _one(sum(len(image.isr) < settings.min_insync_replicas for image, settings in led)),
+    }
+
+
+def _without_leader(image: "ClusterImage", topics: "Sequence[TopicImage]") -> int:
+    """Runs in a thread: there may be many thousand partitions."""
+    brokers = image.brokers
+    return sum(image.leadership(each).leader not in brokers for topic in topics for each in topic.partitions)
+
+
+def _resident() -> Values:
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except OSError:
+        return {}
+    return {names.RESIDENT: _one(pages * os.sysconf("SC_PAGE_SIZE"))}
 
 
 def _damage(node: "Node") -> Values:

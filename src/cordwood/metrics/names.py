@@ -48,6 +48,19 @@ UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of request
 
 TOPICS = _gauge("cordwood_topics", "Topics.")
 PARTITIONS = _gauge("cordwood_partitions", "Partitions on this broker.")
+LED = _gauge("cordwood_partitions_led", "Partitions that this broker leads.")
+UNDER_REPLICATED = _gauge(
+    "cordwood_partitions_under_replicated", "Partitions led by this broker that lack replicas in sync."
+)
+BELOW_MIN_IN_SYNC = _gauge(
+    "cordwood_partitions_below_min_in_sync",
+    "Partitions led by this broker with fewer replicas in sync than min.insync.replicas: acks=all is refused there.",
+)
+WITHOUT_LEADER = _gauge(
+    "cordwood_partitions_without_leader",
+    "Partitions of the cluster that no registered broker leads, as the controller sees them; 0 at all other brokers.",
+)
+CONTROLLER = _gauge("cordwood_controller", "1 at the broker that is the controller, 0 at all others.")
 SET_ASIDE = _gauge(
     "cordwood_set_aside_directories",
     "Directories of partitions that the metadata did not know: kept, and not served. More than 0 wants a person.",
@@ -110,6 +123,12 @@ REPAIRED_OFFSETS = _counter(
     "cordwood_repaired_offsets_total",
     "Damaged offsets that were repaired with the batches of another replica since the broker started.",
 )
+CPU = _counter("cordwood_cpu_seconds_total", "CPU time of the broker's process.")
+LOOP_CPU = _counter(
+    "cordwood_loop_cpu_seconds_total",
+    "CPU time of the event loop's thread. The loop is one thread: with a rate near 1 the broker can do no more.",
+)
+RESIDENT = _gauge("cordwood_resident_memory_bytes", "Memory of the broker's process. Absent where there is no /proc.")
 LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
 LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late the event loop was in all such stalls.")
 LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")

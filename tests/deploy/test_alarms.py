@@ -1,0 +1,63 @@
+"""The alarms for Prometheus name metrics that exist, with labels that they have, and each is explained."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cordwood.metrics import names
+from cordwood.metrics.names import Kind, Metric
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus" / "cordwood.rules.yml"
+PAGE = ROOT / "docs" / "operations" / "sizing.md"
+METRICS = {metric.name: metric for metric in vars(names).values() if isinstance(metric, Metric)}
+PARTS_OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
+OF_PROMETHEUS = {"instance", "job", "le"}
+
+
+def alarms() -> dict[str, str]:
+    return dict(re.findall(r"- alert: (\w+)\n +expr: (.+)\n", RULES.read_text()))
+
+
+def metric_of(name: str) -> Metric | None:
+    for part in PARTS_OF_HISTOGRAMS:
+        found = METRICS.get(name.removesuffix(part))
+        if name.endswith(part) and found is not None and found.kind is Kind.HISTOGRAM:
+            return found
+    found = METRICS.get(name)
+    return None if found is None or found.kind is Kind.HISTOGRAM else found
+
+
+def test_every_alarm_was_found() -> None:
+    assert len(alarms()) == RULES.read_text().count("alert:") > 15
+
+
+@pytest.mark.parametrize(("alarm", "expression"), alarms().items())
+def test_an_alarm_is_about_metrics_and_labels_that_exist(alarm: str, expression: str) -> None:
+    used = [(name, metric_of(name)) for name in re.findall(r"\bcordwood_\w+", expression)]
+    assert used
+    assert [name for name, metric in used if metric is None] == []
+    known = OF_PROMETHEUS.union(*(metric.labels for _, metric in used if metric is not None))
+    matched = re.findall(r"(\w+)!?=~?\"", expression)
+    grouped = [label for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in group.split(", ")]
+    assert set(matched) | set(grouped) <= known
+    for name, metric in used:
+        assert metric is not None
+        if metric.kind is Kind.COUNTER:
+            assert re.search(rf"\b(?:rate|increase)\({name}\b", expression), f"{name} of {alarm} only ever grows"
+
+
+@pytest.mark.parametrize("alarm", alarms())
+def test_an_alarm_is_explained_with_what_to_do(alarm: str) -> None:
+    assert re.search(rf"^\| `{alarm}` \| .+ \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool: apt-get install prometheus")
+def test_prometheus_understands_the_rules() -> None:
+    verdict = subprocess.run(
+        ["promtool", "check", "rules", RULES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
