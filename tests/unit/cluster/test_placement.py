@@ -34,7 +34,7 @@ def test_a_partition_is_placed_without_a_look_at_all_brokers() -> None:
     class CountedRacks(dict[int, str | None]):
         looks = 0
 
-        def get(self, key: int, default: object = None) -> str | None:  # type: ignore[override]
+        def get(self, key: int, default: object = None) -> str | None:
             self.looks += 1
             return self[key]
 

@@ -1,0 +1,1 @@
+"""The metadata plane of a large cluster: a real etcd, the real store client and controller, simulated brokers."""
