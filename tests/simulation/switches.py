@@ -16,16 +16,20 @@ from cordwood.log.log import Log
 from cordwood.log.truncation import Truncation
 from cordwood.model.errors import ErrorCode
 from cordwood.node.appends import Appends
+from cordwood.node.fetch_sessions import Target
 from cordwood.node.handlers import fetch
+from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.partition import Partition
 from cordwood.node.replication import fetcher
+from cordwood.node.replication.near_reads import NearReads
 from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation import life
 from cordwood.simulation.disk import SimulatedDisk
+from cordwood.wire.fetched import FetchedPartition
 
 Patch = pytest.MonkeyPatch
 
@@ -237,9 +241,9 @@ def lets_old_fetches_vouch(patch: Patch) -> None:
     real = Follower.fetched
 
     def fetched(
-        follower: Follower, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, connection_id: int = -1
+        follower: Follower, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, *arguments: int
     ) -> None:
-        real(follower, broker_epoch, offset, leader_end, boot_ms, connection_id)
+        real(follower, broker_epoch, offset, leader_end, boot_ms, *arguments)
         follower.vouches_ms = boot_ms
 
     patch.setattr(Follower, "fetched", fetched)
@@ -315,8 +319,10 @@ def leads_without_recording_its_epoch(patch: Patch) -> None:
 def takes_the_leaders_high_watermark_as_it_is(patch: Patch) -> None:
     real: Callable[[Partition], int] = vars(Partition)["high_watermark"].fget
 
-    def took(follower: FollowerReplica, leader_high_watermark: int) -> None:
+    def took(follower: FollowerReplica, leader_high_watermark: int, boot_ms: int) -> bool:
         follower.high_watermark = follower.leader_high_watermark = leader_high_watermark
+        follower.heard_ms = boot_ms
+        return True
 
     def high_watermark(partition: Partition) -> int:
         following = partition.following
@@ -360,3 +366,26 @@ def remembers_producers_of_records_that_were_cut(patch: Patch) -> None:
         truncation._replayed._producers = producers
 
     patch.setattr(Truncation, "_restore_history", restore_history)
+
+
+def shows_what_is_not_committed_at_followers(patch: Patch) -> None:
+    """Lets clients of a follower read to the end of its log."""
+
+    def read_as_follower(fetching: Fetching, partition: Partition, target: Target) -> FetchedPartition:
+        following = partition.following
+        assert following is not None
+        following.check_reader(target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch)
+        log = following.log
+        end = following.last_stable_offset if fetching._committed_only else log.offsets.end
+        return fetching._find(partition, log, target, end, following.high_watermark, following.last_stable_offset)
+
+    patch.setattr(Fetching, "_read_as_follower", read_as_follower)
+
+
+def serves_at_followers_that_have_not_heard_of_their_leader(patch: Patch) -> None:
+    """Takes the high watermark of an earlier leader for that of the present one, and reads a log that is being cut."""
+
+    def readable(reads: NearReads, partition: Partition) -> FollowerReplica | None:
+        return None if partition.leads or partition.opened is None else partition.begin_following()
+
+    patch.setattr(NearReads, "_readable", readable)

@@ -25,6 +25,7 @@ CUTS = replace(
 DISKS = replace(CALM, faults=("replaced disk", "kill", "power"), rate=0.02)
 RESTORES = replace(CALM, faults=("restored store", "kill"), rate=0.02)
 MOVES = replace(CUTS, moves=True)
+NEAR = replace(CUTS, near=True)
 
 Switch = Callable[[Patch], None]
 Scene = Callable[[], None]
@@ -52,6 +53,7 @@ IN_GAMES: list[tuple[Switch, Weather]] = [
     (switches.remembers_producers_of_records_that_were_cut, CUTS),
     (switches.starts_on_a_store_that_went_back, RESTORES),
     (switches.ends_moves_before_their_targets_are_in_sync, MOVES),
+    (switches.shows_what_is_not_committed_at_followers, NEAR),
 ]
 IN_SCENES: list[tuple[Switch, Scene]] = [
     (switches.counts_only_the_committed_isr, scenes.a_record_is_written_while_a_joining_replica_is_cut_off),

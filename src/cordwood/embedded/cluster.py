@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
@@ -17,7 +17,7 @@ from cordwood.model.settings import InvalidSetting
 NAME: Final = "embedded"
 MAX_REPLICAS: Final = 3
 _METADATA_FILE: Final = "metadata.sqlite"
-_OWN_SETTINGS: Final = ("cluster.name", "cluster.store", "node.id", "listeners")
+_OWN_SETTINGS: Final = ("cluster.name", "cluster.store", "node.id", "listeners", "broker.rack")
 
 
 class Cluster:
@@ -30,7 +30,7 @@ class Cluster:
 
     Topics have three replicas and min.insync.replicas 2 (with fewer nodes, as many replicas as nodes, and 1), unless
     `settings` say otherwise. Without `data_dir` the data is in memory and lives as long as this object; with it,
-    `data_dir/node-1` and so on have the data of the brokers.
+    `data_dir/node-1` and so on have the data of the brokers. `racks` are those of the brokers, in turn.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Cluster:
         data_dir: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str | int | float | bool] | None = None,
         host: str = "127.0.0.1",
+        racks: Sequence[str] = (),
     ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster has at least one broker, not {nodes}")
@@ -56,12 +57,15 @@ class Cluster:
             "min.insync.replicas": 2 if nodes >= MAX_REPLICAS else 1,
             **(settings or {}),
         }
+        self._racks = tuple(racks)
         self._addresses: dict[int, str] = {}
         self.brokers: dict[int, Broker] = {node_id: self._broker(node_id, host) for node_id in range(1, nodes + 1)}
         """The brokers by their ids. A broker can be stopped, killed and started again by itself."""
 
     def _broker(self, node_id: int, host: str) -> Broker:
         own: dict[str, str | int] = {"cluster.name": NAME, "cluster.store": self.store, "node.id": node_id}
+        if self._racks:
+            own["broker.rack"] = self._racks[(node_id - 1) % len(self._racks)]
         directory = None if self._directory is None else f"{self._directory}/node-{node_id}"
         return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
 

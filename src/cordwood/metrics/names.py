@@ -70,6 +70,17 @@ LOG_START = _gauge("cordwood_log_start_offset", "The first offset that a partiti
 LOG_END = _gauge("cordwood_log_end_offset", "The offset up to which a partition can be read.", _PARTITION)
 APPENDED_BYTES = _counter("cordwood_partition_appended_bytes_total", "Bytes of batches that came in.", _PARTITION)
 FETCHED_BYTES = _counter("cordwood_partition_fetched_bytes_total", "Bytes of batches that fetches found.", _PARTITION)
+NEAR_READ_BYTES = _counter(
+    "cordwood_follower_read_bytes_total", "Bytes of batches that clients found at this broker as a follower."
+)
+SENT_NEAR = _counter(
+    "cordwood_sent_to_follower_total",
+    "Answers for single partitions by which this broker, as the leader, sent a client to a follower in its rack.",
+)
+SENT_BACK = _counter(
+    "cordwood_sent_back_to_leader_total",
+    "Refusals for single partitions by which this broker, as a follower, sent a client back to the leader.",
+)
 APPEND_RATE = _gauge(
     "cordwood_partition_append_bytes_per_second", "Bytes that come in, over about the last minute.", _PARTITION
 )

@@ -19,7 +19,7 @@ from cordwood.model.group_settings import GroupSettings
 from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
 from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
-from cordwood.model.replication_settings import ReplicationSettings
+from cordwood.model.replication_settings import RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.storage_settings import StorageSettings
 from cordwood.model.store_address import StoreAddress, parse_store_address
@@ -142,6 +142,11 @@ class BrokerSettings(
     @property
     def data_directory(self) -> str:
         return self.log_dirs
+
+    @property
+    def reads_at_followers(self) -> bool:
+        """Whether consumers read from a follower in their rack."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def listener_list(self) -> tuple[Listener, ...]:

@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 
-from cordwood.model.settings import int32, int64
+from cordwood.model.settings import Value, int32, int64, string
 
 UNLIMITED = 2**63 - 1
+
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _refused_selector(value: Value) -> str | None:
+    if value in ("", LEADER_SELECTOR, RACK_AWARE_SELECTOR):
+        return None
+    return f"must be empty, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}: no other class runs here"
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -39,4 +48,11 @@ class ReplicationSettings:
     )
     replica_lag_time_max_ms: int = int64(
         30_000, "A follower that has not been caught up for this time is taken out of the in-sync set.", low=1
+    )
+    replica_selector_class: str = string(
+        "",
+        "Which replica consumers read from. Empty, or `org.apache.kafka.common.replica.LeaderSelector`: the leader. "
+        "`org.apache.kafka.common.replica.RackAwareReplicaSelector`: an in-sync replica whose `broker.rack` is the "
+        "consumer's `client.rack`, if there is one. All brokers of a cluster need the same value.",
+        check=_refused_selector,
     )

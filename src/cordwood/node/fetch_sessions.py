@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
-from cordwood.wire.fetch import FetchPartition
+from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchPartition
 from cordwood.wire.widths import READ_BY_ONE_CLIENT
 
 FINAL_EPOCH = -1
@@ -40,7 +40,9 @@ class Target:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "high_watermark",
         "last_fetched_epoch",
+        "log_start",
         "max_bytes",
         "partition",
         "sent_high_watermark",
@@ -56,13 +58,18 @@ class Target:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start: int = -1,
+        high_watermark: int = UNKNOWN_HIGH_WATERMARK,
     ) -> None:
+        """`log_start` and `high_watermark` are those that a follower knows of."""
         self.topic = topic
         self.partition = partition
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start = log_start
+        self.high_watermark = high_watermark
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
@@ -87,6 +94,8 @@ def targets_of(topic: TopicKey, partitions: Iterable[FetchPartition]) -> list[Ta
             asked.max_bytes,
             asked.current_leader_epoch,
             asked.last_fetched_epoch,
+            asked.log_start_offset,
+            asked.high_watermark,
         )
         for asked in partitions
     ]

@@ -207,6 +207,9 @@ class HostedReplicas:
             partition.lead(image, leader_epoch, now)
         else:
             acks = partition.follow(leader, leader_epoch, image)
+            if partition.waiting_readers and not led:
+                # Clients that read at this follower: it may have another leader, or be in sync no longer.
+                self._loop.after(0, partition.wake_readers)
         if partition.replicated:
             self.on_role(partition)
         return Deposed(partition, acks) if led and not (leads and leader_epoch == led_in) else None

@@ -63,6 +63,7 @@ from cordwood.node.replication.fetchers import Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
 from cordwood.node.replication.full_disk import FullDisk
 from cordwood.node.replication.in_sync_changes import InSyncChanges
+from cordwood.node.replication.near_reads import NearReads
 from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
@@ -118,9 +119,11 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
+        self.near_reads = NearReads(loop, image, hosted)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
         damage.on_found = self.repair.due
         hosted.on_role = self._fetchers.role_changed
+        self.near_reads.on_read = self._fetchers.read_here
         fetching.cuts.after = self._load_coordinators
         logs.high_watermark_of = self._high_watermark_of
         # Requests

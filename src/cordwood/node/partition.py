@@ -2,12 +2,12 @@
 
 The image of the metadata decides who leads (`HostedReplicas`). A leader has a `LeaderReplica` from the first use of its
 log on, one for each leader epoch. A follower has a `FollowerReplica` while its fetcher follows the leader
-(`node/replication/fetchers.py`), and serves nobody. A partition whose log cannot be opened is offline: each use tries
-again, and fails with the StorageFailure of the attempt.
+(`node/replication/fetchers.py`), and serves at most clients in its rack (`node/replication/near_reads.py`). A partition
+whose log cannot be opened is offline: each use tries again, and fails with the StorageFailure of the attempt.
 
 Four kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
 coordinators) wait for the high watermark, fetches of clients wait for records below the high watermark, and fetches of
-followers wait for the log's end.
+followers wait for the log's end. A follower whose clients wait for the high watermark waits for that, too.
 """
 
 from collections import deque
@@ -66,6 +66,7 @@ class Partition:
         "leader_epoch",
         "leads",
         "name",
+        "read_here_until_ms",
         "rewriting",
         "settings",
         "topic_id",
@@ -117,6 +118,8 @@ class Partition:
         self.appended_bytes = 0
         self.fetched_bytes = 0
         """Bytes sent to readers since the broker started."""
+        self.read_here_until_ms = 0
+        """Until when this broker, as a follower, asks for news of the high watermark: clients read here."""
 
     # The log and its leader
 
@@ -309,10 +312,12 @@ class Partition:
         if (replica := self._replica) is not None:
             self._in_sync_changed(replica, replica.proposal_ended(), now)
 
-    def follower_fetched(self, broker_id: int, broker_epoch: int, offset: int, connection_id: int, now: Moment) -> None:
-        """Takes the end of a follower whose history agrees with the leader's."""
+    def follower_fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, log_start: int, connection_id: int, now: Moment
+    ) -> None:
+        """Takes the ends of a follower whose history agrees with the leader's."""
         replica = self.replica
-        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms, connection_id):
+        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms, connection_id, log_start):
             self._watermark_moved(replica, now)
 
     def wake_everybody(self, now: Moment) -> None:

@@ -8,7 +8,9 @@
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | another error | waits, and asks again |
 
-The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Only the answer to
+The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Clients may read
+below it (`node/replication/near_reads.py` says when): the leader of this epoch has told that these records are
+committed, in an answer that found no divergence. Only the answer to
 the outstanding request counts: a late one tells of another state of this log. The machine does no I/O and reads no
 clock; whoever drives it appends and cuts.
 """
@@ -18,7 +20,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cordwood.log.log import Log
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.replication.epochs import check_epoch
 
 UNKNOWN_EPOCH = -1
 
@@ -81,7 +84,7 @@ Step = Append | Cut | Restart | RestartWith | Refused | Late
 class FollowerReplica:
     """Follows one leader in one epoch. A new epoch is a new object over the same log."""
 
-    __slots__ = ("_asked", "high_watermark", "leader", "leader_epoch", "leader_high_watermark", "log")
+    __slots__ = ("_asked", "heard_ms", "high_watermark", "leader", "leader_epoch", "leader_high_watermark", "log")
 
     def __init__(self, log: Log, leader: int, leader_epoch: int, high_watermark: int) -> None:
         self.log = log
@@ -90,6 +93,8 @@ class FollowerReplica:
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
         self.leader_high_watermark = self.high_watermark
         """The high watermark of the leader, as it was last told: the end of this log may be below it."""
+        self.heard_ms: int | None = None
+        """When the leader of this epoch last sent an answer that goes on from this log; None: it has not yet."""
         self._asked: FetchFrom | None = None
 
     @property
@@ -145,15 +150,46 @@ class FollowerReplica:
         _, own_end = self.log.replayed.leader_epochs.end_offset_for(leader_epoch, offsets.end)
         return min(leader_end, own_end if own_end >= 0 else offsets.end, offsets.end)
 
-    def took(self, leader_high_watermark: int) -> None:
-        """The records of an answer are appended."""
+    def took(self, leader_high_watermark: int, boot_ms: int) -> bool:
+        """The records of an answer are appended. True if the high watermark moved."""
         self.leader_high_watermark = leader_high_watermark
+        self.heard_ms = boot_ms
         end = min(leader_high_watermark, self.log.offsets.end)
-        if end > self.high_watermark:
-            self.high_watermark = end
-            self.log.replayed.committed_to(end)
+        if end <= self.high_watermark:
+            return False
+        self.high_watermark = end
+        self.log.replayed.committed_to(end)
+        return True
 
     def was_cut(self) -> None:
         """The log was cut, or began anew."""
         offsets = self.log.offsets
         self.high_watermark = max(offsets.start, min(self.high_watermark, offsets.end))
+        self.heard_ms = None
+
+    # Clients
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end for a read_committed reader, as far as this replica knows."""
+        return max(self.log.replayed.last_stable_offset(self.high_watermark), self.log.offsets.start)
+
+    def check_reader(self, leader_epoch: int, offset: int, last_fetched_epoch: int) -> None:
+        """Refuses a reader in another leader epoch, at an offset that this log does not have, or of another history.
+
+        Only the leader knows whether an offset that is not here exists: the reader is told OFFSET_NOT_AVAILABLE, goes
+        back to the leader, and keeps its position. OFFSET_OUT_OF_RANGE or a divergence would have it reset its
+        position for what may be a delay of this replica.
+        """
+        check_epoch(self.log, self.leader_epoch, leader_epoch)
+        offsets = self.log.offsets
+        known = offsets.start <= offset <= offsets.end
+        if known and last_fetched_epoch >= 0:
+            epoch, end = self.log.replayed.leader_epochs.end_offset_for(last_fetched_epoch, offsets.end)
+            known = epoch == last_fetched_epoch and offset <= end
+        if not known:
+            raise ProtocolError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"{self.log.partition} of broker {self.leader} is followed here from {offsets.start} to {offsets.end}: "
+                f"the leader knows of offset {offset} in epoch {last_fetched_epoch}.",
+            )

@@ -48,11 +48,22 @@ IN_SYNC_MOVES = Moves(
 class Follower:
     """What the leader knows of one follower since it leads. A replica that has not fetched yet has no end."""
 
-    __slots__ = ("_answered", "_fetched_ms", "_leader_end", "broker_epoch", "caught_up_ms", "end", "vouches_ms")
+    __slots__ = (
+        "_answered",
+        "_leader_end",
+        "broker_epoch",
+        "caught_up_ms",
+        "end",
+        "fetched_ms",
+        "log_start",
+        "vouches_ms",
+    )
 
     def __init__(self) -> None:
         self.end = -1
         """The end of the follower's log as `ack.durability` counts: its last fetch offset; -1: it has not fetched."""
+        self.log_start = -1
+        """The start of the follower's log at its last fetch."""
         self.broker_epoch = -1
         self.caught_up_ms: int | None = None
         """When the follower last had all that the leader had. None: nobody has looked since the leadership began."""
@@ -60,7 +71,8 @@ class Follower:
         """A time from which on the follower is known to have followed in this epoch; -1: there is none."""
         self._answered = (-1, -1)
         """The connection of the leader's last answer, and its time."""
-        self._fetched_ms = -1
+        self.fetched_ms = -1
+        """When the last fetch arrived; -1: none did."""
         self._leader_end = -1
         """The leader's log end at the last fetch."""
 
@@ -68,7 +80,15 @@ class Follower:
         """The leader answers the follower's fetch."""
         self._answered = (connection_id, boot_ms)
 
-    def fetched(self, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, connection_id: int = -1) -> None:
+    def fetched(
+        self,
+        broker_epoch: int,
+        offset: int,
+        leader_end: int,
+        boot_ms: int,
+        connection_id: int = -1,
+        log_start: int = -1,
+    ) -> None:
         """Takes a fetch at `offset`, whose history agrees with the leader's.
 
         The fetch may have been on its way for long: a process that was stopped finds full buffers. But the follower
@@ -80,19 +100,20 @@ class Follower:
             self.caught_up_ms = boot_ms
         elif self._leader_end >= 0 and offset >= self._leader_end and broker_epoch == self.broker_epoch:
             # The follower has by now what the leader had at the fetch before: it was caught up then.
-            self.caught_up_ms = max(self.caught_up_ms or 0, self._fetched_ms)
+            self.caught_up_ms = max(self.caught_up_ms or 0, self.fetched_ms)
         elif self.caught_up_ms is None:
             self.caught_up_ms = boot_ms
         self.broker_epoch = broker_epoch
         self.end = offset
-        self._fetched_ms = boot_ms
+        self.log_start = log_start
+        self.fetched_ms = boot_ms
         self._leader_end = leader_end
 
     def lags(self, leader_end: int, boot_ms: int, lag_ms: int) -> bool:
         """Whether the follower has not been caught up for longer than `lag_ms`."""
         if self.caught_up_ms is None:
             self.caught_up_ms = boot_ms
-        if self.end >= leader_end and boot_ms - self._fetched_ms <= lag_ms:
+        if self.end >= leader_end and boot_ms - self.fetched_ms <= lag_ms:
             return False
         return boot_ms - self.caught_up_ms > lag_ms
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.replication.epochs import check_epoch
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 
 
@@ -108,14 +109,20 @@ class LeaderReplica:
     # Followers
 
     def follower_fetched(
-        self, broker_id: int, broker_epoch: int, offset: int, boot_ms: int, connection_id: int = -1
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        offset: int,
+        boot_ms: int,
+        connection_id: int = -1,
+        log_start: int = -1,
     ) -> bool:
         """Takes a fetch of a follower whose history agrees with the leader's up to `offset`, which is the end that
         counts. True if the high watermark moved."""
         follower = self._followers.get(broker_id)
         if follower is None:
             follower = self._followers[broker_id] = Follower()
-        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms, connection_id)
+        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms, connection_id, log_start)
         return self.advance()
 
     def follower_answered(self, broker_id: int, connection_id: int, boot_ms: int) -> None:
@@ -127,6 +134,23 @@ class LeaderReplica:
     def follower(self, broker_id: int) -> Follower | None:
         """What is known of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
         return self._followers.get(broker_id)
+
+    def nearest(self, nearby: Collection[int], offset: int, boot_ms: int, within_ms: int) -> int | None:
+        """The replica among `nearby` that a reader at this offset is sent to; None: the reader stays here.
+
+        The replica is in the committed in-sync set, has the offset, and has fetched within that time. Among several the
+        one with the most records is taken, then the one with the lowest id.
+        """
+        followers = self._followers
+        found = [
+            (-follower.end, broker_id)
+            for broker_id in nearby
+            if broker_id in self.in_sync.committed
+            and (follower := followers.get(broker_id)) is not None
+            and 0 <= follower.log_start <= offset <= follower.end
+            and boot_ms - follower.fetched_ms < within_ms
+        ]
+        return min(found)[1] if found else None
 
     def followers_vouch(self, boot_ms: int, within_ms: int) -> bool:
         """Whether everybody who could succeed this leader followed it in this epoch within that time: then nobody took
@@ -216,17 +240,7 @@ class LeaderReplica:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request of another leader epoch; -1: the peer does not check."""
-        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise ProtocolError(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"{self.log.partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch}.",
-            )
-        raise ProtocolError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"{self.log.partition} has not reached leader epoch {current_leader_epoch}, it is in {self.leader_epoch}.",
-        )
+        check_epoch(self.log, self.leader_epoch, current_leader_epoch)
 
     def end_offset_for(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `leader_epoch`, and its end offset; (-1, -1) if the log does not know."""

@@ -18,6 +18,7 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import ProtocolError, StorageFailure
+from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replicas import ReplicasChecker
@@ -32,7 +33,7 @@ from cordwood.simulation.workloads.end_watchers import EndWatcher
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
 from cordwood.simulation.workloads.readers import Reader
 from cordwood.simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
-from cordwood.simulation.world import World
+from cordwood.simulation.world import World, rack_of
 
 WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
 STEPS_BETWEEN_BACKUPS = 200
@@ -65,6 +66,7 @@ class ReplicationOutcome:
     promises: int = 0
     committed: int = 0
     records_read: int = 0
+    sent_near: int = 0
     lives: int = 0
     elections: int = 0
     losses: int = 0
@@ -87,9 +89,11 @@ class Weather:
     """How often in a step a broker that is down starts again."""
     moves: bool = False
     """Whether partitions are moved to other replicas."""
+    near: bool = False
+    """Whether brokers are in racks, and readers read from followers."""
 
     @classmethod
-    def chosen_by(cls, chance: random.Random) -> "Weather":
+    def chosen_by(cls, chance: random.Random, *, near: bool = False) -> "Weather":
         faults = [name for name in FAULTS if chance.random() < 0.5]
         return cls(
             tuple(faults or ["kill"]),
@@ -99,6 +103,7 @@ class Weather:
             chance.choice((0.0, 0.05, 0.2)),
             chance.choice((STARTS_AGAIN, STARTS_AGAIN, 0.01)),
             chance.random() < 0.4,
+            near,
         )
 
 
@@ -137,8 +142,11 @@ async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
 class ReplicationGame(Game[ReplicationOutcome]):
     def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None) -> None:
         chance = random.Random(seed)
-        self.weather = Weather.chosen_by(chance) if weather is None else weather
-        world = World(seed, SETTINGS, machines=nodes, clustered=True)
+        # Racks have a die of their own: the others fall as they did before there were racks.
+        near = random.Random(f"racks {seed}").random() < 0.5
+        self.weather = Weather.chosen_by(chance, near=near) if weather is None else weather
+        settings = {**SETTINGS, "replica.selector.class": RACK_AWARE_SELECTOR} if self.weather.near else SETTINGS
+        world = World(seed, settings, machines=nodes, clustered=True, racks=self.weather.near)
         super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate
@@ -176,6 +184,17 @@ class ReplicationGame(Game[ReplicationOutcome]):
             for number in range(2)
         ]
         clients.append(EndWatcher(stage, "end-watcher"))
+        if self.weather.near:
+            clients += [
+                Reader(
+                    stage,
+                    f"near-reader-{number}",
+                    isolation_level=number % 2,
+                    sessions=number > 1,
+                    rack=rack_of(number),
+                )
+                for number in range(1, min(nodes, 3) + 1)
+            ]
         return clients
 
     @property
@@ -424,6 +443,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         report.promises = self.ledger.promise_count
         report.committed = self.checker.committed_batches
         report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
+        report.sent_near = sum(client.sent_near for client in self.clients if isinstance(client, Reader))
         report.lives = self.world.lives
         report.evidence = self.checker.evidence
         report.elections = sum(history.leadership.epoch for history in self.checker.histories.values())

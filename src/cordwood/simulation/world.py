@@ -57,6 +57,10 @@ def replicated(replicas: int) -> dict[str, str]:
     }
 
 
+def rack_of(broker_id: int) -> str:
+    return f"rack-{broker_id}"
+
+
 class StepOfOne:
     """A step on one of several machines."""
 
@@ -81,9 +85,10 @@ class World:
         patience: Patience | None = None,
         scrubbed: bool = False,
         clustered: bool = False,
+        racks: bool = False,
     ) -> None:
         """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds. `clustered`:
-        brokers register fenced, and one of them is the controller."""
+        brokers register fenced, and one of them is the controller. `racks`: each broker is in a rack of its own."""
         self.chance = random.Random(seed)
         self.clock = Clock()
         """The time of clients and of the store."""
@@ -97,6 +102,8 @@ class World:
         self.machines: list[Machine] = []
         for number in range(machines):
             of_many = {} if machines == 1 else {"node.id": str(number + 1)}
+            if racks:
+                of_many["broker.rack"] = rack_of(number + 1)
             setup = Setup(
                 BrokerSettings.from_texts({**texts, **of_many}),
                 loaded_indexes_bytes,

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
 from tests.unit.node.speaking import create_topic
 
-from cordwood.node.handlers.fetch import Fetching
+from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.handlers.wide_produce import WideProduce
 from cordwood.node.request import Request
 from cordwood.simulation.world import World

@@ -85,7 +85,7 @@ def one_round(follower: FollowerReplica, leader: LeaderReplica) -> str:
             if records:
                 log.append_replicated(bytearray(records), leader_epoch=follower.leader_epoch, now=at(NOW_MS))
                 flush(log)
-            follower.took(answer.high_watermark)
+            follower.took(answer.high_watermark, 0)
             return "append" if records else "nothing"
         case Cut(offset):
             log.truncate_to(offset)
@@ -218,11 +218,11 @@ def test_a_follower_knows_how_many_committed_records_it_lacks() -> None:
     append(log, 1, b"a", b"b")
     follower = FollowerReplica(log, OTHER, 1, 2)
     assert follower.lag == 0
-    follower.took(7)
+    follower.took(7, 0)
     assert (follower.lag, follower.high_watermark) == (5, 2)
     append(log, 1, b"c")
     assert follower.lag == 4
-    follower.took(3)
+    follower.took(3, 0)
     assert (follower.lag, follower.high_watermark) == (0, 3)
 
 

@@ -44,6 +44,8 @@ class Plan(NamedTuple):
     etcd: Etcd | None
     """None: the supervisor keeps the metadata."""
     assignments: tuple[str, ...] = ()
+    racks: tuple[str, ...] = ()
+    """The racks of the brokers, in turn."""
 
 
 class Supervisor:
@@ -117,6 +119,8 @@ class Supervisor:
         words = ["serve", "--cluster", plan.name, "--store", url]
         words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
         words += ["--listen", f"127.0.0.1:{port}"]
+        if plan.racks:
+            words += ["--rack", plan.racks[(node_id - 1) % len(plan.racks)]]
         for assignment in plan.assignments:
             words += ["--set", assignment]
         environment = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}

@@ -36,6 +36,7 @@ def cluster_up(
             help="Where the metadata is kept: `etcd`, `supervisor`, or `auto`: etcd if the PATH has one.",
         ),
     ] = "auto",
+    racks: Annotated[str, typer.Option("--racks", metavar="RACK,RACK", help="The racks of the brokers, in turn.")] = "",
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="A setting of all brokers; may be given several times."),
@@ -62,7 +63,9 @@ def cluster_up(
         raise Failure("USAGE", f"--metadata {metadata!r} is none of {', '.join(_CHOICES)}", "", ExitCode.USAGE)
     data_dir = os.path.abspath(data_dir)
     found = None if metadata == "supervisor" else etcd_on_path()
-    plan = Plan(name, nodes, data_dir, base_port, chosen_metadata(data_dir, metadata, found), tuple(assignments or ()))
+    etcd = chosen_metadata(data_dir, metadata, found)
+    names = tuple(rack.strip() for rack in racks.split(",") if rack.strip())
+    plan = Plan(name, nodes, data_dir, base_port, etcd, tuple(assignments or ()), names)
     if plan.etcd is not None:
         remark(f"the metadata is in three members of etcd {plan.etcd.version} ({plan.etcd.path})")
     else:

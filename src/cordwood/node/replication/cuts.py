@@ -81,6 +81,8 @@ class Cuts:
             following.leader_epoch,
         )
         partition.cutting = True
+        # Clients that read here go to the leader: the log belongs to the thread.
+        partition.wake_readers(self._loop.now)
         self._checkpoints.when_idle(partial(self._cut, partition, following, offset, anew, ended))
 
     def _cut(

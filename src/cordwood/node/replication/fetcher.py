@@ -29,6 +29,7 @@ from cordwood.replication.follower import (
 )
 from cordwood.replication.throttle import is_listed
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from cordwood.node.replication.fetcher_rooms import FetcherRooms
     from cordwood.wire.message_types.fetch import Fetch
 
-FETCH_VERSIONS = (15, 17)
+FETCH_VERSIONS = (15, 18)
 NO_SESSION, SESSIONLESS = 0, -1
 MIN_BYTES = 1
 TIMEOUT_BEYOND_WAIT_MS = 10_000
@@ -118,10 +119,11 @@ class Fetcher:
         self._partitions[partition] = self._loop.now.boot_ms
         self._resting.pop(partition, None)
         if partition.following is None:
-            self._hurry_soon()
+            self.hurry_soon()
         self._ask_soon()
 
-    def _hurry_soon(self) -> None:
+    def hurry_soon(self) -> None:
+        """Has the leader answer the outstanding request, which does not ask for all that this follower wants."""
         if self._outstanding is not None and not self._hurried:
             self._hurried = True
             self._loop.after(0, self._hurry)
@@ -143,7 +145,7 @@ class Fetcher:
             self.at_rest._partitions[partition] = now.boot_ms
             self._of[partition] = self.at_rest
         if found:
-            self.at_rest._hurry_soon()
+            self.at_rest.hurry_soon()
             self.at_rest._ask_soon()
 
     def _got_records(self, partition: Partition, now: Moment) -> Fetcher:
@@ -234,7 +236,7 @@ class Fetcher:
     def _values(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> dict[str, Any]:
         settings = self._rooms.image.settings
         topics: dict[TopicId, list[dict[str, int]]] = {}
-        for (topic_id, index), (_, following, place) in asked.items():
+        for (topic_id, index), (partition, following, place) in asked.items():
             topics.setdefault(topic_id, []).append(
                 {
                     "partition": index,
@@ -243,6 +245,10 @@ class Fetcher:
                     "last_fetched_epoch": place.last_fetched_epoch,
                     "log_start_offset": place.log_start,
                     "partition_max_bytes": settings.replica_fetch_max_bytes,
+                    # A leader that is told of an older high watermark than its own answers at once.
+                    "high_watermark": following.leader_high_watermark
+                    if partition.read_here_until_ms > self._loop.now.boot_ms
+                    else UNKNOWN_HIGH_WATERMARK,
                 }
             )
         return {
@@ -343,9 +349,10 @@ class Fetcher:
         try:
             if records:
                 log.append_replicated(memoryview(records), leader_epoch=following.leader_epoch, now=now)
-            following.took(answer.high_watermark)
+            moved = following.took(answer.high_watermark, now.boot_ms)
             if answer.log_start_offset > log.offsets.start:
                 log.delete_records_before(min(answer.log_start_offset, log.offsets.end))
+                moved = True
         except ProtocolError as damage:
             self._rooms.reports.report(logging.ERROR, f"{partition.name}: broker {self.leader} sent records: {damage}")
             self._have_leader_look(partition, following)
@@ -356,6 +363,8 @@ class Fetcher:
             self._rooms.reports.failed_write(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
+        if moved and partition.waiting_readers:
+            partition.wake_readers(now)
         if not records:
             return
         partition.appended_bytes += len(records)
@@ -367,7 +376,7 @@ class Fetcher:
         if not following.durable:
             owner._wait_for_disk(partition, following)
         elif owner is not self:
-            owner._hurry_soon()
+            owner.hurry_soon()
             owner._ask_soon()
 
     def _failed(self, failure: StorageFailure) -> None:
@@ -405,7 +414,7 @@ class Fetcher:
 
         def synced(error: ErrorCode) -> None:
             if self._syncing.pop(partition, partition) is None:
-                self._hurry_soon()
+                self.hurry_soon()
                 self._ask_soon()
 
         partition.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)

@@ -32,6 +32,12 @@ class Fetchers:
             fetcher.at_rest = Fetcher(self._rooms, leader, self._of, busy=fetcher)
         return fetcher
 
+    def read_here(self, partition: Partition) -> None:
+        """Has the leader tell of the high watermark as soon as it moves: clients read at this follower."""
+        fetcher = self._of.get(partition)
+        if fetcher is not None:
+            fetcher.hurry_soon()
+
     def stop(self) -> None:
         """Fetches nothing more, and takes no answer."""
         self._rooms.stopped = True

@@ -25,13 +25,14 @@ def count_follower(
     broker_epoch: int,
     leader_epoch: int,
     offset: int,
+    log_start: int,
     connection_id: int,
     now: Moment,
 ) -> None:
     """Counts a follower's end, which may commit records and bring the follower into the in-sync set."""
     if leader_epoch < 0:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH, "A follower names the leader epoch that it follows.")
-    partition.follower_fetched(broker_id, broker_epoch, offset, connection_id, now)
+    partition.follower_fetched(broker_id, broker_epoch, offset, log_start, connection_id, now)
     if partition.replica.may_join(broker_id):
         changes.due(partition)
 

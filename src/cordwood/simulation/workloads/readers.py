@@ -1,6 +1,7 @@
 """Readers that assign partitions to themselves, with long polls, with and without sessions, in both isolation levels.
 
-A reader goes on from poll to poll, and notices if records come twice or out of order.
+A reader goes on from poll to poll, and notices if records come twice or out of order. A reader in a rack reads from the
+broker to which leaders send it, and now and then from any other.
 """
 
 from typing import Any
@@ -19,6 +20,8 @@ EPOCHS_FROM = 9
 LAST_FETCHED_EPOCH_FROM = 12
 TOPIC_IDS_FROM = 13
 EARLIEST = -2
+ANY_REPLICA = 0.15
+"""How often a reader in a rack reads from any broker."""
 
 Place = tuple[TopicId, int]
 
@@ -34,6 +37,8 @@ class Position:
         self.asking = False
         self.last_epoch = -1
         self.high_watermark = -1
+        self.near: int | None = None
+        """The follower to which the leader sent the reader."""
 
 
 class Session:
@@ -48,8 +53,9 @@ class Session:
 
 
 class Reader(Client):
-    def __init__(self, stage: Stage, name: str, *, isolation_level: int, sessions: bool) -> None:
+    def __init__(self, stage: Stage, name: str, *, isolation_level: int, sessions: bool, rack: str = "") -> None:
         super().__init__(stage, name)
+        self._rack = rack
         self._isolation_level = isolation_level
         self._sessions = sessions
         self._open_sessions: dict[int, Session] = {}
@@ -58,6 +64,7 @@ class Reader(Client):
         self._polling: set[int] = set()
         """Brokers that are polled now."""
         self.records_read = 0
+        self.sent_near = 0
 
     def act(self) -> str | None:
         self._assign()
@@ -130,8 +137,16 @@ class Reader(Client):
         places: dict[int, dict[Place, int]] = {}
         for place, each in self._positions.items():
             if each.offset is not None:
-                places.setdefault(self.routes.leader(each.topic.name, each.index), {})[place] = each.offset
+                places.setdefault(self._source(each), {})[place] = each.offset
         return places
+
+    def _source(self, position: Position) -> int:
+        """The broker to read from: the follower in the reader's rack, or the leader."""
+        if self._rack and self.chance.random() < ANY_REPLICA:
+            return self.chance.choice(self.stage.world.machines).broker_id
+        if position.near is not None:
+            return position.near
+        return self.routes.leader(position.topic.name, position.index)
 
     def _poll(self, places: dict[int, dict[Place, int]], max_wait_ms: int) -> str | None:
         """Polls one of the brokers that lead something."""
@@ -153,6 +168,7 @@ class Reader(Client):
             "isolation_level": self._isolation_level,
             "session_id": 0 if session is None else session.session_id,
             "session_epoch": -1 if session is None else session.epoch,
+            "rack_id": self._rack,
         }
         changed, forgotten = dict(asked), list[Place]()
         if session is not None:
@@ -205,6 +221,9 @@ class Reader(Client):
         self._polling.discard(leader)
         if self.routes.failed(exchange) or exchange.answer.error_code:
             self._open_sessions.pop(leader, None)
+            for place in asked:
+                if (position := self._positions.get(place)) is not None:
+                    position.near = None
             return
         answer = exchange.answer
         if session is not None:
@@ -226,6 +245,7 @@ class Reader(Client):
     def _take(self, position: Position, part: Any, session: Session | None) -> None:
         error = ErrorCode(part.error_code)
         if error is not ErrorCode.NONE:
+            position.near = None
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 position.offset = None
             if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -239,6 +259,9 @@ class Reader(Client):
             position.offset, position.last_epoch = part.diverging_epoch.end_offset, part.diverging_epoch.epoch
             return
         assert position.offset is not None
+        if part.preferred_read_replica >= 0:
+            position.near = part.preferred_read_replica
+            self.sent_near += 1
         for _, header in batches_in(part.records or b""):
             if header.last_offset < position.offset:
                 raise InvariantBroken(

@@ -1,0 +1,482 @@
+"""One fetch under way: reads its partitions, answers with their visible records, now or as soon as there are enough.
+
+Records stay in their files: an answer holds slices, and the sender of the answer reads the slices. A waiting fetch
+keeps what it has found; when a partition moves, only that partition is read again.
+
+A follower reads up to the log's end, and waits for that to move. If it names the high watermark that it knows, it waits
+for that to move, too. A client that names its rack may be sent to a follower there, and reads from it
+(`replication/near_reads.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from cordwood.log.log import ColdRead, Log
+from cordwood.log.lookup import LogSlice
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import TopicId
+from cordwood.model.moment import Moment
+from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
+from cordwood.node.partition import Partition
+from cordwood.node.replication.fetching_followers import LeaderThrottle, answer_follower, count_follower
+from cordwood.node.request import Request
+from cordwood.node.timers import Timer
+from cordwood.node.turns import Steps
+from cordwood.replication.follower import FollowerReplica
+from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchRequest
+from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encode_fetch_response
+
+if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.duties.damage_book import DamageBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.leader_hints import LeaderHints
+    from cordwood.node.loop import Loop
+    from cordwood.node.parked import ParkedRequests
+    from cordwood.node.replication.in_sync_changes import InSyncChanges
+    from cordwood.node.replication.near_reads import NearReads
+    from cordwood.node.reports import Reports
+    from cordwood.replication.leader import LeaderReplica
+    from cordwood.wire.endpoints import NodeEndpoint
+
+READ_COMMITTED = 1
+EMPTY = b""
+NEAR_READS_FROM = 11
+"""From this version on clients understand that they are sent to a follower, and read there."""
+LEADER_HINTS_FROM = 16
+"""From this version on an answer tells a client at the wrong broker who leads, as Kafka does."""
+
+PARTITIONS_PER_STEP = 100
+"""A partition takes some ten microseconds, and more if its log has to be opened."""
+TARGETS_PER_STEP = 1_000
+
+
+class FetchingRooms(Protocol):
+    """The rooms of a node that a fetch needs."""
+
+    damage: DamageBook
+    hosted: HostedReplicas
+    image: ClusterImage
+    in_sync_changes: InSyncChanges
+    leader_hints: LeaderHints
+    leader_throttle: LeaderThrottle
+    loop: Loop
+    near_reads: NearReads
+    parked: ParkedRequests
+    reports: Reports
+
+
+class Fetching:
+    """One fetch, from its first look at the partitions until its answer."""
+
+    __slots__ = (
+        "_abandoned",
+        "_bytes",
+        "_cold",
+        "_committed_only",
+        "_follower",
+        "_follower_epoch",
+        "_found",
+        "_max_bytes",
+        "_min_bytes",
+        "_moved",
+        "_places",
+        "_plan",
+        "_rack",
+        "_request",
+        "_rooms",
+        "_timer",
+        "_urgent",
+        "_wait_ms",
+    )
+
+    def __init__(self, rooms: FetchingRooms, request: Request, body: FetchRequest, plan: FetchPlan) -> None:
+        self._rooms = rooms
+        self._request = request
+        self._plan = plan
+        self._max_bytes = min(body.max_bytes, rooms.image.settings.fetch_max_bytes)
+        # An answer that can take no more need not wait for more.
+        self._min_bytes = min(body.min_bytes, self._max_bytes)
+        self._wait_ms = body.max_wait_ms
+        self._follower = body.replica_id
+        """The broker id of a follower; -1: the reader is a client."""
+        self._follower_epoch = body.replica_epoch
+        self._committed_only = body.isolation_level == READ_COMMITTED and body.replica_id < 0
+        self._rack = body.rack_id if body.replica_id < 0 else ""
+        """The rack of the client; empty: it did not say, or the reader is a follower."""
+        self._found: list[FetchedPartition] = []
+        self._bytes = 0
+        self._urgent = False
+        self._places: dict[Partition, int] = {}
+        self._cold: set[int] = set()
+        """Places in `_found` that a thread is looking up."""
+        self._moved: set[int] = set()
+        """Cold places whose partition moved meanwhile."""
+        self._timer: Timer | None = None
+        self._abandoned = False
+
+    def start(self) -> None:
+        """Reads every partition once; answers, or waits for more."""
+        for place, target in enumerate(self._plan.targets):
+            self._found.append(self._look(place, target))
+        self._answer_or_wait()
+
+    def start_in_steps(self) -> Steps:
+        """`start` in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read again, as
+        for a waiting fetch."""
+        try:
+            for place, target in enumerate(self._plan.targets):
+                if place and not place % PARTITIONS_PER_STEP:
+                    yield
+                self._found.append(self._look(place, target))
+                self._hear_of_last_found()
+        except GeneratorExit:
+            self.abandon()
+            raise
+        self._answer_or_wait()
+
+    def _hear_of_last_found(self) -> None:
+        if self._places:
+            self._wait_at(next(reversed(self._places)))
+
+    def _wait_at(self, partition: Partition) -> None:
+        """Hears when the partition moves: its high watermark, its log's end, or both."""
+        if self._follower >= 0:
+            partition.waiting_followers[self] = None
+            if self._plan.targets[self._places[partition]].high_watermark == UNKNOWN_HIGH_WATERMARK:
+                return
+        partition.waiting_readers[self] = None
+
+    def _answer_or_wait(self) -> None:
+        if self._wait_ms <= 0 or not self._places:
+            self._urgent = True
+        if not self._answer_if_enough():
+            # A follower that has more to ask for sends a request behind the one that waits.
+            self._rooms.parked.park(self._request.reply.connection_id, self, gives_way=self._follower >= 0)
+            # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
+            # away.
+            for partition in self._places:
+                self._wait_at(partition)
+            if not self._urgent:
+                self._timer = self._rooms.loop.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
+
+    def woken_by(self, partition: Partition, now: Moment) -> None:
+        """Reads a partition again that has moved, or is gone."""
+        place = self._places[partition]
+        if place in self._cold:
+            self._moved.add(place)
+            return
+        self._look_again(place)
+        self._answer_if_enough()
+
+    def _look_again(self, place: int) -> None:
+        self._bytes -= _length(self._found[place])
+        self._found[place] = self._look(place, self._plan.targets[place])
+
+    def hurry(self, now: Moment) -> None:
+        self._timed_out(now)
+
+    def _timed_out(self, now: Moment) -> None:
+        self._urgent = True
+        self._answer_if_enough()
+
+    def _answer_if_enough(self) -> bool:
+        if len(self._found) < len(self._plan.targets):
+            return False
+        if self._cold or not (self._urgent or self._bytes >= self._min_bytes):
+            return False
+        if not self._rooms.hosted.lease_holds:
+            for partition, place in self._places.items():
+                if not self._rooms.hosted.serves(partition):
+                    self._look_again(place)
+        self._leave()
+        if self._follower >= 0:
+            for partition in self._places:
+                answer_follower(partition, self._follower, self._request.reply.connection_id, self._rooms.loop.now)
+        self._answer()
+        return True
+
+    def abandon(self) -> None:
+        """Ends the fetch without an answer: its connection is closed."""
+        self._abandoned = True
+        self._leave()
+
+    def _leave(self) -> None:
+        for partition in self._places:
+            partition.waiting_readers.pop(self, None)
+            partition.waiting_followers.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rooms.parked.unpark(self._request.reply.connection_id, self)
+
+    def _look(self, place: int, target: Target) -> FetchedPartition:
+        """Reads a target now. Counts the bytes; an error or a divergence makes the answer urgent."""
+        try:
+            return self._read(place, target)
+        except ProtocolError as refusal:
+            error = refusal.code
+        except DamagedLog as damage:
+            self._damaged(self._partition(target), damage)
+            error = ErrorCode.CORRUPT_MESSAGE
+        except StorageFailure as failure:
+            self._rooms.reports.failure(failure)
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        except ColdRead as cold:
+            return self._read_in_thread(place, target, cold)
+        self._urgent = True
+        hint = None
+        if self._request.version >= LEADER_HINTS_FROM:
+            hint = self._rooms.leader_hints.hint(target.topic, target.partition, error)
+        aborted = () if self._committed_only else None
+        return FetchedPartition(target.partition, error, aborted_transactions=aborted, current_leader=hint)
+
+    def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
+        """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
+        self._cold.add(place)
+        partition = self._partition(target)
+        role = partition.leading or partition.following
+        assert role is not None
+        truncations = role.log.offsets.truncations
+
+        def found(result: LogSlice | Exception | None) -> None:
+            self._cold.discard(place)
+            if self._abandoned:
+                return
+            if not self._still_serves(partition, role) or truncations != role.log.offsets.truncations:
+                self._look_again(place)
+            elif isinstance(result, Exception):
+                self._failed(place, partition, result)
+            elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
+                # Else the answer is full: cold places are looked up side by side, each without regard to the others.
+                self._found_in_thread(place, partition, result)
+            if not self._answer_if_enough() and place in self._moved and place not in self._cold:
+                self._moved.discard(place)
+                self._look_again(place)
+                self._answer_if_enough()
+
+        self._rooms.loop.effects.for_client(self._request.reply.connection_id, cold.finish, found)
+        return FetchedPartition(
+            target.partition,
+            0,
+            role.high_watermark,
+            role.last_stable_offset,
+            role.log.offsets.start,
+            EMPTY,
+            () if self._committed_only else None,
+        )
+
+    def _still_serves(self, partition: Partition, role: LeaderReplica | FollowerReplica) -> bool:
+        if isinstance(role, FollowerReplica):
+            return self._rooms.near_reads.still_followed(partition, role)
+        return self._rooms.hosted.still_leads(partition)
+
+    def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
+        self._rooms.reports.failure(damage)
+        self._rooms.damage.look_at(partition.log)
+
+    def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
+        if isinstance(failure, DamagedLog):
+            self._damaged(partition, failure)
+        else:
+            self._rooms.reports.failure(failure)
+        self._urgent = True
+        damaged = isinstance(failure, DamagedLog)
+        code = ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR
+        self._found[place] = self._found[place]._replace(error_code=code)
+
+    def _found_in_thread(self, place: int, partition: Partition, records: LogSlice) -> None:
+        found = self._found[place]
+        aborted = found.aborted_transactions
+        if self._committed_only:
+            # Aborts are listed up to the last stable offset of the first look, where the records end, too.
+            log, offset = partition.log, self._plan.targets[place].fetch_offset
+            try:
+                aborted = log.aborts.in_slice(records, offset, found.last_stable_offset)
+            except StorageFailure as failure:
+                self._failed(place, partition, failure)
+                return
+        self._count(partition, records.length)
+        self._found[place] = found._replace(records=records, aborted_transactions=aborted)
+
+    def _count(self, partition: Partition, length: int) -> None:
+        self._bytes += length
+        partition.fetched_bytes += length
+        if self._follower >= 0:
+            self._rooms.leader_throttle.sent(partition, self._follower, length, self._rooms.loop.now)
+        elif not partition.leads:
+            self._rooms.near_reads.served_bytes += length
+
+    def _partition(self, target: Target) -> Partition:
+        """The target, which this broker leads, or follows in a way that a client may read it here."""
+        if self._follower >= 0:
+            return self._rooms.hosted.leader_for_follower(target.topic, target.partition, self._follower)
+        try:
+            return self._rooms.hosted.leader_in(target.topic, target.partition)
+        except ProtocolError as refusal:
+            if refusal.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._request.version < NEAR_READS_FROM:
+                raise
+        return self._rooms.near_reads.followed(target.topic, target.partition)
+
+    def _read(self, place: int, target: Target) -> FetchedPartition:
+        partition = self._partition(target)
+        self._places[partition] = place
+        if not partition.leads:
+            return self._read_as_follower(partition, target)
+        replica = partition.replica
+        replica.check_epoch(target.current_leader_epoch)
+        log = replica.log
+        high_watermark = replica.high_watermark
+        stable = replica.last_stable_offset
+        if target.last_fetched_epoch >= 0:
+            diverging = replica.divergence(target.last_fetched_epoch, target.fetch_offset)
+            if diverging is not None:
+                self._urgent = True
+                return FetchedPartition(
+                    target.partition, 0, high_watermark, stable, log.offsets.start, diverging_epoch=diverging
+                )
+        if self._rack:
+            near = self._rooms.near_reads.send_near(
+                partition, self._rack, target.fetch_offset, self._request.reply.entrance.name
+            )
+            if near >= 0:
+                self._urgent = True
+                aborted = () if self._committed_only else None
+                return FetchedPartition(
+                    target.partition, 0, high_watermark, stable, log.offsets.start, EMPTY, aborted, near
+                )
+        end = stable if self._committed_only else high_watermark
+        if self._follower >= 0:
+            end = log.offsets.end
+            if not log.offsets.start <= target.fetch_offset <= end:
+                # The follower begins anew at the log's start.
+                self._urgent = True
+                return FetchedPartition(
+                    target.partition, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, log.offsets.start
+                )
+            if place == len(self._found):
+                # The first look is that of the request's arrival: only then the follower's end is news.
+                count_follower(
+                    self._rooms.in_sync_changes,
+                    partition,
+                    self._follower,
+                    self._follower_epoch,
+                    target.current_leader_epoch,
+                    target.fetch_offset,
+                    target.log_start,
+                    self._request.reply.connection_id,
+                    self._request.now,
+                )
+                high_watermark = replica.high_watermark
+            if target.high_watermark < high_watermark:
+                # Clients of the follower wait for the news.
+                self._urgent = True
+            if self._rooms.leader_throttle.holds_back(partition, self._follower, self._rooms.loop.now):
+                end = target.fetch_offset
+        return self._find(partition, log, target, end, high_watermark, stable)
+
+    def _read_as_follower(self, partition: Partition, target: Target) -> FetchedPartition:
+        following = partition.following
+        assert following is not None
+        try:
+            following.check_reader(target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch)
+        except ProtocolError:
+            self._rooms.near_reads.sent_back += 1
+            raise
+        high_watermark, stable = following.high_watermark, following.last_stable_offset
+        end = stable if self._committed_only else high_watermark
+        return self._find(partition, following.log, target, end, high_watermark, stable)
+
+    def _find(
+        self, partition: Partition, log: Log, target: Target, end: int, high_watermark: int, stable: int
+    ) -> FetchedPartition:
+        """Reads the target's log up to this end."""
+        allowed = min(target.max_bytes, self._max_bytes - self._bytes)
+        found = None
+        first = self._bytes == 0
+        if allowed > 0 or first:
+            found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first, may_block=False)
+        aborted = None
+        if self._committed_only:
+            aborted = () if found is None else log.aborts.in_slice(found, target.fetch_offset, end)
+        if found is not None:
+            self._count(partition, found.length)
+        return FetchedPartition(
+            target.partition,
+            0,
+            high_watermark,
+            stable,
+            log.offsets.start,
+            EMPTY if found is None else found,
+            aborted,
+        )
+
+    def _answer(self) -> None:
+        if len(self._found) > PARTITIONS_PER_STEP:
+            self._rooms.loop.turns.begin(self._request.reply, self._answer_in_steps())
+            return
+        header = self._request.header
+        topics: dict[str | TopicId, list[FetchedPartition]] = {}
+        self._tell(self._plan.targets, self._found, topics)
+        frame = encode_fetch_response(
+            header.api_version,
+            header.correlation_id,
+            list(topics.items()),
+            session_id=self._plan.session_id,
+            node_endpoints=self._leaders_told(),
+        )
+        self._request.reply.send(frame)  # type: ignore[arg-type]
+
+    def _answer_in_steps(self) -> Steps:
+        header = self._request.header
+        topics: dict[str | TopicId, list[FetchedPartition]] = {}
+        for start in range(0, len(self._found), TARGETS_PER_STEP):
+            end = start + TARGETS_PER_STEP
+            self._tell(self._plan.targets[start:end], self._found[start:end], topics)
+            yield
+        frame = yield from encode_fetch_in_steps(
+            header.api_version,
+            header.correlation_id,
+            list(topics.items()),
+            session_id=self._plan.session_id,
+            node_endpoints=self._leaders_told(),
+        )
+        self._request.reply.send(frame)  # type: ignore[arg-type]
+
+    def _leaders_told(self) -> Sequence[NodeEndpoint]:
+        hinted = [found.current_leader for found in self._found if found.error_code]
+        return self._rooms.leader_hints.endpoints(hinted, self._request.reply.entrance.name) if hinted else ()
+
+    def _tell(
+        self,
+        targets: list[Target],
+        found_in_each: list[FetchedPartition],
+        topics: dict[str | TopicId, list[FetchedPartition]],
+    ) -> None:
+        """Adds the partitions with news to the answer."""
+        plan = self._plan
+        session = plan.session
+        for target, found in zip(targets, found_in_each, strict=True):
+            has_records = isinstance(found.records, LogSlice)
+            if session is not None:
+                news = (
+                    has_records
+                    or found.error_code
+                    or found.diverging_epoch is not None
+                    or found.preferred_read_replica >= 0
+                    or found.high_watermark != target.sent_high_watermark
+                    or found.log_start_offset != target.sent_log_start
+                )
+                if plan.mode is Mode.INCREMENTAL and not news:
+                    continue
+                # An error's -1 is remembered too, so that the recovery from it is news.
+                target.sent_high_watermark = found.high_watermark
+                target.sent_log_start = found.log_start_offset
+                if has_records:
+                    session.served(target.key)
+            topics.setdefault(target.topic, []).append(found)
+
+
+def _length(found: FetchedPartition) -> int:
+    return found.records.length if isinstance(found.records, LogSlice) else 0

@@ -1,0 +1,117 @@
+"""Clients that read from the follower in their rack (KIP-392): whom a leader sends where, and what a follower serves.
+
+With `replica.selector.class` set, a leader sends a client to an in-sync follower in the client's rack, by an answer
+without records. The follower serves the client below its own high watermark: the leader of its epoch has told it that
+these records are committed. Otherwise it refuses, and the client goes back to the leader with its position:
+
+| the follower | the client is told |
+| --- | --- |
+| is cut off from the metadata store: its lease is over | NOT_LEADER_OR_FOLLOWER |
+| is not in the in-sync set, or no replica any more | NOT_LEADER_OR_FOLLOWER |
+| has not heard of its leader in this epoch, or not for half of replica.lag.time.max.ms | NOT_LEADER_OR_FOLLOWER |
+| has its log cut by a thread | NOT_LEADER_OR_FOLLOWER |
+| is in another leader epoch than the client | FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH |
+| does not have the offset, or another history | OFFSET_NOT_AVAILABLE |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cordwood.node.partition import Partition, not_led_here
+from cordwood.replication.follower import FollowerReplica
+
+if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.model.identifiers import TopicId
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+
+NEWS_FOR_MS = 10_000
+"""How long after a client's fetch a follower asks its leader for news of the high watermark."""
+NO_REPLICA = -1
+
+
+class NearReads:
+    def __init__(self, loop: Loop, image: ClusterImage, hosted: HostedReplicas) -> None:
+        self._loop = loop
+        self._image = image
+        self._hosted = hosted
+        self.on_read: Callable[[Partition], None] = lambda partition: None
+        """Called when a client reads a partition at this follower for the first time in a while."""
+        self.served_bytes = 0
+        """Bytes that clients found at this broker as a follower."""
+        self.sent_near = 0
+        """Answers of this broker as a leader that sent a client to a follower in its rack."""
+        self.sent_back = 0
+        """Refusals of this broker as a follower, for which clients go to the leader."""
+
+    @property
+    def _heard_within_ms(self) -> int:
+        """How old the last word between leader and follower may be: both judge alike, and a client does not go to and
+        fro between them until the leader drops the follower from the in-sync set."""
+        return self._image.settings.replica_lag_time_max_ms // 2
+
+    # As the leader
+
+    def send_near(self, partition: Partition, rack: str, offset: int, listener: str) -> int:
+        """The broker to which a client in this rack is sent; -1: the client reads here."""
+        image = self._image
+        if not image.settings.reads_at_followers:
+            return NO_REPLICA
+        nearby = []
+        for broker_id in partition.image.isr:
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.rack != rack:
+                continue
+            if broker_id == image.node_id:
+                return NO_REPLICA
+            if broker.electable and not broker.starting and broker.endpoint(listener) is not None:
+                nearby.append(broker_id)
+        if not nearby:
+            return NO_REPLICA
+        found = partition.replica.nearest(nearby, offset, self._loop.now.boot_ms, self._heard_within_ms)
+        if found is None:
+            return NO_REPLICA
+        self.sent_near += 1
+        return found
+
+    # As a follower
+
+    def followed(self, topic: str | TopicId, index: int) -> Partition:
+        """The partition, which exists, and which clients may read at this follower. Raises NOT_LEADER_OR_FOLLOWER."""
+        image = self._image
+        name = topic if isinstance(topic, str) else image.topics_by_id[topic].name
+        partition = self._hosted.get(name, index)
+        if partition is None or self._readable(partition) is None:
+            if image.settings.reads_at_followers:
+                self.sent_back += 1
+            raise not_led_here(name, index)
+        self._note_reader(partition)
+        return partition
+
+    def still_followed(self, partition: Partition, following: FollowerReplica) -> bool:
+        """Whether clients may still read the partition in the same role."""
+        return self._hosted.hosts(partition) and self._readable(partition) is following
+
+    def _readable(self, partition: Partition) -> FollowerReplica | None:
+        following = partition.following
+        if following is None or following.heard_ms is None or partition.leads or partition.cutting:
+            return None
+        image, now = self._image, self._loop.now
+        if (
+            not image.settings.reads_at_followers
+            or image.node_id not in partition.image.isr
+            or now.boot_ms - following.heard_ms >= self._heard_within_ms
+            or not self._hosted.lease_holds
+        ):
+            return None
+        return following
+
+    def _note_reader(self, partition: Partition) -> None:
+        now_ms = self._loop.now.boot_ms
+        first = partition.read_here_until_ms <= now_ms
+        partition.read_here_until_ms = now_ms + NEWS_FOR_MS
+        if first:
+            self.on_read(partition)
