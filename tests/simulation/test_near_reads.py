@@ -19,8 +19,10 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
+from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.replication_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from cordwood.model.settings import InvalidSetting
 from cordwood.records.batch import batches_in
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.game import FENCES_LIFTED_MS
@@ -268,3 +270,30 @@ def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_answered(wo
     elect(world, third)
     assert hosted(world, near).leader == third
     assert error(world, near) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_client_with_a_session_is_sent_to_the_follower_though_nothing_else_is_news(world: World) -> None:
+    leader, near = written(world)
+    cut_off(world, near)
+    world.advance(LAG_MS // 2)
+    asked = {"partition": 0, "fetch_offset": 3, "partition_max_bytes": 1 << 20}
+    values = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "rack_id": rack_of(near)}
+    connection = world.connect(leader)
+
+    def fetch(**session: Any) -> Any:
+        exchange = connection.request(ApiKey.FETCH, 12, {**values, "forgotten_topics_data": [], **session})
+        world.settle()
+        return exchange.answer
+
+    first = fetch(session_id=0, session_epoch=0, topics=[{"topic": TOPIC, "partitions": [asked]}])
+    assert first.responses[0].partitions[0].preferred_read_replica == -1
+    assert fetch(session_id=first.session_id, session_epoch=1, topics=[]).responses == []
+    heal(world, near)
+    world.advance(2 * ROUND_MS)
+    (topic,) = fetch(session_id=first.session_id, session_epoch=2, topics=[]).responses
+    assert topic.partitions[0].preferred_read_replica == near
+
+
+def test_another_selector_is_refused_with_the_names_of_those_that_are_known() -> None:
+    with pytest.raises(InvalidSetting, match=RACK_AWARE_SELECTOR):
+        BrokerSettings.from_texts({"replica.selector.class": "com.example.Nearest"})
