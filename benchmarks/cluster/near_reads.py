@@ -31,7 +31,7 @@ WAYS = {"all from the leader": ("", "", ""), "each in its rack": RACKS}
 
 def fill(cluster: LocalCluster, messages: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    (created,) = admin.create_topics([NewTopic(TOPIC, replica_assignment=[[1, 2, 3]])]).values()
+    (created,) = admin.create_topics([NewTopic(TOPIC, num_partitions=1, replica_assignment=[[1, 2, 3]])]).values()
     created.result(30)
     load.start(
         "produce", cluster.bootstrap, TOPIC, partitions=1, messages=messages, size=SIZE, timeout=TIMEOUT_S

@@ -26,6 +26,7 @@ from tests.unit.node.speaking import fetch_values
 from tests.unit.node.two_brokers import run
 
 from cordwood.cluster.rows import broker_key
+from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.records.build import build_batch
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replicas import ReplicasChecker
@@ -42,13 +43,17 @@ STEPS_TO_SETTLE = 2_000
 
 
 @contextmanager
-def three_brokers(*, clustered: bool = False) -> Iterator[tuple[World, ReplicasChecker]]:
+def three_brokers(*, clustered: bool = False, racks: bool = False) -> Iterator[tuple[World, ReplicasChecker]]:
     """Brokers whose rules of replication are checked after every step and at every answer.
 
     `clustered`: with a controller and leases; else leaders are written into the store by hand, and brokers serve
-    without an end. Scenes write with acks=1 and read from the end: their records have no identities.
+    without an end. `racks`: each broker is in a rack of its own, and clients read from followers. Scenes write with
+    acks=1 and read from the end: their records have no identities.
     """
-    world = World(seed=1, settings={"replica.lag.time.max.ms": str(LAG_MS)}, machines=3, clustered=clustered)
+    settings = {"replica.lag.time.max.ms": str(LAG_MS)}
+    if racks:
+        settings["replica.selector.class"] = RACK_AWARE_SELECTOR
+    world = World(seed=1, settings=settings, machines=3, clustered=clustered, racks=racks)
     checker = ReplicasChecker(world)
     for machine in world.machines:
         answers = ReplicatedAnswers(machine, Ledger(), checker)
@@ -347,3 +352,14 @@ def move(world: World, *replicas: int) -> None:
     answer = world.ask_at(replicas[0], ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=1000, topics=[entry])
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
     world.advance(ROUND_MS)
+
+
+def a_client_reads_at_a_follower_while_another_is_cut_off() -> None:
+    with three_brokers(racks=True) as (world, _):
+        leader = create(world)
+        near, late = others(leader)
+        cut_off(world, late)
+        begin_produce(world, leader, b"not on all replicas", acks=1)
+        world.advance(LAG_MS // 4)
+        assert (log(world, near).offsets.end, log(world, late).offsets.end) == (1, 0)
+        world.ask_at(near, ApiKey.FETCH, 12, **fetch_values((TOPIC, 0, 0), isolation_level=0))

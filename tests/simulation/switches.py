@@ -22,7 +22,6 @@ from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.partition import Partition
 from cordwood.node.replication import fetcher
-from cordwood.node.replication.near_reads import NearReads
 from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
@@ -380,12 +379,3 @@ def shows_what_is_not_committed_at_followers(patch: Patch) -> None:
         return fetching._find(partition, log, target, end, following.high_watermark, following.last_stable_offset)
 
     patch.setattr(Fetching, "_read_as_follower", read_as_follower)
-
-
-def serves_at_followers_that_have_not_heard_of_their_leader(patch: Patch) -> None:
-    """Takes the high watermark of an earlier leader for that of the present one, and reads a log that is being cut."""
-
-    def readable(reads: NearReads, partition: Partition) -> FollowerReplica | None:
-        return None if partition.leads or partition.opened is None else partition.begin_following()
-
-    patch.setattr(NearReads, "_readable", readable)
