@@ -64,8 +64,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=400)
     messages = parser.parse_args().megabytes * 1_000_000 // SIZE
-    options = ("--metadata", "supervisor", "--racks", ",".join(RACKS))
-    options += ("--set", f"replica.selector.class={RACK_AWARE_SELECTOR}")
+    options = ["--metadata", "supervisor", "--racks", ",".join(RACKS)]
+    options += ["--set", f"replica.selector.class={RACK_AWARE_SELECTOR}"]
     figures: dict[str, list[tuple[float, float, float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory) / "cluster", *options) as cluster:
         fill(cluster, messages)

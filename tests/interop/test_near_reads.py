@@ -29,7 +29,7 @@ def rack_of(broker_id: int) -> str:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    settings = {
+    settings: dict[str, str | int] = {
         "replica.selector.class": RACK_AWARE_SELECTOR,
         "auto.leader.rebalance.enable": False,
         "auto.create.topics.enable": False,
@@ -71,7 +71,7 @@ class RackReader:
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "topic.metadata.refresh.interval.ms": 2_000,
-                **settings,  # type: ignore[dict-item]
+                **settings,
             }
         )
         self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
