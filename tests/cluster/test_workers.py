@@ -206,12 +206,12 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
 
 
 def test_workers_listen_on_ports_that_follow_each_other(tmp_path: Path) -> None:
-    base = _free_range(3)
+    base = free_range(3)
     with LocalWorkers(tmp_path / "data", 3, "--set", f"listeners=127.0.0.1:{base}") as workers:
         assert workers.bootstrap == ",".join(f"127.0.0.1:{base + place}" for place in range(3))
 
 
-def _free_range(count: int) -> int:
+def free_range(count: int) -> int:
     for base in range(20_000, 30_000, 10):
         probes = []
         try:

@@ -366,6 +366,27 @@ def test_a_follower_that_begins_anew_behind_deleted_records_agrees() -> None:
     cluster.write(isr=(1, 2, 3))
 
 
+def test_records_that_were_given_up_for_lost_kept_after_all_and_deleted_are_lacked_by_nobody() -> None:
+    cluster = Cluster(on_disk=False)
+    for disk in cluster.disks.values():
+        disk.durable_end = 1
+    cluster.commit(entry(0), entry(1), entry(2))
+    for broker in cluster.disks:
+        cluster.history.lost_power(broker)
+    for broker in (LEADER, FOLLOWER):
+        cluster.disks[broker] = Disk([entry(2)], start=2, high_watermark=2, truncations=1)
+        cluster.look(broker)
+    cluster.disks[THIRD].truncations += 1
+    cluster.look(THIRD)
+    cluster.elect(LEADER)
+    cluster.disks[LEADER].high_watermark = 3
+    for broker in cluster.disks:
+        cluster.history.unfenced(broker)
+        cluster.look(broker)
+    assert cluster.history.committed_end == 3
+    cluster.history.check_in_sync()
+
+
 @given(st.lists(st.tuples(st.sampled_from(["append", "fetch", "advance", "elect"]), st.integers(1, 3)), max_size=60))
 def test_a_cluster_that_replicates_by_the_rules_breaks_none(steps: list[tuple[str, int]]) -> None:
     """Plays the simplest protocol that keeps the rules: no in-sync set ever changes, divergent ends are cut."""

@@ -7,19 +7,19 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from benchmarks.maven import PeerUnavailable
 from benchmarks.spark_connector import install_connector
 from pyspark.sql import SparkSession
-from tests.cluster.confluent_load import Writer, at_work
+from tests.cluster.confluent_load import at_work
 from tests.cluster.local_cluster import LocalCluster
 from tests.cluster.rolling import IN_SYNC_WITHIN_S, in_sync, rolling_restart
 from tests.cluster.test_leader_killed import create, leader_of
 from tests.deadline import eventually
 from tests.spark.conftest import numbered, numbers, produce
+from tests.spark.copying import KEYS, WITHIN_S, Orders, copies, reader
 from tests.spark.pipeline_workshop import Workshop
 from tests.spark.sink_stories import committed, run_to_end, values, write, write_stream
 from tests.spark.streams import begun
@@ -28,8 +28,6 @@ from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.running import start
 
 PARTITIONS = 3
-KEYS = 20
-WITHIN_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -38,38 +36,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield started
 
 
-class Orders(Writer):
-    """Numbers as JSON, for each key in turn."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__("orders", bootstrap, topic, **{"enable.idempotence": True})
-
-    def key(self, number: int) -> str:
-        return str(number % KEYS)
-
-    def value(self, number: int) -> str:
-        return json.dumps({"id": number % KEYS, "n": number})
-
-
 def with_a_dead_server(cluster: LocalCluster) -> str:
     """Addresses of which the first answers nobody."""
     return f"127.0.0.1:1,{cluster.bootstrap}"
-
-
-def reader(reader: Any, servers: str, topic: str, source: str = "cordwood") -> Any:
-    return (
-        reader.format(source)
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-    )
 
 
 def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_killed(
     cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
     servers = cluster.bootstrap
-    topic, copies = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
+    topic, sink = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
     workshop = Workshop(tmp_path, spark, servers)
     workshop.write(
         f"""
@@ -86,7 +62,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
         .select("key", "value")
         .writeStream.format("cordwood")
         .option("kafka.bootstrap.servers", servers)
-        .option("topic", copies)
+        .option("topic", sink)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
     )
     pipeline = start(
@@ -101,7 +77,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
     reading = threading.Thread(target=read_batches, daemon=True)
     try:
         with at_work([orders]):
-            eventually(lambda: committed(servers, copies, PARTITIONS), WITHIN_S, what="the first copies")
+            eventually(lambda: committed(servers, sink, PARTITIONS), WITHIN_S, what="the first copies")
             reading.start()
             print(*rolling_restart(cluster), sep="\n")
             print(*rolling_restart(cluster, kill=True), sep="\n")
@@ -110,7 +86,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
         def done() -> bool:
             assert query.exception() is None, query.exception()
             assert pipeline.query.exception() is None, pipeline.query.exception()
-            copied = len(committed(servers, copies, PARTITIONS))
+            copied = len(committed(servers, sink, PARTITIONS))
             return copied >= orders.sent and len(workshop.rows("shop-all")) >= orders.sent
 
         eventually(done, WITHIN_S, what="all rows")
@@ -124,7 +100,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
     assert batch_reads
     assert batch_reads == sorted(batch_reads)
     assert not reading.is_alive()
-    copied = Counter(json.loads(text)["n"] for text in values(committed(servers, copies, PARTITIONS)))
+    copied = Counter(json.loads(text)["n"] for text in values(committed(servers, sink, PARTITIONS)))
     assert copied == dict.fromkeys(range(orders.sent), 1)
     assert Counter(n for _, n in workshop.rows("shop-all")) == dict.fromkeys(range(orders.sent), 1)
     last = {number % KEYS: number for number in range(orders.sent)}
@@ -186,30 +162,10 @@ def test_sparks_own_kafka_connector_goes_on_while_every_broker_is_restarted_and_
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
     eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
-    topic, copies = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
-    orders = Orders(cluster.bootstrap, topic)
-    query = begun(
-        reader(spark.readStream, cluster.bootstrap, topic, "kafka")
-        .load()
-        .select("key", "value")
-        .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", cluster.bootstrap)
-        .option("topic", copies)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-    )
-    try:
-        with at_work([orders]):
-            eventually(lambda: committed(cluster.bootstrap, copies, PARTITIONS), WITHIN_S, what="the first copies")
-            rolling_restart(cluster)
-            rolling_restart(cluster, kill=True)
 
-        def done() -> bool:
-            assert query.exception() is None, query.exception()
-            return len(committed(cluster.bootstrap, copies, PARTITIONS)) >= orders.sent
+    def restart_all() -> None:
+        rolling_restart(cluster)
+        rolling_restart(cluster, kill=True)
 
-        eventually(done, WITHIN_S, what="all rows")
-    finally:
-        query.stop()
-    assert orders.errors == []
-    copied = {json.loads(text)["n"] for text in values(committed(cluster.bootstrap, copies, PARTITIONS))}
-    assert copied == set(range(orders.sent))
+    topics = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
+    copies(cluster.bootstrap, spark, tmp_path / "checkpoint", topics, PARTITIONS, restart_all, connector="kafka")

@@ -224,7 +224,11 @@ class PartitionHistory:
         replica.agreed = max(replica.agreed, min(first, self.committed_end))
         while replica.agreed < self.committed_end:
             one, other = _covering(committed, replica.agreed), _covering(entries, replica.agreed)
-            if one is None or one != other:
+            if one is None:
+                # Nobody knows what was committed here: given up for lost, kept after all, and deleted by a client.
+                replica.agreed = committed[bisect_right(committed, replica.agreed, key=lambda entry: entry.base)].base
+                continue
+            if one != other:
                 return
             replica.agreed = one.next
 
