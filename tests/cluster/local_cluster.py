@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,8 +34,12 @@ def is_alive(pid: int) -> bool:
 class LocalCluster:
     """A cluster of a test. Promises that its processes are gone when the test is over."""
 
-    def __init__(self, directory: Path, *options: str, nodes: int = 3) -> None:
+    def __init__(
+        self, directory: Path, *options: str, nodes: int = 3, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is added to that of the processes."""
         self.directory = directory
+        self._environment = {**clean_environment(), **(environment or {})}
         self._options = options
         self._nodes = nodes
         self._process: subprocess.Popen[str] | None = None
@@ -57,7 +61,7 @@ class LocalCluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=clean_environment(),
+            env=self._environment,
             start_new_session=True,
         )
         assert process.stdout is not None
@@ -115,19 +119,20 @@ class LocalCluster:
     def thaw(self, node_id: int) -> None:
         os.kill(self.pids[node_id], signal.SIGCONT)
 
-    def restart(self, node_id: int) -> None:
-        """Starts a broker again, by the command that the supervisor named when the broker first ended."""
+    def restart(self, node_id: int, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        """Starts a broker again, by the command that the supervisor named when the broker first ended, with more
+        options. `environment` is added to that of the process."""
         named = f"broker {node_id} (pid "
         eventually(lambda: named in self.said, what=f"the report of broker {node_id}")
         line = next(line for line in self.said.splitlines() if named in line)
         command = shlex.split(line.partition("to do so: cordwood ")[2])
         with (self.directory / f"node-{node_id}.log").open("ab") as output:
             process = subprocess.Popen(
-                [*CORDWOOD, *command],
+                [*CORDWOOD, *command, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=clean_environment(),
+                env={**clean_environment(), **(environment or {})},
                 start_new_session=True,
             )
         self._restarted.append(process)

@@ -1,6 +1,7 @@
 """A rolling restart: one broker after the other ends and comes back, each when all partitions are in sync again."""
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.cluster.local_cluster import LocalCluster
@@ -34,8 +35,10 @@ def in_sync(cluster: LocalCluster) -> bool:
         return False
 
 
-def rolling_restart(cluster: LocalCluster, *, kill: bool = False) -> list[Step]:
-    """Restarts every broker once, by SIGTERM or by kill -9."""
+def rolling_restart(
+    cluster: LocalCluster, *, kill: bool = False, restart: Callable[[int], None] | None = None
+) -> list[Step]:
+    """Ends every broker once, by SIGTERM or by kill -9, and starts it again by `restart`, or as it was."""
     eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
     steps = []
     for node_id in sorted(cluster.pids):
@@ -45,7 +48,7 @@ def rolling_restart(cluster: LocalCluster, *, kill: bool = False) -> list[Step]:
         else:
             cluster.terminate(node_id)
         ended_s = time.monotonic()
-        cluster.restart(node_id)
+        (restart or cluster.restart)(node_id)
         eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
         steps.append(Step(node_id, ended_s - began_s, time.monotonic() - began_s))
     return steps

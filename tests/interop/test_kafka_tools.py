@@ -13,6 +13,8 @@ from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all
 from tests.interop.conftest import JVM_FLAGS
 
+from cordwood.embedded import Broker
+
 
 class Tools:
     """Runs a main class of Kafka's with --bootstrap-server."""
@@ -69,6 +71,33 @@ def test_producer_performance(kafka_jars: KafkaJars, broker: RunningBroker, topi
         jvm_flags=JVM_FLAGS,
     )
     assert "5000 records sent" in out
+
+
+def test_features(kafka_jars: KafkaJars, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, settings={"metadata.version.max": 1}):
+        pass
+    with Broker(data_dir=tmp_path) as broker:
+
+        def features(*arguments: str, fails: bool = False) -> str:
+            command = kafka_jars.command(
+                "org.apache.kafka.tools.FeatureCommand",
+                *("--bootstrap-server", broker.bootstrap_servers, *arguments),
+                jvm_flags=JVM_FLAGS,
+            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+            assert bool(done.returncode) == fails, done.stdout + done.stderr
+            return done.stdout + done.stderr
+
+        name = "cordwood.metadata.version"
+        line = next(line for line in features("describe").splitlines() if f"Feature: {name}" in line)
+        assert "SupportedMinVersion: 1" in line
+        assert "SupportedMaxVersion: 2" in line
+        assert "FinalizedVersionLevel: 1" in line
+        assert f"{name} can be upgraded to 2" in features("upgrade", "--feature", f"{name}=2", "--dry-run")
+        assert f"{name} was upgraded to 2" in features("upgrade", "--feature", f"{name}=2")
+        assert "2 is final" in features("downgrade", "--feature", f"{name}=1", fails=True)
+        line = next(line for line in features("describe").splitlines() if f"Feature: {name}" in line)
+        assert "FinalizedVersionLevel: 2" in line
 
 
 def test_topics(tools: Tools, topic: str) -> None:

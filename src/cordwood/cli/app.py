@@ -18,6 +18,7 @@ from cordwood.cli.cluster.reassign import reassign
 from cordwood.cli.cluster.rebalance import rebalance
 from cordwood.cli.cluster.status import cluster_status
 from cordwood.cli.cluster.up import cluster_up
+from cordwood.cli.cluster.upgrade import upgrade
 from cordwood.cli.command import CordwoodGroup
 from cordwood.cli.config.alter import alter as alter_config
 from cordwood.cli.config.check import check_config
@@ -164,6 +165,7 @@ _cluster.command("reassign")(reassign)
 _cluster.command("elect-preferred")(elect_preferred)
 _cluster.command("accept-loss")(accept_loss)
 _cluster.command("forget")(forget)
+_cluster.command("upgrade")(upgrade)
 
 app.command("serve")(serve)
 app.add_typer(_cluster, name="cluster")

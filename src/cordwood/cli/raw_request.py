@@ -46,7 +46,9 @@ def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[st
             "does this broker offer the API, and without authentication?",
             ExitCode.NOT_REACHABLE,
         ) from error
-    entity, _ = reader(messages["response"], version)(memoryview(response), 5 if is_flexible else 4)
+    # The header of an ApiVersions response has no tagged fields in any version.
+    header_bytes = 5 if is_flexible and key != ApiKey.API_VERSIONS else 4
+    entity, _ = reader(messages["response"], version)(memoryview(response), header_bytes)
     return entity  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cordwood.cluster.broker_image import BrokerImage, ControllerImage, broker_image, controller_image
-from cordwood.cluster.metadata_version import FIRST_VERSION
+from cordwood.cluster.metadata_version import FIRST_VERSION, VersionRange, check_supported, supported_up_to
 from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_image, partition_images
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
@@ -122,7 +122,7 @@ class _Topic:
 class ClusterImage:
     """The metadata of the cluster. `load` takes a listing of the whole store, `apply` every later event."""
 
-    def __init__(self, node_id: int, settings: BrokerSettings) -> None:
+    def __init__(self, node_id: int, settings: BrokerSettings, metadata_versions: VersionRange | None = None) -> None:
         """`node_id` is the broker that reads this image; `settings` are the settings at its start."""
         self.node_id = node_id
         self.static_settings = settings
@@ -132,6 +132,10 @@ class ClusterImage:
         self.cluster_id = ""
         self.metadata_version = FIRST_VERSION
         """The finalised version, which writers write."""
+        self.metadata_version_revision = 0
+        """The revision at which the version was finalised."""
+        self.metadata_versions = metadata_versions or supported_up_to(settings.metadata_version_max)
+        """The versions that this broker supports."""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.deleted_topics: dict[TopicId, Tombstone] = {}
@@ -246,10 +250,15 @@ class ClusterImage:
     def load(self, listing: Listing) -> ImageDelta:
         """Replaces the image by the store's content at one revision. Used at the start and after a compaction.
 
-        Raises StoreWentBack if the image is of a later revision.
+        Raises StoreWentBack if the image is of a later revision, UnsupportedMetadata if the store is of another
+        version than this broker supports.
         """
         if listing.revision < self.revision:
             raise StoreWentBack(self.revision, listing.revision)
+        for item in listing.items:
+            if item.key == METADATA_VERSION:
+                # Looked at before any row: a row of a newer version would be misread, or taken for a damaged one.
+                check_supported(int(item.value), self.metadata_versions)
         events: list[Event | KeyValue] = list(listing.items)
         if self.revision:
             listed = {item.key for item in listing.items}
@@ -354,7 +363,10 @@ class ClusterImage:
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
             case "metadata_version":
-                self.metadata_version = FIRST_VERSION if event.value is None else int(event.value)
+                version = FIRST_VERSION if event.value is None else int(event.value)
+                check_supported(version, self.metadata_versions)
+                self.metadata_version = version
+                self.metadata_version_revision = event.mod_revision
 
     def _take_evidence(self, rest: str, event: Event | KeyValue) -> None:
         broker_id, epoch, observer = map(int, rest.split("/"))

@@ -19,7 +19,6 @@ from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
-from cordwood.cluster.metadata_version import SUPPORTED, VersionRange
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
@@ -29,6 +28,7 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
+from cordwood.cluster.planner.finalising import plan_finalising
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
@@ -93,7 +93,6 @@ class MetadataWriter:
         *,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         lease_ms: int = LEASE_MS,
-        metadata_versions: VersionRange = SUPPORTED,
         standing: Standing = ALONE,
         holder: LeaseHolder | None = None,
         boot_ms: Callable[[], int] = monotonic_ms,
@@ -108,7 +107,7 @@ class MetadataWriter:
             store,
             self._authority,
             lease_ms,
-            metadata_versions,
+            follower.image.metadata_versions,
             standing=standing,
             holder=holder,
             boot_ms=boot_ms,
@@ -376,6 +375,19 @@ class MetadataWriter:
                 return
             await self._authority.check()
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} changes all the time; try again.")
+
+    async def finalise_metadata_version(self, version: int, *, validate_only: bool = False) -> None:
+        """Finalises a version of the metadata that all brokers support. Raises ProtocolError, StoreFailure."""
+        for _ in range(ATTEMPTS_ON_ONE_KEY):
+            plan = plan_finalising(self.image, version)
+            if plan is None or validate_only:
+                return
+            result = await self._authority.attempt(plan)
+            await self.follower.reach(result.revision)
+            if result.succeeded:
+                return
+            await self._authority.check()
+        raise ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "Brokers register all the time; try again.")
 
     async def incremental_alter_configs(
         self,

@@ -12,7 +12,7 @@ from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
-from cordwood.cluster.rows import encode_partition
+from cordwood.cluster.rows import decode_partition
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -96,4 +96,4 @@ class PartitionWriter:
     def _shows(self, name: PartitionName, write: GuardedPut) -> bool:
         """Whether the image shows what was to be written."""
         found = self._image.partition_of(*name)
-        return found is not None and encode_partition(partition_row(found)) == write.put.value
+        return found is not None and partition_row(found) == decode_partition(write.put.value)

@@ -120,6 +120,8 @@ class BrokerRegistration:
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
         """Raises StoreFailure, UnsupportedMetadata."""
         await self._name_cluster(new_id)
+        # Before any row is read: a row of a newer version would be misread.
+        await self._metadata_version()
         standing = self._standing
         self._registration = Registration(
             self._authority.broker_id,

@@ -33,7 +33,7 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
+from cordwood.cluster.metadata_version import FIRST_VERSION, ONLY_FIRST, SHORT_PARTITION_ROWS, VersionRange
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.identifiers import TopicId
 
@@ -170,6 +170,9 @@ def partition_key(topic_id: TopicId, partition: int) -> str:
     return f"{PARTITIONS}{topic_id}/{partition}"
 
 
+_ALWAYS = object()
+"""Stands for the default of fields that have none: they are always written."""
+
 _Row = BrokerRow | ControllerRow | TopicRow | PartitionRow
 
 
@@ -247,8 +250,14 @@ def decode_topic(key: str, value: bytes) -> TopicRow:
         raise DamagedMetadata(f"{key} lacks {error}") from None
 
 
-def encode_partition(row: PartitionRow) -> bytes:
-    return _encode_row(row)
+def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
+    """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
+    if version < SHORT_PARTITION_ROWS:
+        return _encode_row(row)
+    fields = row._asdict()
+    unknown = dict(fields.pop("unknown"))
+    short = {name: value for name, value in fields.items() if value != PartitionRow._field_defaults.get(name, _ALWAYS)}
+    return _encode({**unknown, **short})
 
 
 # Many partitions of a topic are stored as the same bytes: decoding equal bytes once makes 10,000 partitions cheap to
@@ -266,7 +275,7 @@ def decode_partition(value: bytes) -> PartitionRow:
             elr=tuple(fields.get("elr", ())),
             adding=tuple(fields.get("adding", ())),
             removing=tuple(fields.get("removing", ())),
-            partition_epoch=fields["partition_epoch"],
+            partition_epoch=fields.get("partition_epoch", 0),
             recovering=fields.get("recovering", False),
             unknown=_unknown(PartitionRow, fields),
         )

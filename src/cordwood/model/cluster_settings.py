@@ -52,6 +52,12 @@ class ClusterSettings:
         1, "Replicas of each partition of a topic that is created without saying how many.", low=1
     )
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
+    metadata_version_max: int = int16(
+        0,
+        "The newest metadata version that this broker writes and reads. A new cluster begins with it: with a lower one "
+        "brokers of an older release can join. 0: the newest of this release.",
+        low=0,
+    )
     node_id: int = int32(1, "This broker's number: unique in the cluster and the same for ever.", low=0)
     num_partitions: int = int32(1, "Partitions of a topic that is created without saying how many.", low=1)
     partitions_max: int = int32(

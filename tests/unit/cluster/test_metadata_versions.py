@@ -10,13 +10,20 @@ from tests.unit.cluster.metadata import Metadata
 
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.metadata_version import SUPPORTED, UnsupportedMetadata, VersionRange
+from cordwood.cluster.metadata_version import (
+    FIRST_VERSION,
+    SHORT_PARTITION_ROWS,
+    SUPPORTED,
+    UnsupportedMetadata,
+    VersionRange,
+)
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, plan_create_partitions
 from cordwood.cluster.rows import (
     Endpoint,
+    PartitionRow,
     decode_broker,
     decode_partition,
     decode_topic,
@@ -28,6 +35,8 @@ from cordwood.cluster.stores.interface import Delete, MetadataStore, Put
 from cordwood.model.broker_settings import BrokerSettings
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "host", 9092)]
+BEYOND = SUPPORTED.highest + 1
+"""The version of a release that does not exist yet."""
 
 
 class OpenStore(Protocol):
@@ -35,8 +44,8 @@ class OpenStore(Protocol):
 
 
 def new_writer(store: MetadataStore, versions: VersionRange = SUPPORTED, node_id: int = 1) -> MetadataWriter:
-    image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
-    return MetadataWriter(store, ImageFollower(store, image), metadata_versions=versions)
+    image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}), versions)
+    return MetadataWriter(store, ImageFollower(store, image))
 
 
 async def value(store: MetadataStore, key: str) -> bytes | None:
@@ -134,7 +143,7 @@ async def test_a_version_that_is_finalised_while_a_broker_registers_is_noticed(o
         async def finalise_meanwhile(key: str) -> Any:
             item = await get(key)
             if key == "broker_epoch/1":
-                await store.txn((), [Put("metadata_version", b"2")])
+                await store.txn((), [Put("metadata_version", b"%d" % BEYOND)])
             return item
 
         store.get = finalise_meanwhile  # type: ignore[method-assign]
@@ -145,9 +154,69 @@ async def test_a_version_that_is_finalised_while_a_broker_registers_is_noticed(o
 
 async def test_an_image_forgets_a_version_that_is_gone() -> None:
     metadata = await Metadata().register(1)
-    await metadata.store.txn((), [Put("metadata_version", b"3")])
+    await metadata.store.txn((), [Put("metadata_version", b"2")])
     await metadata.refresh()
-    assert metadata.image.metadata_version == 3
+    assert metadata.image.metadata_version == 2
     await metadata.store.txn((), [Delete("metadata_version")])
     await metadata.refresh()
     assert metadata.image.metadata_version == (await metadata.copy()).metadata_version == 1
+
+
+@pytest.mark.parametrize("version", range(SUPPORTED.lowest, SUPPORTED.highest + 1))
+@pytest.mark.parametrize(
+    "row",
+    [
+        PartitionRow(1, 1, 0, (1,), (1,)),
+        PartitionRow(-1, 0, 7, (1, 2, 3), (), (2,), (4,), (3,), 9, True, (("tier", [1]),)),
+    ],
+)
+def test_a_partition_reads_as_it_was_written_in_every_version(row: PartitionRow, version: int) -> None:
+    assert decode_partition(encode_partition(row, version)) == row
+
+
+async def test_a_cluster_writes_short_rows_once_their_version_is_final() -> None:
+    metadata = await Metadata().register(1)
+    assert metadata.image.metadata_version == FIRST_VERSION
+    long = await value(metadata.store, f"partitions/{(await metadata.create(NewTopic('a', 1))).topic_id}/0")
+    await metadata.store.txn((), [Put("metadata_version", b"%d" % SHORT_PARTITION_ROWS)])
+    await metadata.refresh()
+    short = await value(metadata.store, f"partitions/{(await metadata.create(NewTopic('b', 1))).topic_id}/0")
+    assert long is not None
+    assert short is not None
+    assert decode_partition(long) == decode_partition(short)
+    assert json.loads(long).keys() == set(PartitionRow._fields) - {"unknown"}
+    assert json.loads(short).keys() == {"leader", "leader_broker_epoch", "leader_epoch", "replicas", "isr"}
+
+
+async def test_a_broker_that_runs_refuses_a_version_that_it_does_not_support(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        writer = new_writer(store)
+        await writer.start(ENDPOINTS)
+        # The row is as a later release may write it: it must not be looked at.
+        await store.txn((), [Put("metadata_version", b"%d" % BEYOND)])
+        await store.txn((), [Put("brokers/7", b"in another format")])
+        with pytest.raises(UnsupportedMetadata, match=f"version {BEYOND}, .*start a newer release"):
+            await writer.follower.stopped
+        await writer.stop()
+
+
+async def test_a_store_of_a_later_version_is_refused_before_its_rows_are_read() -> None:
+    metadata = Metadata()
+    await metadata.store.txn((), [Put("metadata_version", b"%d" % BEYOND), Put("brokers/7", b"in another format")])
+    with pytest.raises(UnsupportedMetadata):
+        await metadata.copy()
+
+
+async def test_a_broker_told_to_stay_at_a_version_begins_a_cluster_with_it_and_refuses_a_later_one() -> None:
+    metadata = Metadata(metadata_version_max="1")
+    writer = MetadataWriter(metadata.store, ImageFollower(metadata.store, metadata.image))
+    await writer.start(ENDPOINTS)
+    assert await value(metadata.store, "metadata_version") == b"1"
+    assert metadata.image.brokers[1].metadata_versions == VersionRange(1, 1)
+    await writer.stop()
+    await metadata.store.txn((), [Put("metadata_version", b"2")])
+    image = ClusterImage(1, metadata.settings)
+    with pytest.raises(UnsupportedMetadata, match=r"only version 1: take the setting metadata\.version\.max away"):
+        await MetadataWriter(metadata.store, ImageFollower(metadata.store, image)).start(ENDPOINTS)
+    with pytest.raises(UnsupportedMetadata, match=r"metadata\.version\.max is 77, and this release supports"):
+        Metadata(metadata_version_max="77")

@@ -60,7 +60,9 @@ class Arranged:
     problems: list[str] = field(default_factory=list)
 
 
-async def take_for_workers(logs: DataDirectory, store: MetadataStore, node_id: int) -> None:
+async def take_for_workers(
+    logs: DataDirectory, store: MetadataStore, node_id: int, metadata_version: int = SUPPORTED.highest
+) -> None:
     """Names the cluster of a new directory, and claims the directory for its first broker. Raises StorageFailure if
     another node owns it, or if nobody does although there is metadata."""
     owner = logs.identity()
@@ -70,7 +72,7 @@ async def take_for_workers(logs: DataDirectory, store: MetadataStore, node_id: i
             "cluster up`, would begin anew, empty. Give another --data-dir; if the file is lost, start `cordwood "
             "serve` once without --workers. Nothing was changed"
         )
-    plan = plan_cluster_id(new_cluster_id(uuid.uuid4()), SUPPORTED.highest)
+    plan = plan_cluster_id(new_cluster_id(uuid.uuid4()), metadata_version)
     for transaction in plan.in_order():
         await store.txn(*transaction)
     named = await store.get(CLUSTER_ID)
@@ -294,7 +296,7 @@ class _Arrangement:
             removing=(),
             partition_epoch=image.partition_epoch + 1,
         )
-        return encode_partition(row).decode()
+        return encode_partition(row, self._image.metadata_version).decode()
 
     def _made(self, placed: Mapping[TopicPartition, int], new_storage_id: Callable[[], str]) -> dict[int, str]:
         """New homes. A home that is gone although partitions are placed there is not made: its broker has lost them,

@@ -117,6 +117,7 @@ class Workers:
         """Takes the directory, opens its metadata, and arranges its partitions for the workers."""
         from cordwood.broker.storage import open_own_store
         from cordwood.broker.workers.arranging import arrange_offline, take_for_workers
+        from cordwood.cluster.metadata_version import supported_up_to
         from cordwood.log.directory.data_directory import DataDirectory
         from cordwood.log.files.os_filesystem import OsFilesystem
 
@@ -137,7 +138,8 @@ class Workers:
         self._ends.append(release)
         self._store = store = await open_own_store(logs)
         self._ends.append(store.close)
-        await take_for_workers(logs, store, settings.node_id)
+        newest = supported_up_to(settings.metadata_version_max).highest
+        await take_for_workers(logs, store, settings.node_id, newest)
         brokers = range(settings.node_id, settings.node_id + plan.workers)
         await arrange_offline(logs, store, brokers, settings, alone=False)
 

@@ -211,7 +211,7 @@ def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRo
         for broker in dict.fromkeys((partition.leader, row.leader)):
             if broker in image.broker_epochs:
                 compares.append(authority_of(broker, image.broker_epochs[broker]))
-    return GuardedPut(Put(key, encode_partition(row)), tuple(compares))
+    return GuardedPut(Put(key, encode_partition(row, image.metadata_version)), tuple(compares))
 
 
 class Steps(NamedTuple):
@@ -353,5 +353,9 @@ def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[Broke
     return [
         broker
         for broker_id, broker in sorted(image.brokers.items())
-        if broker.fenced and not broker.starting and broker_id not in holds_up
+        if broker.fenced
+        and not broker.starting
+        and broker_id not in holds_up
+        # A broker of a node id that was never seen may register at the moment at which a version is finalised.
+        and image.metadata_version in broker.metadata_versions
     ]

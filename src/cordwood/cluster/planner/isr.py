@@ -102,7 +102,7 @@ def plan_isr_change(image: ClusterImage, broker_epoch: int, change: IsrChange) -
     row = row._replace(partition_epoch=partition.partition_epoch + 1)
     key = partition_key(change.topic_id, change.partition)
     compares = (has_mod_revision(key, change.mod_revision), *(authority_of(b, change.broker_epochs[b]) for b in added))
-    return GuardedPut(Put(key, encode_partition(row)), compares)
+    return GuardedPut(Put(key, encode_partition(row, image.metadata_version)), compares)
 
 
 def together(writes: Sequence[GuardedPut], guards: Iterable[Compare] = ()) -> StoreTxn:

@@ -67,5 +67,5 @@ def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> lis
         leader = replicas[0]
         epoch = topic.leader_epochs.get(partition, 0)
         row = PartitionRow(leader, image.broker_epochs[leader], epoch, replicas=replicas, isr=replicas)
-        puts.append(Put(partition_key(topic.topic_id, partition), encode_partition(row)))
+        puts.append(Put(partition_key(topic.topic_id, partition), encode_partition(row, image.metadata_version)))
     return puts

@@ -190,9 +190,8 @@ def moved(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow)
     for broker in dict.fromkeys((before.leader, row.leader)):
         if broker in image.broker_epochs:
             compares.append(authority_of(broker, image.broker_epochs[broker]))
-    return GuardedPut(
-        Put(key, encode_partition(row._replace(partition_epoch=before.partition_epoch + 1))), tuple(compares)
-    )
+    row = row._replace(partition_epoch=before.partition_epoch + 1)
+    return GuardedPut(Put(key, encode_partition(row, image.metadata_version)), tuple(compares))
 
 
 def _replica_leaves(before: PartitionImage, row: PartitionRow) -> bool:

@@ -275,7 +275,7 @@ def _new_partitions(
                     "in controlled shutdown.",
                 )
             row = PartitionRow(isr[0], image.broker_epochs[isr[0]], 0, replicas=brokers, isr=isr)
-            value = encoded[brokers] = encode_partition(row)
+            value = encoded[brokers] = encode_partition(row, image.metadata_version)
         puts.append(Put(f"{prefix}{partition}", value))
     return puts
 

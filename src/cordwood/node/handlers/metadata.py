@@ -11,14 +11,10 @@ from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
+from cordwood.node.handlers.features import finalized_features, finalized_features_epoch, supported_features
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.turns import Steps
-from cordwood.wire.api_versions import (
-    FinalizedFeature,
-    SupportedFeature,
-    decode_api_versions,
-    encode_api_versions_response,
-)
+from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.metadata import (
@@ -58,12 +54,6 @@ NARROW_TOPICS = 10
 ENCODED_PER_STEP = 250
 """Topics and partitions in one step: an entry that is not kept yet takes some microseconds for each."""
 
-# Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get a new epoch each time.
-SUPPORTED_FEATURES = (SupportedFeature("transaction.version", 0, 2),)
-FINALIZED_FEATURES = (FinalizedFeature("transaction.version", 2, 2),)
-FINALIZED_FEATURES_EPOCH = 1
-"""Must grow with every change of FINALIZED_FEATURES: clients ignore features without a higher epoch."""
-
 
 class MetadataRooms(Protocol):
     """The rooms of a node that these handlers need."""
@@ -86,9 +76,9 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
             version,
             request.header.correlation_id,
             rooms.served_apis,
-            supported_features=SUPPORTED_FEATURES,
-            finalized_features=FINALIZED_FEATURES,
-            finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
+            supported_features=supported_features(rooms.image),
+            finalized_features=finalized_features(rooms.image),
+            finalized_features_epoch=finalized_features_epoch(rooms.image),
             error_code=error,
         )
     )

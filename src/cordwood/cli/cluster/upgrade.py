@@ -1,0 +1,119 @@
+"""`cordwood cluster upgrade`."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cli.cluster.move_options import DryRun, Yes
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.versions import ClusterVersions
+
+
+def upgrade(
+    to: Annotated[
+        int | None,
+        typer.Option(
+            "--to",
+            min=1,
+            metavar="VERSION",
+            help="The metadata version to finalise. Default: the newest that a node supports.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Finalise the metadata version of a cluster whose nodes all run the new release. There is no way back.
+
+    Shows the versions that each node supports. Until a version is finalised every node can go back to the release
+    before. Refused while a node runs an older release, or is away.
+    """
+    from cordwood.cli.cluster.versions import cluster_versions, finalise
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.output import print_json, say
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    found = cluster_versions(connection)
+    target = found.newest if to is None else to
+    if not as_json:
+        _show(found)
+    if target == found.finalised:
+        if as_json:
+            print_json(_as_json(found, target, finalised=False))
+        else:
+            say(f"Version {target} is final already: there is nothing to do.")
+        return
+    # Refused with the reason before anybody is asked.
+    finalise(found, target, timeout_s, validate_only=True)
+    if not as_json:
+        say(
+            f"Version {target} can be finalised. From then on the cluster writes it, and nodes that do not support it "
+            "are refused: none can go back to the release before."
+        )
+    if not dry_run:
+        if not yes:
+            _ask(target)
+        finalise(found, target, timeout_s)
+    if as_json:
+        print_json(_as_json(found, target, finalised=not dry_run))
+    elif not dry_run:
+        say(f"Version {target} is final.")
+
+
+def _ask(target: int) -> None:
+    from cordwood.cli.failure import ExitCode, Failure
+    from cordwood.cli.output import remark
+
+    if not sys.stdin.isatty():
+        raise Failure(
+            "USAGE", "finalising needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
+        )
+    if not typer.confirm(f"Finalise version {target}?"):
+        remark("Nothing was changed.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _as_json(found: "ClusterVersions", target: int, *, finalised: bool) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "id": node.node_id,
+                "supports": None if node.supports is None else {"min": node.supports[0], "max": node.supports[1]},
+            }
+            for node in found.nodes
+        ],
+        "before": found.finalised,
+        "version": target,
+        "finalised": finalised,
+    }
+
+
+def _show(found: "ClusterVersions") -> None:
+    from cordwood.cli.output import print_table, say
+    from cordwood.cluster.metadata_version import RELEASES
+
+    release = f" (Cordwood: {RELEASES[found.finalised]})" if found.finalised in RELEASES else ""
+    say(f"metadata version {found.finalised}{release} is final")
+    print_table(
+        ["node", "address", "supports"],
+        [
+            (
+                node.node_id,
+                f"{node.address[0]}:{node.address[1]}",
+                "does not answer" if node.supports is None else str(node.supports),
+            )
+            for node in found.nodes
+        ],
+    )

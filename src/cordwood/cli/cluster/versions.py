@@ -1,0 +1,99 @@
+"""The metadata versions of a cluster: what its nodes support and which one is final, as ApiVersions tells."""
+
+from typing import NamedTuple
+
+from cordwood.cli.cluster.view import first_answer, nodes_of
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.raw_request import Address, ask, brokers
+from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.wire.apis import ApiKey
+
+_API_VERSIONS = 3
+"""The first version of ApiVersions that tells features."""
+_UPDATE_FEATURES = 1
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+
+
+class NodeVersions(NamedTuple):
+    node_id: int
+    address: Address
+    supports: VersionRange | None
+    """None: the node does not answer."""
+    finalised: int = FIRST_VERSION
+    updates_features: bool = False
+    """Whether the node can be asked to finalise a version."""
+
+
+class ClusterVersions(NamedTuple):
+    nodes: tuple[NodeVersions, ...]
+
+    @property
+    def finalised(self) -> int:
+        """A node whose metadata lags behind may tell an older version."""
+        return max(node.finalised for node in self.nodes)
+
+    @property
+    def newest(self) -> int:
+        """The newest version that a node supports."""
+        return max((node.supports.highest for node in self.nodes if node.supports is not None), default=FIRST_VERSION)
+
+
+def cluster_versions(connection: Connection) -> ClusterVersions:
+    """Raises Failure if no broker answers."""
+    _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
+    return ClusterVersions(tuple(_node_versions(node.node_id, node.address, connection.timeout_s) for node in nodes))
+
+
+def _node_versions(node_id: int, address: Address, timeout_s: float) -> NodeVersions:
+    values = {"client_software_name": "cordwood-cli", "client_software_version": "1"}
+    try:
+        told = ask(address, ApiKey.API_VERSIONS, _API_VERSIONS, values, timeout_s)
+    except Failure as failure:
+        if failure.exit_code is not ExitCode.NOT_REACHABLE:
+            raise
+        return NodeVersions(node_id, address, None)
+    # A release from before features were told supports the first version alone.
+    supports = {each.name: VersionRange(each.min_version, each.max_version) for each in told.supported_features}
+    finalised = {each.name: each.max_version_level for each in told.finalized_features}
+    return NodeVersions(
+        node_id,
+        address,
+        supports.get(FEATURE, ONLY_FIRST),
+        finalised.get(FEATURE, FIRST_VERSION),
+        any(each.api_key == ApiKey.UPDATE_FEATURES for each in told.api_keys),
+    )
+
+
+def finalise(found: ClusterVersions, version: int, timeout_s: float, *, validate_only: bool = False) -> None:
+    """Asks the cluster to finalise a version. Raises Failure with the cluster's reason."""
+    able = [node for node in found.nodes if node.updates_features]
+    if not able:
+        raise Failure(
+            "FEATURE_UPDATE_FAILED",
+            f"no node can finalise version {version}: all run a release that knows version {FIRST_VERSION} alone",
+            "start the nodes with the new release first",
+        )
+    # The node that knows most can name those that are behind.
+    able.sort(key=lambda node: -1 if node.supports is None else -node.supports.highest)
+    values = {
+        "timeout_ms": int(timeout_s * 1000),
+        "feature_updates": [
+            {
+                "feature": FEATURE,
+                "max_version_level": version,
+                "upgrade_type": _UPGRADE if version > found.finalised else _SAFE_DOWNGRADE,
+            }
+        ],
+        "validate_only": validate_only,
+    }
+    _, answer = first_answer(
+        [node.address for node in able],
+        lambda asked: ask(asked, ApiKey.UPDATE_FEATURES, _UPDATE_FEATURES, values, timeout_s),
+    )
+    if answer.error_code:
+        raise Failure(
+            code_name(answer.error_code),
+            answer.error_message or "it is not finalised",
+            "nothing was changed",
+        )
