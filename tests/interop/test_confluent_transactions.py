@@ -1,12 +1,15 @@
 """Transactions of confluent-kafka (librdkafka, transaction version 1): committed whole, aborted whole, one producer."""
 
+import contextlib
 import uuid
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import read_to_end, reader
+
+from cordwood.embedded import Broker
 
 pytestmark = pytest.mark.landing
 
@@ -149,3 +152,44 @@ def test_a_timeout_that_is_too_long_is_refused(broker: RunningBroker) -> None:
     with pytest.raises(KafkaException) as refused:
         transactional(broker, timeout_ms=1_000_000)
     assert refused.value.args[0].name() in ("INVALID_TRANSACTION_TIMEOUT", "_FATAL")
+
+
+def test_no_record_is_acknowledged_in_the_place_of_one_that_was_aborted() -> None:
+    """An abort purges records that wait to be sent again. librdkafka gives their sequence numbers to the records of the
+    next transaction, though the first attempt is in the log: these records must not count as its repetition."""
+    with Broker() as broker:
+        patient = {"retry.backoff.ms": 1000, "retry.backoff.max.ms": 1000}
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "writer", "log_level": 0, **patient}
+        )
+        producer.init_transactions(TIMEOUT_S)
+        acknowledged: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                acknowledged.append((message.value() or b"").decode())
+
+        producer.begin_transaction()
+        unanswered = broker.faults.disconnect("Produce", carried_out=True)
+        producer.produce("orders", "aborted", partition=0)
+        unanswered.wait()
+
+        def aborted() -> bool:
+            producer.poll(0.1)
+            try:
+                producer.abort_transaction(1)
+            except KafkaException:
+                return False
+            return True
+
+        eventually(aborted, what="the abort")
+        committed: list[str] = []
+        with contextlib.suppress(KafkaException):  # a fatal error
+            producer.begin_transaction()
+            producer.produce("orders", "next", partition=0, on_delivery=delivered)
+            producer.commit_transaction(TIMEOUT_S)
+            committed.append("next")
+        producer.poll(0)
+        read = read_to_end(broker.bootstrap_servers, "orders", (0,), at_least=len(committed), config=COMMITTED)
+        assert [(message.value() or b"").decode() for message in read] == committed
+        assert acknowledged == committed

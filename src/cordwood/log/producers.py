@@ -138,10 +138,20 @@ class ProducerStates:
             end = header.last_sequence
             for trace in reversed(batches):
                 if trace.first_sequence == first_sequence and trace.last_sequence == end:
+                    self._check_repeated(header, trace)
                     return trace
             raise _out_of_order(header, f"{(last_sequence + 1) & MAX_SEQUENCE} must come next")
         self._check_transaction(header)
         return None
+
+    def _check_repeated(self, header: BatchHeader, trace: BatchTrace) -> None:
+        """Refuses a batch with the sequence of one whose transaction has ended, which no client repeats. librdkafka
+        gives the sequence numbers of records that an abort purged to records of its next transaction: to answer them
+        as duplicates would lose them."""
+        if header.attributes & TRANSACTIONAL_BIT:
+            first_open = self._open.first_offset_of(header.producer_id)
+            if first_open is None or trace.first_offset < first_open:
+                raise _out_of_order(header, "the transaction of its batch with this sequence has ended")
 
     def _check_transaction(self, header: BatchHeader) -> None:
         """Refuses a batch outside of the producer's open transaction, in any epoch: with a higher epoch the

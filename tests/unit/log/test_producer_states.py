@@ -198,6 +198,19 @@ def test_a_marker_of_the_same_epoch_lets_the_sequence_run_on() -> None:
     assert partition.append(1, transactional=True) == (2, False)
 
 
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "aborted"])
+def test_a_batch_of_an_ended_transaction_is_not_repeated_in_the_next_one(committed: bool) -> None:
+    partition = Partition()
+    partition.append(0, transactional=True)
+    partition.append(1, transactional=True)
+    assert partition.append(1, transactional=True) == (1, True)
+    partition.end_transaction(committed=committed)
+    partition.refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, transactional=True)
+    partition.append(2, transactional=True)
+    partition.refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, transactional=True)
+    assert partition.append(2, transactional=True) == (3, True)
+
+
 def test_a_snapshot_brings_back_the_whole_window_and_open_transactions() -> None:
     partition = Partition()
     for number in range(7):
