@@ -184,6 +184,12 @@ class Storage:
                 "know: its records would not be served. Take it into an empty cluster with `cordwood cluster import`, "
                 "give another --data-dir, or start without --store"
             )
+        if owner is not None and owner.node_id != self._node_id:
+            # Registered with the storage id of another directory, this node would count as one that lost its records.
+            raise StorageFailure(
+                f"{path} has the data of node {owner.node_id}, not of node {self._node_id}: node.id was changed, or "
+                "the directories of two nodes were mixed up. The cluster has not heard of this start"
+            )
         # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
         seen = None if self.in_memory else read_seen(path)
         self.may_be_newer = owner is not None and seen is None and not self.in_memory
