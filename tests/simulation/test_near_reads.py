@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.simulation.test_repair_on_machines import fill, rot
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     TOPIC,
@@ -23,6 +24,7 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.replication_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from cordwood.model.settings import InvalidSetting
+from cordwood.node.replication.near_reads import BACK_FOR_MS
 from cordwood.records.batch import batches_in
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.game import FENCES_LIFTED_MS
@@ -114,9 +116,30 @@ def test_without_the_selector_only_leaders_serve(selector: str) -> None:
     world.settle()
     leader, near = written(world)
     assert offsets(fetched(world, leader, rack=rack_of(near))) == [0, 1, 2]
-    assert error(world, near, rack=rack_of(near)) == "NOT_LEADER_OR_FOLLOWER"
+    assert error(world, near) == "NOT_LEADER_OR_FOLLOWER"
     assert world.machine_of(near).node.near_reads.sent_back == 0
+    # While the setting is rolled out, leaders that have it send clients to followers that do not have it yet.
+    assert offsets(fetched(world, near, rack=rack_of(near))) == [0, 1, 2]
     world.kill()
+
+
+def test_a_client_that_comes_back_from_the_follower_is_served_by_the_leader_for_a_while(world: World) -> None:
+    leader, near = written(world)
+    connection = world.connect(leader)
+
+    def ask() -> Any:
+        asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        values = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "session_epoch": -1}
+        topics = [{"topic": TOPIC, "partitions": [asked]}]
+        exchange = connection.request(ApiKey.FETCH, 12, {**values, "topics": topics, "rack_id": rack_of(near)})
+        world.settle()
+        return found(exchange)
+
+    assert (ask().preferred_read_replica, offsets(ask())) == (near, [0, 1, 2])
+    world.advance(BACK_FOR_MS - 1)
+    assert ask().preferred_read_replica == -1
+    world.advance(1)
+    assert (ask().preferred_read_replica, offsets(ask())) == (near, [0, 1, 2])
 
 
 def test_a_client_is_not_sent_to_a_follower_that_lacks_its_offset_or_is_not_in_sync(world: World) -> None:
@@ -297,3 +320,16 @@ def test_a_client_with_a_session_is_sent_to_the_follower_though_nothing_else_is_
 def test_another_selector_is_refused_with_the_names_of_those_that_are_known() -> None:
     with pytest.raises(InvalidSetting, match=RACK_AWARE_SELECTOR):
         BrokerSettings.from_texts({"replica.selector.class": "com.example.Nearest"})
+
+
+def test_a_client_that_meets_damage_at_the_follower_is_told_to_go_to_the_leader(world: World) -> None:
+    leader = create(world, segment_bytes="1000")
+    fill(world, leader)
+    near = others(leader)[0]
+    rot(world, near, 0, position=8, with_bytes=b"\x7f\xff\xff\xff")
+    world.machine_of(near).kill()
+    world.machine_of(near).start()
+    world.advance(2 * LAG_MS)
+    assert near in image(world, leader).isr
+    assert error(world, near, rack=rack_of(near)) == "KAFKA_STORAGE_ERROR"
+    assert error(world, leader) == "NONE"

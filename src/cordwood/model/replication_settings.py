@@ -53,6 +53,6 @@ class ReplicationSettings:
         "",
         "Which replica consumers read from. Empty, or `org.apache.kafka.common.replica.LeaderSelector`: the leader. "
         "`org.apache.kafka.common.replica.RackAwareReplicaSelector`: an in-sync replica whose `broker.rack` is the "
-        "consumer's `client.rack`, if there is one. All brokers of a cluster need the same value.",
+        "consumer's `client.rack`, if there is one. The setting of the partition's leader decides.",
         check=_refused_selector,
     )

@@ -6,7 +6,12 @@ from cordwood.model.settings import Value, boolean, int32, int64, string
 
 
 def directory(value: Value) -> str | None:
-    return None if value else "must name a directory"
+    if not value:
+        return "must name a directory"
+    # Kafka takes a list. One directory whose name has a comma would be made without a word.
+    return (
+        "names several directories, and the data is kept in one: run a broker for each" if "," in str(value) else None
+    )
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -164,3 +164,8 @@ def test_every_setting_is_declared_in_one_area() -> None:
     declared = [name for area in BrokerSettings.__bases__ for name in area.__annotations__]
     assert len(declared) == len(set(declared))
     assert {*declared, "texts"} == set(BrokerSettings.__dataclass_fields__)
+
+
+def test_a_list_of_directories_is_refused_instead_of_made_as_one_with_a_comma_in_its_name() -> None:
+    with pytest.raises(InvalidSetting, match="names several directories"):
+        BrokerSettings.from_texts({"log.dirs": "/disk-1,/disk-2"})

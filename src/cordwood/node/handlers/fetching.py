@@ -218,8 +218,7 @@ class Fetching:
         except ProtocolError as refusal:
             error = refusal.code
         except DamagedLog as damage:
-            self._damaged(self._partition(target), damage)
-            error = ErrorCode.CORRUPT_MESSAGE
+            error = self._damaged(self._partition(target), damage)
         except StorageFailure as failure:
             self._rooms.reports.failure(failure)
             error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -272,18 +271,19 @@ class Fetching:
             return self._rooms.near_reads.still_followed(partition, role)
         return self._rooms.hosted.still_leads(partition)
 
-    def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
+    def _damaged(self, partition: Partition, damage: DamagedLog) -> ErrorCode:
+        """Has the log examined. Returns the client's error; a client of a follower goes to the leader for another."""
         self._rooms.reports.failure(damage)
         self._rooms.damage.look_at(partition.log)
+        return ErrorCode.CORRUPT_MESSAGE if partition.leads else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(failure, DamagedLog):
-            self._damaged(partition, failure)
+            code = self._damaged(partition, failure)
         else:
             self._rooms.reports.failure(failure)
         self._urgent = True
-        damaged = isinstance(failure, DamagedLog)
-        code = ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR
         self._found[place] = self._found[place]._replace(error_code=code)
 
     def _found_in_thread(self, place: int, partition: Partition, records: LogSlice) -> None:
@@ -317,7 +317,7 @@ class Fetching:
         except ProtocolError as refusal:
             if refusal.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or self._request.version < NEAR_READS_FROM:
                 raise
-        return self._rooms.near_reads.followed(target.topic, target.partition)
+        return self._rooms.near_reads.followed(target.topic, target.partition, self._rack)
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
         partition = self._partition(target)
@@ -338,7 +338,11 @@ class Fetching:
                 )
         if self._rack:
             near = self._rooms.near_reads.send_near(
-                partition, self._rack, target.fetch_offset, self._request.reply.entrance.name
+                partition,
+                self._rack,
+                target.fetch_offset,
+                self._request.reply.entrance.name,
+                self._request.reply.connection_id,
             )
             if near >= 0:
                 self._urgent = True

@@ -2,7 +2,8 @@
 
 With `replica.selector.class` set, a leader sends a client to an in-sync follower in the client's rack, by an answer
 without records. The follower serves the client below its own high watermark: the leader of its epoch has told it that
-these records are committed. Otherwise it refuses, and the client goes back to the leader with its position:
+these records are committed. Otherwise it refuses, and the client goes back to the leader with its position. A client
+that comes back is served by the leader for a while, whatever the follower's reason was:
 
 | the follower | the client is told |
 | --- | --- |
@@ -12,6 +13,10 @@ these records are committed. Otherwise it refuses, and the client goes back to t
 | has its log cut by a thread | NOT_LEADER_OR_FOLLOWER |
 | is in another leader epoch than the client | FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH |
 | does not have the offset, or another history | OFFSET_NOT_AVAILABLE |
+| cannot read its log, or finds damage there | KAFKA_STORAGE_ERROR |
+
+A follower whose own `replica.selector.class` is not set serves clients that name a rack: a leader whose setting is
+newer has sent them.
 """
 
 from __future__ import annotations
@@ -30,6 +35,10 @@ if TYPE_CHECKING:
 
 NEWS_FOR_MS = 10_000
 """How long after a client's fetch a follower asks its leader for news of the high watermark."""
+BACK_FOR_MS = 30_000
+"""A client that asks the leader again within this time is served by the leader: the follower did not."""
+MOST_SENT = 10_000
+"""So many clients and partitions that were sent near are remembered at most."""
 NO_REPLICA = -1
 
 
@@ -40,6 +49,8 @@ class NearReads:
         self._hosted = hosted
         self.on_read: Callable[[Partition], None] = lambda partition: None
         """Called when a client reads a partition at this follower for the first time in a while."""
+        self._sent: dict[tuple[int, TopicId, int], int] = {}
+        """When a connection's client was last sent near, by topic and partition; the oldest come first."""
         self.served_bytes = 0
         """Bytes that clients found at this broker as a follower."""
         self.sent_near = 0
@@ -55,9 +66,9 @@ class NearReads:
 
     # As the leader
 
-    def send_near(self, partition: Partition, rack: str, offset: int, listener: str) -> int:
+    def send_near(self, partition: Partition, rack: str, offset: int, listener: str, connection_id: int) -> int:
         """The broker to which a client in this rack is sent; -1: the client reads here."""
-        image = self._image
+        image, now_ms = self._image, self._loop.now.boot_ms
         if not image.settings.reads_at_followers:
             return NO_REPLICA
         nearby = []
@@ -71,22 +82,30 @@ class NearReads:
                 nearby.append(broker_id)
         if not nearby:
             return NO_REPLICA
-        found = partition.replica.nearest(nearby, offset, self._loop.now.boot_ms, self._heard_within_ms)
+        client = connection_id, partition.topic_id, partition.name.partition
+        if now_ms - self._sent.get(client, -BACK_FOR_MS) < BACK_FOR_MS:
+            return NO_REPLICA
+        found = partition.replica.nearest(nearby, offset, now_ms, self._heard_within_ms)
         if found is None:
             return NO_REPLICA
+        self._sent.pop(client, None)
+        if len(self._sent) >= MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[client] = now_ms
         self.sent_near += 1
         return found
 
     # As a follower
 
-    def followed(self, topic: str | TopicId, index: int) -> Partition:
+    def followed(self, topic: str | TopicId, index: int, rack: str) -> Partition:
         """The partition, which exists, and which clients may read at this follower. Raises NOT_LEADER_OR_FOLLOWER."""
         image = self._image
         name = topic if isinstance(topic, str) else image.topics_by_id[topic].name
+        if not rack and not image.settings.reads_at_followers:
+            raise not_led_here(name, index)
         partition = self._hosted.get(name, index)
         if partition is None or self._readable(partition) is None:
-            if image.settings.reads_at_followers:
-                self.sent_back += 1
+            self.sent_back += 1
             raise not_led_here(name, index)
         self._note_reader(partition)
         return partition
@@ -101,8 +120,7 @@ class NearReads:
             return None
         image, now = self._image, self._loop.now
         if (
-            not image.settings.reads_at_followers
-            or image.node_id not in partition.image.isr
+            image.node_id not in partition.image.isr
             or now.boot_ms - following.heard_ms >= self._heard_within_ms
             or not self._hosted.lease_holds
         ):
