@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -40,6 +42,7 @@ EVIDENCE_AGAIN_S = 61.0
 stay up does no harm. A benchmark that kills one broker more often would measure that rule."""
 _ETCD_DEFAULTS = ("--heartbeat-interval=100", "--election-timeout=1000")
 _CLUSTER = "bench"
+_FETCHED = re.compile(r'^cordwood_response_bytes_total\{api="Fetch"\} (\S+)$', re.MULTILINE)
 
 
 def lasting_ports(count: int) -> list[int]:
@@ -90,8 +93,9 @@ class _Nodes:
 
     replicas = 3
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: Sequence[int] = NODES) -> None:
         self.directory = directory
+        self.nodes = list(nodes)
         self.addresses: dict[int, Address] = {}
 
     @property
@@ -109,7 +113,7 @@ class _Nodes:
                 seen = [
                     len(_ask(address, ApiKey.METADATA, {"topics": []}).brokers) for address in self.addresses.values()
                 ]
-                if seen == [len(NODES)] * len(NODES):
+                if seen == [len(self.nodes)] * len(self.nodes):
                     return
             time.sleep(0.1)
         raise SystemFailed(f"the cluster is not whole after {START_WITHIN_S:g} s:\n{tail()}")
@@ -218,12 +222,22 @@ class CordwoodCluster(_Nodes):
     name = CORDWOOD
     label = "Cordwood, 3 nodes"
 
-    def __init__(self, directory: Path, assignments: Sequence[str] = ()) -> None:
-        super().__init__(directory)
+    def __init__(
+        self,
+        directory: Path,
+        assignments: Sequence[str] = (),
+        *,
+        nodes: Sequence[int] = NODES,
+        metered: bool = False,
+    ) -> None:
+        """`metered`: the nodes count what they answer."""
+        super().__init__(directory, nodes)
+        self._metered = metered
         self._killed_at_s: dict[int, float] = {}
         self._etcd = EtcdCluster(find_etcd(), directory / "etcd", len(NODES), options=_ETCD_DEFAULTS)
         self._assignments = assignments
         self._brokers: dict[int, CordwoodSystem] = {}
+        self._metrics: dict[int, int] = {}
         self._frozen: dict[int, EtcdMember] = {}
         self._killed: dict[int, EtcdMember] = {}
 
@@ -241,17 +255,39 @@ class CordwoodCluster(_Nodes):
 
     def start(self, *, wait: bool = True) -> None:
         self._etcd.__enter__()
-        store = "etcd://" + ",".join(self._etcd.endpoints)
-        for node, port in zip(NODES, lasting_ports(len(NODES)), strict=True):
-            options = ["--cluster", _CLUSTER, "--store", store, "--node-id", str(node)]
-            for assignment in self._assignments:
-                options += ["--set", assignment]
-            broker = CordwoodSystem(self.directory / f"node-{node}", as_shipped=True, options=options, port=port)
-            broker.start(wait=False)
-            self._brokers[node] = broker
-            self.addresses[node] = Address("127.0.0.1", port)
+        for node in self.nodes:
+            self._start_node(node)
         if wait:
             self._wait_for_nodes(self.tail)
+
+    def _start_node(self, node: int) -> None:
+        port, metrics = lasting_ports(2)
+        counted = [f"metrics.listener=127.0.0.1:{metrics}"] if self._metered else []
+        store = "etcd://" + ",".join(self._etcd.endpoints)
+        options = ["--cluster", _CLUSTER, "--store", store, "--node-id", str(node)]
+        for assignment in (*counted, *self._assignments):
+            options += ["--set", assignment]
+        broker = CordwoodSystem(self.directory / f"node-{node}", as_shipped=True, options=options, port=port)
+        broker.start(wait=False)
+        self._brokers[node] = broker
+        self.addresses[node] = Address("127.0.0.1", port)
+        self._metrics[node] = metrics
+
+    def add_node(self, node: int) -> None:
+        """Starts one more node, and waits until the cluster has it."""
+        self.nodes.append(node)
+        self._start_node(node)
+        self._wait_for_nodes(self.tail)
+
+    def fetched_bytes(self) -> float:
+        """Bytes of all answers to Fetch requests of all nodes since their starts: of followers and of readers."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        total = 0.0
+        for port in self._metrics.values():
+            with opener.open(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                text = answer.read().decode()
+            total += sum(float(value) for value in _FETCHED.findall(text))
+        return total
 
     def stop(self) -> None:
         for broker in self._brokers.values():

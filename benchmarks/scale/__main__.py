@@ -21,7 +21,7 @@ from tests.etcd.members import EtcdCluster
 from benchmarks.machine import facts
 from benchmarks.running import RESULTS
 from benchmarks.scale.page import PAGE, write_page
-from benchmarks.scale.run import Row, Run, Sizes
+from benchmarks.scale.run import PHASES, Row, Run, Sizes
 
 ETCD_OPTIONS = (
     "--heartbeat-interval=100",
@@ -34,6 +34,7 @@ ETCD_OPTIONS = (
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("phases", nargs="*", metavar="phase", help=f"phases to run (all): {', '.join(PHASES)}")
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--partitions", type=int, default=600)
     parser.add_argument("--partitions-per-topic", type=int, default=100)
@@ -41,9 +42,17 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rest-s", type=float, default=10.0, help="how long the cluster is watched at rest")
     parser.add_argument("--churn", type=int, default=500, help="changes of in-sync sets, one by one")
     parser.add_argument("--restarts", type=int, default=5, help="nodes that are restarted one after the other")
+    parser.add_argument(
+        "--lease-ms",
+        type=int,
+        default=3000,
+        help="broker.lease.ms; longer where the machine has other work, or the simulated brokers lose their leases",
+    )
     parser.add_argument("--directory", type=Path, help="where etcd keeps its data")
     parser.add_argument("--page", action="store_true", help=f"write the figures into {PAGE.name}")
     options = parser.parse_args(arguments)
+    if unknown := set(options.phases) - set(PHASES):
+        parser.error(f"no such phase: {', '.join(sorted(unknown))}")
     if options.nodes < 6:
         parser.error("at least 6 nodes: a controller, another, a node and a rack that die, and others that take over")
     return options
@@ -59,6 +68,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         options.rest_s,
         options.churn,
         options.restarts,
+        options.lease_ms,
+        options.phases or PHASES,
     )
 
     def say(text: str) -> None:

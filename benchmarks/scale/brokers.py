@@ -34,12 +34,14 @@ class Place(NamedTuple):
     cluster: str
     nodes_per_rack: int
     partitions_max: int
+    lease_ms: int
 
     def settings(self, broker_id: int) -> BrokerSettings:
         texts = {
             "node.id": str(broker_id),
             "broker.rack": f"rack-{(broker_id - 1) // self.nodes_per_rack}",
             "partitions.max": str(self.partitions_max),
+            "broker.lease.ms": str(self.lease_ms),
         }
         return BrokerSettings.from_texts(texts)
 

@@ -18,6 +18,8 @@ from benchmarks.scale.etcd_figures import EtcdFigures
 
 CONTROLLER, STANDBY = 1, 2
 REPLICAS = 3
+PHASES = ("rest", "late", "churn", "node", "rack", "silence", "restart", "controller")
+"""In their order, after brokers have joined and partitions were created. The controller dies last."""
 
 
 class Row(NamedTuple):
@@ -40,6 +42,8 @@ class Sizes:
     churn: int
     """Changes of in-sync sets, one partition a transaction."""
     restarts: int
+    lease_ms: int
+    phases: Sequence[str] = PHASES
 
     @property
     def victim_leads(self) -> int:
@@ -53,24 +57,30 @@ class Run:
         self._sizes = sizes
         self._endpoints = tuple(endpoints)
         self._say = say
-        self._place = Place(self._endpoints, "scale", sizes.rack, 2 * sizes.partitions)
+        self._place = Place(self._endpoints, "scale", sizes.rack, 2 * sizes.partitions, sizes.lease_ms)
         self._children: list[Child] = []
         self._others = list(range(3, sizes.nodes + 1))
         self._victim = self._others[-1]
         self._rack = self._others[-1 - sizes.rack : -1]
 
     async def run(self) -> None:
+        phases = {
+            "rest": self._rest,
+            "late": self._late,
+            "churn": self._churn,
+            "node": self._one_dies,
+            "rack": self._rack_dies,
+            "silence": self._silent_death,
+            "restart": self._rolling_restart,
+            "controller": self._controller_dies,
+        }
+        assert tuple(phases) == PHASES
         try:
             await self._join()
             await self._create()
-            await self._rest()
-            await self._late()
-            await self._churn()
-            await self._one_dies()
-            await self._rack_dies()
-            await self._silent_death()
-            await self._rolling_restart()
-            await self._controller_dies()
+            for name, phase in phases.items():
+                if name in self._sizes.phases:
+                    await phase()
             self._store("at the end", etcd_figures.read(self._endpoints))
         finally:
             for child in self._children:

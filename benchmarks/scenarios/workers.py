@@ -1,12 +1,14 @@
 """`cordwood serve --workers 2` beside one broker and Kafka, under a load that one core cannot carry.
 
-Two clients write. How much gets through depends on the cores that are left for the brokers; the CPU that a gigabyte
-costs hardly does.
+Two clients write, or read what was written. How much gets through depends on the cores that are left for the brokers;
+the CPU that a gigabyte costs hardly does.
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks import load
@@ -36,7 +38,7 @@ _LOADS = (
 
 
 def workers(bench: Bench) -> None:
-    """Two producers, 8 partitions, page cache. CPU is that of the supervisor and of all workers."""
+    """Two producers or two readers, 8 partitions, page cache. CPU is that of the supervisor and of all workers."""
     systems = bench.pair()
     shared = CordwoodSystem(
         bench.directory / "cordwood-workers", options=("--workers", str(WORKERS)), port=_two_ports()
@@ -46,35 +48,49 @@ def workers(bench: Bench) -> None:
             return
         one = next((system for system in systems if system.name == CORDWOOD), None)
         peers = [system for system in systems if system.name != CORDWOOD]
-        for each in _LOADS:
-
-            def beside_kafka(system: System, each: _Load = each) -> Sample:
-                return _write(bench, system, each)
-
-            bench.alternate(f"{WORKERS} workers, {each.words}", _BESIDE_KAFKA, [shared, *peers], beside_kafka)
+        for words, run in (
+            *((each.words, partial(_write, bench, each)) for each in _LOADS),
+            ("readers of 1 KiB", partial(_read, bench)),
+        ):
+            bench.alternate(f"{WORKERS} workers, {words}", _BESIDE_KAFKA, [shared, *peers], run)
             if one is None:
                 continue
 
-            def beside_one(name: str, each: _Load = each, one: System = one) -> Sample:
-                ours, alone = _write(bench, shared, each), _write(bench, one, each)
+            def beside_one(name: str, run: Callable[[System], Sample] = run, one: System = one) -> Sample:
+                ours, alone = run(shared), run(one)
                 return Sample((ours.values[1] / alone.values[1], ours.values[0] / alone.values[0]), "", ours.command)
 
-            bench.alternate_names(f"{WORKERS} workers / one broker, {each.words}", _BESIDE_ONE, [CORDWOOD], beside_one)
+            bench.alternate_names(f"{WORKERS} workers / one broker, {words}", _BESIDE_ONE, [CORDWOOD], beside_one)
     finally:
         dispose(shared)
 
 
-def _write(bench: Bench, system: System, each: _Load) -> Sample:
+def _write(bench: Bench, each: _Load, system: System) -> Sample:
     """Megabytes a second that all clients wrote, and the CPU of the brokers for a gigabyte."""
     with bench.topic(system, partitions=PARTITIONS) as topic:
-        patience_s = bench.plan.timeout_s
-        meter = Meter(*system.pids)
-        flags = {**each.flags, "partitions": PARTITIONS, "seconds": bench.plan.seconds, "timeout": int(patience_s)}
-        runs = [
-            load.start("produce", system.bootstrap, topic, properties=each.properties, **flags) for _ in range(CLIENTS)
-        ]
-        done = [run.result(patience_s + 10) for run in runs]
-        used = meter.usage()
+        return _by_all_clients(
+            bench, system, "produce", topic, each.properties, seconds=bench.plan.seconds, **each.flags
+        )
+
+
+def _read(bench: Bench, system: System) -> Sample:
+    """Megabytes a second that all clients read, each of them everything, and the CPU of the brokers for a gigabyte."""
+    with bench.topic(system, partitions=PARTITIONS) as topic:
+        messages = bench.plan.fanout_bytes // 4 // 1024
+        flags: dict[str, Any] = {"size": 1024, "acks": "all", "partitions": PARTITIONS, "messages": messages}
+        bench.load(system, "produce", topic, properties={"linger.ms": "5"}, **flags)
+        return _by_all_clients(bench, system, "consume", topic, {"queued.max.messages.kbytes": "65536"})
+
+
+def _by_all_clients(
+    bench: Bench, system: System, mode: str, topic: str, properties: dict[str, str], **flags: Any
+) -> Sample:
+    patience_s = bench.plan.timeout_s
+    meter = Meter(*system.pids)
+    flags |= {"partitions": PARTITIONS, "timeout": int(patience_s)}
+    runs = [load.start(mode, system.bootstrap, topic, properties=properties, **flags) for _ in range(CLIENTS)]
+    done = [run.result(patience_s + 10) for run in runs]
+    used = meter.usage()
     bench.count_neighbours(used, sum(client.cpu_s for client in done))
     rate = sum(client.mb_per_s for client in done)
     cost = per_gigabyte(used.cpu_s, sum(client.size_bytes for client in done))

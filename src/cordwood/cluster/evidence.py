@@ -24,7 +24,7 @@ logger = logging.getLogger("cordwood.cluster")
 
 TURN_S = 0.3
 """How long an observer waits for the one before it."""
-OBSERVING_TURN_S = 0.1
+OBSERVING_TURN_S = 0.3
 """How long a group of observers waits for the groups before it."""
 REVOKED_AGAIN_MS = 60_000
 
