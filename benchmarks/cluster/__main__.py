@@ -14,7 +14,6 @@ from benchmarks.cluster.bench import ClusterBench
 from benchmarks.cluster.catching_up import catch_up
 from benchmarks.cluster.failover import failover, many
 from benchmarks.cluster.idle import idle
-from benchmarks.cluster.moving import drain, growth
 from benchmarks.cluster.page import write_page
 from benchmarks.cluster.writing import latency, produce
 from benchmarks.running import Suite, run_suite
@@ -30,8 +29,6 @@ SUITE = Suite(
         Scenario("catch-up", "A node that was away catches up", catch_up, 90),
         Scenario("failover", "The time without a leader", failover, 330),
         Scenario("many", "A third of 1,000 partitions loses its leader", many, 100),
-        Scenario("drain", "A node is emptied while a producer writes", drain, 150, own_brokers=True),
-        Scenario("growth", "A node joins, and gets its share while a producer writes", growth, 120, own_brokers=True),
     ),
     dataclasses.replace(FULL, warm_up_s=60),
     dataclasses.replace(QUICK, rounds=3, seconds=2.0, steady_s=4, warm_up_s=60, timeout_s=60, total_s=840),

@@ -1,4 +1,4 @@
-"""The figures of a run as a table of docs/benchmarks.md, between two marks that stay.
+"""The figures of a run as a table of docs/benchmarks.md, between two marks that stay: one pair for each suite.
 
 Promises: every number is one of the run's file; what stands outside of the marks is not touched.
 """
@@ -14,16 +14,22 @@ from benchmarks.figures import CORDWOOD, KAFKA
 from benchmarks.report import in_words
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- figures of benchmarks.cluster: begin -->", "<!-- figures of benchmarks.cluster: end -->"
+CLUSTER = "benchmarks.cluster"
 _FACTS = ("cpu", "cores", "memory_gib", "filesystem", "fdatasync_median_ms", "load_average_at_start", "commit")
 
 
-def write_page(results: Path, page: Path = PAGE) -> None:
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} lacks the marks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{table(json.loads(results.read_text()))}{END}{after}")
+def marks(program: str) -> tuple[str, str]:
+    return f"<!-- figures of {program}: begin -->", f"<!-- figures of {program}: end -->"
+
+
+def write_page(results: Path, page: Path = PAGE, program: str = CLUSTER) -> None:
+    """`program` is the module that made the results."""
+    begin, end = marks(program)
+    before, found_begin, rest = page.read_text().partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"{page} lacks the marks {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{table(json.loads(results.read_text()))}{end}{after}")
 
 
 def table(run: Mapping[str, Any]) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.cluster.page import BEGIN, END, write_page
+from benchmarks.cluster.page import CLUSTER, PAGE, marks, write_page
 from benchmarks.figures import AS_MANY, CORDWOOD, KAFKA, Figure, Metric
 from benchmarks.report import as_json
 
+BEGIN, END = marks(CLUSTER)
 MACHINE = {
     "cpu": "fast",
     "cores": 2,
@@ -60,3 +61,17 @@ def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lacks the marks"):
         write_page(run_file(tmp_path, []), page)
     assert page.read_text() == "nothing"
+
+
+def test_each_suite_has_its_own_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    begin, end = marks("benchmarks.cluster.moves")
+    page.write_text(f"{BEGIN}\nfigures of clusters\n{END}\n{begin}\nold\n{end}\n")
+    write_page(run_file(tmp_path, []), page, "benchmarks.cluster.moves")
+    assert page.read_text().startswith(f"{BEGIN}\nfigures of clusters\n{END}\n{begin}\n`python")
+    assert "old" not in page.read_text()
+
+
+@pytest.mark.parametrize("program", [CLUSTER, "benchmarks", "benchmarks.cluster.moves"])
+def test_the_page_has_a_place_for_the_figures_of_each_suite(program: str) -> None:
+    assert all(PAGE.read_text().count(mark) == 1 for mark in marks(program))
