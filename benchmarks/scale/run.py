@@ -278,7 +278,8 @@ class Run:
         """Some nodes one after the other: drain, stop, start, in sync."""
         phase = "rolling restart"
         took: list[float] = []
-        cpu = await self._cpu()
+        await self._settled()
+        cpu, first = await self._cpu(), await self._revision()
         for broker in self._others[1 : 1 + self._sizes.restarts]:
             began_s = time.monotonic()
             stopped = await self._crowd.ask("stop", broker_ids=[broker])
@@ -290,6 +291,7 @@ class Run:
         self._add(phase, "nodes", len(took))
         self._add(phase, "a node, from its stop until all is in sync: median", sorted(took)[len(took) // 2], "s")
         self._add(phase, "a node, from its stop until all is in sync: longest", max(took), "s")
+        self._add(phase, "revisions of the store, a node", (await self._revision() - first) / len(took))
         after = await self._cpu()
         self._add(
             phase, "CPU of the controller, a node", (after["the controller"] - cpu["the controller"]) / len(took), "s"

@@ -176,6 +176,8 @@ class Controller:
                 looked_at = 0
                 await asyncio.sleep(0)
         if writes:
+            # Elections first: only they compare epochs. Partitions that merely lose a follower can wait.
+            writes.sort(key=lambda write: len(write.compares) == 1)
             # The image has the writes now, and their topics are noted. Fences are lifted by a look at all topics; after
             # a lost race or an unknown outcome the image may not change.
             if not await self._write(writes, controller) or everything:

@@ -30,9 +30,11 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__(retained_revisions=10_000)
         self.transactions = 0
+        self.written: list[Put] = []
 
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         self.transactions += 1
+        self.written += [operation for operation in operations if isinstance(operation, Put)]
         return await super().txn(compares, operations)
 
 
@@ -338,6 +340,20 @@ async def test_a_controller_at_rest_writes_nothing() -> None:
         for _ in range(50):
             await asyncio.sleep(0)
         assert store.transactions == before + 1
+
+
+async def test_partitions_get_leaders_before_others_lose_a_follower() -> None:
+    store = CountingStore()
+    async with cluster(1, 2, 3, store=store) as three:
+        await three.create("a", *[(1, 3, 2)] * 100)
+        await three.create("b", *[(3, 1, 2)] * 100)
+        store.written.clear()
+        await three.kill(3)
+        await three.until(
+            lambda image: all(3 not in each.isr for name in "ab" for each in image.topics[name].partitions)
+        )
+        topics = [put.key.split("/")[1] for put in store.written if put.key.startswith("partitions/")]
+        assert topics == [str(three.some.image.topics[name].topic_id) for name in "ba" for _ in range(100)]
 
 
 class LookedAt(dict[str, TopicImage]):
