@@ -102,6 +102,40 @@ def test_a_single_broker_goes_on_as_the_first_of_a_cluster(
         pass
 
 
+def test_all_topics_get_three_replicas_and_survive_the_first_broker(
+    node: SingleNode, tmp_path: Path, one_etcd: EtcdCluster
+) -> None:
+    place = where(one_etcd, "three")
+    node.broker.kill()
+    done = told("cluster", "import", str(node.data), *place, "--yes")
+    assert done["state"] == "imported"
+    first = joined(node, place)
+    others = [
+        BrokerProcess(tmp_path / f"node-{number}", options=(*place, "--node-id", str(number))) for number in (2, 3)
+    ]
+    try:
+        # A broker that is there before the first one serves, and waits with the topics.
+        for broker in (others[0], first, others[1]):
+            broker.start()
+        raised = cordwood("cluster", "import", str(node.data), *place, "--raise", "3", "--yes", cwd=tmp_path)
+        assert raised.returncode == 0, raised.stderr
+        node.end_transaction()
+        node.count(2)
+        status = cordwood("cluster", "status", "--exit-code", bootstrap=first.bootstrap)
+        assert status.returncode == 0, status.stdout
+        lacking = told(
+            "cluster", "reassign", "--all", "--replication-factor", "3", "--dry-run", bootstrap=first.bootstrap
+        )
+        assert lacking["plan"]["partitions"] == []
+        first.kill()
+        bootstrap = ",".join(broker.bootstrap for broker in others)
+        node.broker.bootstrap = others[0].bootstrap
+        node.check(bootstrap, first_is_gone=True)
+    finally:
+        for broker in (first, *others):
+            broker.end()
+
+
 def test_a_directory_of_workers_is_imported(node: SingleNode, one_etcd: EtcdCluster) -> None:
     place = where(one_etcd, "workers")
     assert node.broker.stop() == 0
@@ -141,6 +175,11 @@ def test_an_import_that_was_begun_keeps_brokers_away_and_can_be_given_up(tmp_pat
     )
     assert fresh.returncode == 1
     assert "is being imported into this cluster" in fresh.stderr
+    note = (data / "cluster-import").read_bytes()
+    (data / "cluster-import").write_bytes(note[:-3])
+    damaged = cordwood("cluster", "import", str(data), *place, "--yes")
+    assert damaged.stderr.startswith(f"error: {data}/cluster-import is damaged")
+    (data / "cluster-import").write_bytes(note)
     elsewhere = cordwood("cluster", "import", str(data), *where(one_etcd, "elsewhere"), "--yes")
     assert "was begun with --cluster given-up" in elsewhere.stderr
 

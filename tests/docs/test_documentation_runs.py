@@ -2,7 +2,8 @@
 
 A block is marked behind its language: "```python run", "```python test" (for pytest) or "```sh run". Blocks of one page
 and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker
-at the default address, which here is a free port: the page's own if it starts one, else one that is started for it.
+at the default address, which here is a free port: the page's own if it starts one, else one that is started for it. A
+page that uses a STORE which it does not set gets the address of an etcd.
 """
 
 import os
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.etcd.members import EtcdCluster
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _STARTS_SPARK = re.compile(r"cordwood\.spark|cordwood (?:audit|pipeline)|pyspark")
+_LONG_STORIES = {"moving-a-rack.md", "nodes.md", "rolling-restart.md"}
 _TIMEOUT_S = 600
 """Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
 
@@ -51,19 +54,25 @@ def _programs() -> list[Program]:
 
 
 def _programs_by_suite() -> list[Any]:
-    """Programs that start Spark are left to `make test-spark`."""
-    return [
-        pytest.param(program, id=str(program), marks=[pytest.mark.spark] if _STARTS_SPARK.search(program.text) else [])
-        for program in _programs()
-    ]
+    """Programs that start Spark are left to `make test-spark`, long stories of clusters to `make test-crash`."""
+    return [pytest.param(program, id=str(program), marks=_marks(program)) for program in _programs()]
+
+
+def _marks(program: Program) -> list[Any]:
+    if _STARTS_SPARK.search(program.text):
+        return [pytest.mark.spark]
+    return [pytest.mark.crash] if program.page.name in _LONG_STORIES else []
 
 
 @pytest.mark.timeout(_TIMEOUT_S + 60)
 @pytest.mark.parametrize("program", _programs_by_suite())
-def test_a_page_does_what_it_says(program: Program, tmp_path: Path) -> None:
+def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     workplace = tmp_path / "here"
     workplace.mkdir()
     environment = _environment(tmp_path)
+    if '--store "$STORE"' in program.text and "STORE=" not in program.text:
+        etcd: EtcdCluster = request.getfixturevalue("one_etcd")
+        environment["STORE"] = f"etcd://{','.join(etcd.endpoints)}"
     if program.kind == "python run":
         _run([sys.executable, "-c", program.text], workplace, environment)
     elif program.kind == "python test":

@@ -70,6 +70,17 @@ async def carry_out_import(
     request: ImportRequest, confirmed: Callable[[Imported], None], say: Callable[[str], None]
 ) -> Imported:
     """Imports, plans or gives up. `confirmed` is called before the first change, and raises to stop. Raises Failure."""
+    try:
+        return await _carry_out(request, confirmed, say)
+    except EnvironmentFailure as failure:
+        raise Failure("STORAGE", str(failure)) from failure
+    except OSError as failure:
+        raise Failure("SYSTEM", str(failure)) from failure
+
+
+async def _carry_out(
+    request: ImportRequest, confirmed: Callable[[Imported], None], say: Callable[[str], None]
+) -> Imported:
     directory = request.directory
     if (ended := _ended_before(request)) is not None:
         return ended
