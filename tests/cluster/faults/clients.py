@@ -14,9 +14,8 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -26,6 +25,7 @@ from tests.deadline import eventually
 from cordwood.history import ProducerRecorder, Recorder, Report, check
 from cordwood.history.events import Isolation
 
+T = TypeVar("T")
 PARTITIONS = 3
 GROUP = "group-readers"
 MESSAGE_TIMEOUT_MS = 180_000
@@ -255,9 +255,35 @@ class TransactionalSender(_Sender):
 
 
 class ClientHangs(Exception):
-    """send_offsets_to_transaction of librdkafka does not return when the broker that coordinated the group left the
-    metadata for a moment (its issues 5456 and 5511, open in 2.16). An application has to begin anew with another
-    client."""
+    """A call of librdkafka does not return long after its own timeout. librdkafka may not find a coordinator again that
+    left the metadata for a moment (its issues 5456 and 5511, open in 2.16). An application has to begin anew with
+    another client."""
+
+
+HUNG: list[object] = []
+"""Clients that were given up. They are kept, since librdkafka would wait for their calls at their end."""
+
+
+def within_time(client: object, call: Callable[[], T]) -> T:
+    """Raises ClientHangs if a call of this client does not return."""
+    answers: list[T] = []
+    failures: list[KafkaException] = []
+
+    def guarded() -> None:
+        try:
+            answers.append(call())
+        except KafkaException as failure:
+            failures.append(failure)
+
+    calling = threading.Thread(target=guarded, daemon=True)
+    calling.start()
+    calling.join(3 * CALL_WITHIN_S)
+    if calling.is_alive():
+        HUNG.append(client)
+        raise ClientHangs
+    if failures:
+        raise failures[0]
+    return answers[0]
 
 
 class Copier(TransactionalSender):
@@ -266,11 +292,6 @@ class Copier(TransactionalSender):
 
     consume: Callable[[], Consumer]
     _consumer: Consumer | None = None
-
-    @cached_property
-    def hung(self) -> list[Producer]:
-        """Clients that were given up. They are kept, since librdkafka would wait for their calls at their end."""
-        return []
 
     def _write(self, client: Producer, transaction: str) -> None:
         if self._consumer is None:
@@ -282,32 +303,13 @@ class Copier(TransactionalSender):
         if messages:
             positions = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
             metadata = self._consumer.consumer_group_metadata()
-            self._within_time(lambda: client.send_offsets_to_transaction(positions, metadata, CALL_WITHIN_S))
-
-    def _within_time(self, call: Callable[[], None]) -> None:
-        """Raises ClientHangs if a call does not return long after its own timeout."""
-        failures: list[KafkaException] = []
-
-        def guarded() -> None:
-            try:
-                call()
-            except KafkaException as failure:
-                failures.append(failure)
-
-        calling = threading.Thread(target=guarded, daemon=True)
-        calling.start()
-        calling.join(3 * CALL_WITHIN_S)
-        if calling.is_alive():
-            raise ClientHangs
-        if failures:
-            raise failures[0]
+            within_time(client, lambda: client.send_offsets_to_transaction(positions, metadata, CALL_WITHIN_S))
 
     def _play(self, client: Producer, transaction: str) -> None:
         committed = self.committed
         try:
             super()._play(client, transaction)
         except ClientHangs:
-            self.hung.append(client)
             self.recorder.transaction_unknown(transaction)
             self._client = None
         if self.committed == committed:
@@ -342,6 +344,8 @@ class Clients:
         self._copier: Copier
         self._reading: list[threading.Thread] = []
         self.failures: list[str] = []
+        self.hangs: list[str] = []
+        """Calls that did not return, of clients that were replaced."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -466,40 +470,51 @@ class Clients:
     def _add_group_reader(self, who: str) -> None:
         recorder = self._recorder.reader(who, mode="subscribe", isolation="read_committed")
         settings = {"group.id": f"{GROUP}-{self.orders}", "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
-        consumer = self._consumer("read_committed", **settings)
-        consumer.subscribe(list(self.topics))
         committed: dict[tuple[str, int], int] = {}
 
+        def subscribed() -> Consumer:
+            consumer = self._consumer("read_committed", **settings)
+            consumer.subscribe(list(self.topics))
+            return consumer
+
         def run() -> None:
+            consumer = subscribed()
             while not self._stop_reading.is_set():
                 messages = consumer.consume(500, timeout=0.2)
                 for topic in self.topics:
                     record_polls(recorder, topic, [each for each in messages if each.topic() == topic])
                 if any(message.error() is None for message in messages):
-                    self._commit(consumer, committed)
-            self._look_at_positions(consumer, committed)
-            consumer.close()
+                    try:
+                        self._commit(consumer, committed)
+                    except ClientHangs:
+                        self.hangs.append(f"the commit of {who}")
+                        consumer = subscribed()
+            self._look_at_positions(settings, committed)
+            with contextlib.suppress(ClientHangs):
+                within_time(consumer, consumer.close)
 
         self._start(self._reading, who, run)
 
     def _commit(self, consumer: Consumer, committed: dict[tuple[str, int], int]) -> None:
         try:
-            done = consumer.commit(asynchronous=False)
+            done = within_time(consumer, lambda: consumer.commit(asynchronous=False))
         except KafkaException:
             return  # its members change, or its coordinator is away
         for each in done or []:
             if each.error is None:
                 committed[each.topic, each.partition] = each.offset
 
-    def _look_at_positions(self, consumer: Consumer, committed: dict[tuple[str, int], int]) -> None:
+    def _look_at_positions(self, settings: dict[str, object], committed: dict[tuple[str, int], int]) -> None:
         wanted = [TopicPartition(*key) for key in committed]
         if not wanted:
             self.failures.append("the group reader committed nothing")
             return
-        for found in eventually(lambda: _committed(consumer, wanted), END_WITHIN_S, what="the group's positions"):
+        asking = _Asking(lambda: self._consumer("read_committed", **settings))
+        for found in eventually(lambda: asking.committed(wanted), END_WITHIN_S, what="the group's positions"):
             last = committed[found.topic, found.partition]
             if found.offset < last:
                 self.failures.append(f"the position in {found.topic}-{found.partition} went from {last} to {found}")
+        asking.close()
 
     def _start(self, threads: list[threading.Thread], who: str, run: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -540,6 +555,8 @@ class Clients:
                 met[f"{sender.who} {error.name()}"] += 1
             if isinstance(sender, TransactionalSender):
                 met[f"{sender.who} committed"] = sender.committed
+        for call in self.hangs:
+            met[f"{call} hung"] += 1
         return f"{self.acknowledgements.count} acks; " + ", ".join(f"{name}: {count}" for name, count in met.items())
 
     def abandon(self) -> None:
@@ -553,34 +570,32 @@ class Clients:
 
     def _wait_for_transactions(self) -> None:
         """Until no transaction is open: what a coordinator or its markers still have to end."""
-        ends = {isolation: self._consumer(isolation) for isolation in ("read_uncommitted", "read_committed")}
+        askings = [
+            _Asking(lambda isolation=isolation: self._consumer(isolation))  # type: ignore[misc]
+            for isolation in ("read_uncommitted", "read_committed")
+        ]
 
         def all_ended() -> bool:
-            try:
-                return all(
-                    len({_end(consumer, topic, partition) for consumer in ends.values()}) == 1
-                    for topic in self.topics
-                    for partition in range(PARTITIONS)
-                )
-            except KafkaException:
-                return False
+            for topic in self.topics:
+                for partition in range(PARTITIONS):
+                    ends = {asking.end(topic, partition) for asking in askings}
+                    if len(ends) > 1 or None in ends:
+                        return False
+            return True
 
         eventually(all_ended, END_WITHIN_S, what="the end of all transactions")
-        for consumer in ends.values():
-            consumer.close()
+        for asking in askings:
+            asking.close()
 
     def _finish_copies(self) -> None:
         """Until the copier's position is the end of all that there is to copy."""
-        asking = self._consumer("read_committed", **{"group.id": self.copies})
+        asking = _Asking(lambda: self._consumer("read_committed", **{"group.id": self.copies}))
         wanted = [TopicPartition(self.orders, partition) for partition in range(PARTITIONS)]
 
         def all_copied() -> bool:
-            try:
-                ends = {partition: _end(asking, self.orders, partition) for partition in range(PARTITIONS)}
-            except KafkaException:
-                return False
-            found = _committed(asking, wanted)
-            return bool(found) and all(each.offset >= ends[each.partition] for each in found)
+            ends = [asking.end(self.orders, partition) for partition in range(PARTITIONS)]
+            found = {each.partition: each.offset for each in asking.committed(wanted)}
+            return all(end is not None and found.get(partition, -1) >= end for partition, end in enumerate(ends))
 
         eventually(all_copied, END_WITHIN_S, what="a copy of everything")
         asking.close()
@@ -669,11 +684,33 @@ def _end(consumer: Consumer, topic: str, partition: int) -> int:
     return end
 
 
-def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
-    try:
-        return list(consumer.committed(wanted, timeout=5))
-    except KafkaException:
-        return []
+class _Asking:
+    """Asks for ends and positions with one client until that fails, and then with another: librdkafka may not find a
+    broker again that left the metadata for a moment."""
+
+    def __init__(self, connect: Callable[[], Consumer]) -> None:
+        self._connect = connect
+        self._client: Consumer | None = None
+
+    def _answer(self, ask: Callable[[Consumer], T]) -> T | None:
+        client = self._client = self._client or self._connect()
+        try:
+            return within_time(client, lambda: ask(client))
+        except (KafkaException, ClientHangs):
+            self.close()
+            return None
+
+    def end(self, topic: str, partition: int) -> int | None:
+        return self._answer(lambda client: _end(client, topic, partition))
+
+    def committed(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        return self._answer(lambda client: list(client.committed(wanted, timeout=5))) or []
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and client not in HUNG:
+            with contextlib.suppress(ClientHangs):
+                within_time(client, client.close)
 
 
 def _join(threads: list[threading.Thread]) -> None:
