@@ -1,7 +1,7 @@
 """A rolling restart: one broker after the other ends and comes back, each when all partitions are in sync again."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.cluster.local_cluster import LocalCluster
@@ -36,12 +36,16 @@ def in_sync(cluster: LocalCluster) -> bool:
 
 
 def rolling_restart(
-    cluster: LocalCluster, *, kill: bool = False, restart: Callable[[int], None] | None = None
+    cluster: LocalCluster,
+    nodes: Sequence[int] | None = None,
+    *,
+    kill: bool = False,
+    restart: Callable[[int], None] | None = None,
 ) -> list[Step]:
-    """Ends every broker once, by SIGTERM or by kill -9, and starts it again by `restart`, or as it was."""
+    """Ends each of `nodes`, or of all brokers, by SIGTERM or kill -9; starts it again by `restart`, or as it was."""
     eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
     steps = []
-    for node_id in sorted(cluster.pids):
+    for node_id in nodes or sorted(cluster.pids):
         began_s = time.monotonic()
         if kill:
             cluster.kill(node_id)
