@@ -258,7 +258,7 @@ class ClusterImage:
         for item in listing.items:
             if item.key == METADATA_VERSION:
                 # Looked at before any row: a row of a newer version would be misread, or taken for a damaged one.
-                check_supported(int(item.value), self.metadata_versions)
+                check_supported(_version(item.value), self.metadata_versions)
         events: list[Event | KeyValue] = list(listing.items)
         if self.revision:
             listed = {item.key for item in listing.items}
@@ -363,7 +363,7 @@ class ClusterImage:
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
             case "metadata_version":
-                version = FIRST_VERSION if event.value is None else int(event.value)
+                version = FIRST_VERSION if event.value is None else _version(event.value)
                 check_supported(version, self.metadata_versions)
                 self.metadata_version = version
                 self.metadata_version_revision = event.mod_revision
@@ -552,6 +552,13 @@ class _Touched:
         self.registered: set[int] = set()
         self.broker_settings = False
         self.evidence = False
+
+
+def _version(value: bytes) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise DamagedMetadata(f"{METADATA_VERSION} does not hold a number: {value[:80]!r}") from None
 
 
 def plain_name(name: str) -> str:

@@ -22,6 +22,7 @@ from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, plan_create_partitions
 from cordwood.cluster.rows import (
+    DamagedMetadata,
     Endpoint,
     PartitionRow,
     decode_broker,
@@ -205,6 +206,14 @@ async def test_a_store_of_a_later_version_is_refused_before_its_rows_are_read() 
     await metadata.store.txn((), [Put("metadata_version", b"%d" % BEYOND), Put("brokers/7", b"in another format")])
     with pytest.raises(UnsupportedMetadata):
         await metadata.copy()
+
+
+async def test_a_version_that_is_no_number_is_damage() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.store.txn((), [Put("metadata_version", b"two")])
+    for look in (metadata.copy, metadata.refresh):
+        with pytest.raises(DamagedMetadata, match="metadata_version does not hold a number: b'two'"):
+            await look()
 
 
 async def test_a_broker_told_to_stay_at_a_version_begins_a_cluster_with_it_and_refuses_a_later_one() -> None:
