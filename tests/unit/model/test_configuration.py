@@ -42,7 +42,7 @@ def test_toml_may_write_names_dotted_quoted_or_as_tables_and_values_as_what_they
         "auto.create.topics.enable" = false
         listeners = ["127.0.0.1:19092"]
         [log]
-        dirs = "/data, with a comma"
+        dirs = "/data = with a sign"
         retention.ms = "60000"
         [log.cleaner]
         enable = false
@@ -52,7 +52,7 @@ def test_toml_may_write_names_dotted_quoted_or_as_tables_and_values_as_what_they
     assert settings.num_partitions == 3
     assert not settings.auto_create_topics_enable
     assert settings.listener_list[0].address.port == 19092
-    assert settings.data_directory == "/data, with a comma"
+    assert settings.data_directory == "/data = with a sign"
     assert retention_ms(settings) == 60_000
     assert not settings.log_cleaner_enable
     assert settings.topic_settings.min_cleanable_dirty_ratio == 0.25
