@@ -16,6 +16,8 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
+from cordwood.cluster.planner.registration import plan_own_row
+from cordwood.cluster.rows import broker_key
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
 from cordwood.simulation.world import World
 
@@ -136,3 +138,17 @@ def test_a_broker_that_registers_again_still_says_that_its_disk_is_full(world: W
     assert machine.node.serving.broker_epoch > epoch
     assert world.machine_of(leader).node.image.brokers[full].disk_full
     assert in_sync(world) == set(ALL) - {full}
+
+
+def test_a_late_word_that_the_disk_is_full_is_taken_back(world: World) -> None:
+    leader = create(world, min_insync_replicas="2")
+    full, _ = others(leader)
+    registered = world.store._items[broker_key(full)]
+    # The broker's own write, which was on its way while the disk got room again.
+    late = world.store.txn(*plan_own_row(registered, draining=False, disk_full=True))
+    with pytest.raises(StopIteration, match="succeeded=True"):
+        late.send(None)
+    world.advance(ROUND_MS)
+    world.advance(SOON_MS)
+    assert not world.machine_of(leader).node.image.brokers[full].disk_full
+    assert in_sync(world) == set(ALL)

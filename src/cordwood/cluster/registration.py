@@ -110,6 +110,8 @@ class BrokerRegistration:
         self._unclean = standing.unclean
         self._draining = False
         self._disk_full = False
+        self._said = self._to_say
+        """What the broker's row says, as far as this process knows."""
         self._registration: Registration
         self._registered: RegisteredBroker
         self.lease = 0
@@ -175,6 +177,7 @@ class BrokerRegistration:
         else:
             raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} is registered")
         self._registered, self.lease = registered, lease
+        self._said = (registration.starting, registration.draining, registration.disk_full)
         self._authority.registered(registered.epoch)
         if self._holder is not None:
             self._holder.registered(registered.epoch, sent_boot_ms)
@@ -215,17 +218,24 @@ class BrokerRegistration:
         self._disk_full = disk_full
         await self._say()
 
+    @property
+    def _to_say(self) -> tuple[bool, bool, bool]:
+        return self._starting, self._draining, self._disk_full
+
     async def _say(self) -> None:
         key = broker_key(self._authority.broker_id)
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             item = await self._store.get(key)
             if item is None:
-                # The lease ended: the next registration says it.
+                # The lease ended: the next registration says it, or, if that is under way, the renewal after it.
                 return
             row = decode_broker(key, item.value)
             told = (row.starting, row.draining, row.disk_full)
-            starting, draining, disk_full = wanted = (self._starting, self._draining, self._disk_full)
-            if row.incarnation != self._registration.incarnation or told == wanted:
+            starting, draining, disk_full = wanted = self._to_say
+            if row.incarnation != self._registration.incarnation:
+                return
+            if told == wanted:
+                self._said = told
                 return
             await self._authority.attempt(plan_own_row(item, starting=starting, draining=draining, disk_full=disk_full))
         raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
@@ -249,6 +259,8 @@ class BrokerRegistration:
                 await self._store.renew(self.lease)
                 if self._holder is not None:
                     self._holder.lease_renewed(sent_boot_ms)
+                if self._said != self._to_say:
+                    await self._say()
             except LeaseEnded:
                 try:
                     await self._come_back()

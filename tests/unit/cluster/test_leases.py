@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from tests.unit.cluster.kinds import WITHOUT_ETCD
@@ -14,8 +14,8 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import ALONE, LeaseHolder, NodeIdTaken, Standing
-from cordwood.cluster.rows import Endpoint
-from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put
+from cordwood.cluster.rows import Endpoint, decode_broker
+from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put, TxnResult
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
@@ -244,6 +244,36 @@ async def test_a_broker_whose_successor_registered_does_not_come_back(open_store
 
 
 IN_A_CLUSTER = Standing("storage", clustered=True)
+
+
+async def test_what_a_broker_says_while_it_registers_again_is_said_after_that(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        writer = registered(store, lease_ms=3000, standing=IN_A_CLUSTER)
+        await writer.start(ENDPOINTS)
+        before = await store.get("brokers/1")
+        assert before is not None
+        under_way, may_go_on = asyncio.Event(), asyncio.Event()
+        txn = store.txn
+
+        async def held(*transaction: Any) -> TxnResult:
+            if any(isinstance(each, Put) and each.key == "brokers/1" for each in transaction[1]):
+                under_way.set()
+                await may_go_on.wait()
+            return await txn(*transaction)
+
+        store.txn = held  # type: ignore[method-assign]
+        await store.revoke(before.lease)
+        await under_way.wait()
+        await writer.registration.say(draining=False)
+        may_go_on.set()
+        events = await take(store.watch("brokers/", before.mod_revision + 1), 3)
+        gone, registered_again, said = (event.value for event in events)
+        assert gone is None
+        assert registered_again is not None
+        assert decode_broker("brokers/1", registered_again).starting
+        assert said is not None
+        assert not decode_broker("brokers/1", said).starting, "the fence of a broker that starts is never lifted"
+        await writer.stop()
 
 
 class Notes:
