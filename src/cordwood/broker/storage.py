@@ -174,10 +174,10 @@ class Storage:
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directory."""
         from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_seen
-        from cordwood.broker.importing.note import refuse_unfinished
+        from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
 
         path, owner = self.logs.path, self.logs.identity()
-        refuse_unfinished(self.filesystem, path)
+        imported = refuse_unfinished(self.filesystem, path)
         if self.filesystem.exists(f"{path}/{METADATA_FILE}"):
             raise StorageFailure(
                 f"{path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster does not "
@@ -198,6 +198,8 @@ class Storage:
         self.metadata = await open_store(settings)
         try:
             await check_cluster(self.metadata, path, None if owner is None else owner.cluster_id, seen)
+            if imported is not None:
+                await refuse_other_import(self.metadata, path, imported)
         except BaseException:
             await self.metadata.close()
             raise

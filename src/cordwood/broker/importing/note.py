@@ -8,10 +8,14 @@ ended. The note stays for ever: a directory that was imported never starts as a 
 import json
 import zlib
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cordwood.cluster.rows import IMPORT
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem, read_if_there
+
+if TYPE_CHECKING:
+    from cordwood.cluster.stores.interface import MetadataStore
 
 NOTE_FILE = "cluster-import"
 _VERSION = 1
@@ -70,11 +74,25 @@ def refuse_alone(filesystem: Filesystem, directory: str) -> None:
     )
 
 
-def refuse_unfinished(filesystem: Filesystem, directory: str) -> None:
-    """Raises StorageFailure if the directory cannot start as a broker of a cluster yet."""
+def refuse_unfinished(filesystem: Filesystem, directory: str) -> Note | None:
+    """Raises StorageFailure if the directory cannot start as a broker of a cluster yet. Returns the note of an import
+    that ended."""
     note = read_note(filesystem, directory)
     if note is not None and note.state is State.BEGUN:
         raise StorageFailure(_not_ended(note, directory))
+    return note
+
+
+async def refuse_other_import(store: "MetadataStore", directory: str, note: Note) -> None:
+    """Raises StorageFailure if the cluster came from another import: two copies of a directory were imported. Both
+    clusters have the same id and the same node, and other records since. Raises StoreFailure."""
+    imported = await store.get(IMPORT)
+    if imported is None or imported.value != note.import_id.encode():
+        raise StorageFailure(
+            f"{directory} was imported into cluster {note.cluster} at {note.store}, and the metadata store is that of "
+            "another cluster, whose records are others even if it came from a copy of the directory. Nothing was "
+            "changed. Give the store of the directory's cluster with --store and --cluster"
+        )
 
 
 def _not_ended(note: Note, directory: str) -> str:

@@ -15,6 +15,7 @@ from cordwood.broker.importing.note import (
     State,
     read_note,
     refuse_alone,
+    refuse_other_import,
     refuse_unfinished,
     write_note,
 )
@@ -214,3 +215,21 @@ def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
     (tmp_path / NOTE_FILE).write_bytes(data.replace(b"shop", b"ship"))
     with pytest.raises(StorageFailure, match="is damaged"):
         refuse_alone(filesystem, str(tmp_path))
+
+
+async def test_a_directory_does_not_start_in_the_cluster_of_its_copy(tmp_path: Path) -> None:
+    stores = {}
+    for name in ("original", "copy"):
+        path, store = tmp_path / name, MemoryStore()
+        path.mkdir()
+        await a_single_node(path)
+        await an_import(path, store, note=NOTE._replace(import_id=name)).run()
+        stores[name] = store
+    path = str(tmp_path / "original")
+    # Ids, revisions and changes of both clusters are the same: the witness does not tell them apart.
+    await check_cluster(stores["copy"], path, CLUSTER, read_seen(path))
+    note = refuse_unfinished(OsFilesystem(path), path)
+    assert note is not None
+    await refuse_other_import(stores["original"], path, note)
+    with pytest.raises(StorageFailure, match="even if it came from a copy"):
+        await refuse_other_import(stores["copy"], path, note)
