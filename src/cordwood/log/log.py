@@ -285,6 +285,11 @@ class Log:
             rolling.note_index_entry(segment, self.settings.segment_index_bytes)
         self.offsets.end = last_offset + 1
 
+    @property
+    def lost(self) -> bool:
+        """Whether the log had records, and all of its files are gone."""
+        return not self.segments.all and self.offsets.end > self.offsets.start
+
     # Read
 
     def read(

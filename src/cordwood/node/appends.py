@@ -1,7 +1,7 @@
 """Appends to the logs that this node leads: batches of clients, records of coordinators, markers."""
 
 from cordwood.log.log import Appended
-from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.duties.checkpoints import Checkpoints
@@ -29,6 +29,8 @@ class Appends:
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
             raise _too_few_in_sync(partition)
         log = replica.log
+        if log.segments.active is None and log.lost and partition.replicated:
+            raise _log_is_gone(partition)
         try:
             appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         except DiskFull as failure:
@@ -65,6 +67,8 @@ class Appends:
         if not replica.enough_in_sync:
             raise _too_few_in_sync(partition)
         log = replica.log
+        if log.segments.active is None and log.lost and partition.replicated:
+            raise _log_is_gone(partition)
         try:
             appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
         except DiskFull as failure:
@@ -89,6 +93,11 @@ class Appends:
         grown, self._grown = self._grown, {}
         for partition in grown:
             partition.wake_followers(now)
+
+
+def _log_is_gone(partition: Partition) -> StorageFailure:
+    """A log that went on behind lost records would begin there after a restart, and its followers would follow."""
+    return StorageFailure(f"{partition.name} takes no records here, for its log is gone: another replica has to lead")
 
 
 def _too_few_in_sync(partition: Partition) -> ProtocolError:

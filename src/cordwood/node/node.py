@@ -125,6 +125,7 @@ class Node:
         hosted.on_role = self._fetchers.role_changed
         self.near_reads.on_read = self._fetchers.read_here
         fetching.cuts.after = self._load_coordinators
+        fetching.cuts.emptied = damage.emptied
         logs.high_watermark_of = self._high_watermark_of
         # Requests
         self.parked = ParkedRequests(loop)

@@ -8,6 +8,9 @@
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | another error | waits, and asks again |
 
+A follower whose log files are gone says that it has nothing, and takes nothing. Its leader takes it out of the in-sync
+set at once; then its log begins anew.
+
 The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Clients may read
 below it (`node/replication/near_reads.py` says when): the leader of this epoch has told that these records are
 committed, in an answer that found no divergence. Only the answer to
@@ -114,6 +117,9 @@ class FollowerReplica:
             return None
         offsets = self.log.offsets
         epoch = UNKNOWN_EPOCH
+        if self.log.lost:
+            self._asked = FetchFrom(offsets.start, epoch, offsets.start)
+            return self._asked
         if offsets.end > offsets.start:
             epoch = self.log.replayed.leader_epochs.epoch_at(offsets.end - 1)
         self._asked = FetchFrom(offsets.end, epoch, offsets.start)

@@ -170,13 +170,15 @@ class InSyncSet:
         self._was_uncertain = False
         self._move(Change.NONE)
 
-    def wanted(self, without: Collection[int], added: Collection[int], *, enough: bool) -> frozenset[int] | None:
+    def wanted(
+        self, without: Collection[int], added: Collection[int], *, enough: bool, lost: Collection[int] = ()
+    ) -> frozenset[int] | None:
         """The set to ask for; None: nothing is to be changed. `enough`: the committed set has min.insync.replicas
-        members, so that the ELR can be emptied."""
+        members, so that the ELR can be emptied. `lost`: replicas that may be in neither set any more."""
         if not self.may_ask:
             return None
         wanted = self.committed.difference(without).union(added)
-        if wanted != self.committed or (enough and self.elr) or self.recovering:
+        if wanted != self.committed or (enough and self.elr) or self.recovering or self.elr.intersection(lost):
             return wanted
         # A change whose outcome is unknown is settled by a write: the same one again.
         return self._asked_for if self._change is Change.UNCERTAIN else None

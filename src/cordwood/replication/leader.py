@@ -28,6 +28,8 @@ class Proposal(NamedTuple):
     isr: frozenset[int]
     broker_epochs: dict[int, int]
     """The broker epochs in which the added replicas caught up."""
+    lost: frozenset[int] = frozenset()
+    """Replicas that lost committed records: they may not be elected."""
 
 
 class LeaderReplica:
@@ -169,6 +171,15 @@ class LeaderReplica:
             and follower.end >= max(self.high_watermark, self.epoch_start)
         )
 
+    def has_lost(self, broker_id: int) -> bool:
+        """Whether a follower that had all committed records says that it lacks some: its log is gone."""
+        follower, in_sync = self._followers.get(broker_id), self.in_sync
+        return (
+            follower is not None
+            and 0 <= follower.end < self.high_watermark
+            and (broker_id in in_sync.committed or broker_id in in_sync.elr)
+        )
+
     # The in-sync set
 
     def image_shows(
@@ -203,10 +214,11 @@ class LeaderReplica:
         in_sync, end = self.in_sync, self.log.offsets.end
         if not in_sync.may_ask:
             return None
+        lost = frozenset(broker_id for broker_id in self._followers if self.has_lost(broker_id))
         lagging = [
             member
             for member in in_sync.committed
-            if member != self.broker_id and self._followers[member].lags(end, boot_ms, lag_ms)
+            if member != self.broker_id and (member in lost or self._followers[member].lags(end, boot_ms, lag_ms))
         ]
         added = {
             broker_id: follower.broker_epoch
@@ -217,7 +229,7 @@ class LeaderReplica:
             and may_join_in(broker_id) == follower.broker_epoch
         }
         enough = len(in_sync.committed) - len(lagging) + len(added) >= self._min_insync_replicas
-        wanted = in_sync.wanted(lagging, added, enough=enough)
+        wanted = in_sync.wanted(lagging, added, enough=enough, lost=lost)
         if wanted is None:
             return None
         epochs = {
@@ -227,7 +239,7 @@ class LeaderReplica:
         }
         in_sync.asked(wanted)
         self._members_changed()
-        return Proposal(in_sync.version, wanted, epochs)
+        return Proposal(in_sync.version, wanted, epochs, lost)
 
     def proposal_ended(self) -> bool:
         """Counts anew after an outcome of a proposal. True if the high watermark moved."""

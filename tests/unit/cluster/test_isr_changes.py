@@ -78,6 +78,15 @@ async def test_replicas_that_leave_an_isr_below_its_minimum_stay_eligible() -> N
         assert await changed(writer, (1, 3)) == (IsrOutcome.APPLIED, (1, 3), ())
 
 
+async def test_a_replica_whose_log_is_gone_is_not_eligible() -> None:
+    async with brokers(MemoryStore()) as (one, *_):
+        await topic(one, min_insync=3)
+        gone = change(one, (1, 2))._replace(lost=frozenset({3}))
+        assert list((await one.change_isr([gone])).values()) == [IsrOutcome.APPLIED]
+        partition = one.image.topics["t"].partitions[0]
+        assert (partition.isr, partition.elr) == ((1, 2), ())
+
+
 async def test_an_isr_below_its_minimum_keeps_its_eligible_replicas_when_it_shrinks_again() -> None:
     async with brokers(MemoryStore()) as (writer, *_):
         await topic(writer, min_insync=3)

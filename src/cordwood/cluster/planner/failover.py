@@ -309,6 +309,20 @@ def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) ->
     return Election(preferred, guarded(image, topic, index, row))
 
 
+def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
+    """Has another replica lead in the place of a leader whose log is gone, or nobody until one with records is back.
+    The leader leaves ISR and ELR. None: the broker does not lead. Raises ProtocolError."""
+    topic, partition = _named(image, topic_name, index)
+    if partition.leader != broker_id:
+        return None
+    unworthy = {broker_id}
+    for candidates in (partition.isr, partition.elr):
+        if (best := _best(image, _live(image, partition, candidates, unworthy), ())) is not None:
+            return guarded(image, topic, index, elected(image, topic, partition, best, unworthy))
+    row = _without_lost(image, topic, partition, NOBODY, unworthy)
+    return None if row is None else guarded(image, topic, index, row)
+
+
 def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_id: int | None = None) -> Election:
     """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
 

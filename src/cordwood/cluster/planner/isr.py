@@ -36,6 +36,8 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     broker_epochs: Mapping[int, int]
     """The broker epochs in which the added replicas caught up."""
+    lost: frozenset[int] = frozenset()
+    """Replicas whose logs are gone: they leave the ELR, too."""
 
 
 class IsrOutcome(Enum):
@@ -94,7 +96,7 @@ def plan_isr_change(image: ClusterImage, broker_epoch: int, change: IsrChange) -
         registered = image.brokers.get(broker)
         if registered is None or not registered.takes_records or registered.epoch != change.broker_epochs.get(broker):
             return None
-    isr, elr = in_sync(partition, change.isr, topic.settings.min_insync_replicas)
+    isr, elr = in_sync(partition, change.isr, topic.settings.min_insync_replicas, unworthy=change.lost)
     before = partition_row(partition)
     row = before._replace(isr=isr, elr=elr, recovering=False)
     if row == before:

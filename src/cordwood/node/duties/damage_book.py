@@ -87,6 +87,12 @@ class DamageBook:
         self.findings.repaired(gone, brokers, self._loop.now.wall_ms)
         self._said.difference_update(gone)
 
+    def emptied(self, log: Log, leader: int) -> None:
+        """A log was emptied, and is filled anew from its leader: its damage is gone with its files."""
+        log.reports.damage.clear()
+        if known := self.findings.of(log.partition):
+            self.repaired_from(known, [leader])
+
     def topic_deleted(self, topic: str) -> None:
         self.findings.forget_topic(topic)
 

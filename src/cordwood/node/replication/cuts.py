@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cordwood.cluster.image import ClusterImage
     from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.log import Log
     from cordwood.node.duties.checkpoints import Checkpoints
     from cordwood.node.flushes import FlushBook
     from cordwood.node.hosted import HostedReplicas
@@ -50,6 +51,8 @@ class Cuts:
         self._reports = reports
         self.after: Callable[[], None] = lambda: None
         """Called when a cut is over: the partition may have another role now."""
+        self.emptied: Callable[[Log, int], None] = lambda log, leader: None
+        """Called when a log has begun anew, with the leader that it is filled from."""
 
     def begin(
         self,
@@ -96,7 +99,7 @@ class Cuts:
         if not self._hosted.hosts(partition):
             partition.cutting = False
             return
-        done = partial(self._done, partition, following, offset, ended)
+        done = partial(self._done, partition, following, offset, anew, ended)
         try:
             cut = self._logs.begin_cut(following.log, offset, anew=anew)
         except StorageFailure as failure:
@@ -109,6 +112,7 @@ class Cuts:
         partition: Partition,
         following: FollowerReplica,
         offset: int,
+        anew: bool,
         ended: Callable[[bool], None],
         result: Exception | None,
     ) -> None:
@@ -119,6 +123,8 @@ class Cuts:
             following.was_cut()
         if isinstance(result, Exception):
             self._failed(partition, offset, result, usable=usable)
+        elif anew:
+            self.emptied(log, following.leader)
         if self._hosted.hosts(partition):
             if usable and log.offsets.end > log.offsets.durable_end:
                 self._flushes.sync(partition)

@@ -221,6 +221,9 @@ class Fetcher:
         """Where the partition's log goes on; None if it cannot be asked for now."""
         try:
             following = partition.begin_following()
+            if following.log.lost and self._rooms.image.node_id not in (*partition.image.isr, *partition.image.elr):
+                self._begin_cut(partition, following, following.log.offsets.start, anew=True)
+                return None
             place = following.ask()
         except StorageFailure as failure:
             self._failed(failure)
@@ -335,7 +338,8 @@ class Fetcher:
                 damaged = error is ErrorCode.CORRUPT_MESSAGE
                 self._rest(partition, settings.replica_fetch_backoff_ms if damaged else REST_MS, now)
             case Late():
-                pass
+                if following.log.lost:
+                    self._rest(partition, REST_MS, now)
 
     def _append(
         self,

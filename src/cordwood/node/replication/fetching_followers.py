@@ -33,7 +33,8 @@ def count_follower(
     if leader_epoch < 0:
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH, "A follower names the leader epoch that it follows.")
     partition.follower_fetched(broker_id, broker_epoch, offset, log_start, connection_id, now)
-    if partition.replica.may_join(broker_id):
+    replica = partition.replica
+    if replica.may_join(broker_id) or replica.has_lost(broker_id) or replica.log.lost:
         changes.due(partition)
 
 

@@ -160,7 +160,9 @@ class Repair:
         if not partition.replicated:
             raise _Wait("the partition has no other replica")
         if place.base_offset is None:
-            raise _Wait("the whole log is gone")
+            raise _Wait(
+                "the whole log is gone: it is fetched anew when another replica leads and this one is not in sync"
+            )
         if partition.cutting or partition.rewriting or not self._logs.has_log(partition.name):
             raise _Wait("the log is being cut or compacted")
         donors = self._donors(partition)

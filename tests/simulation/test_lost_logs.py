@@ -1,0 +1,132 @@
+"""Three brokers with a controller; the whole log of a replica vanishes from its disk while the broker is down."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tests.simulation.test_repair_on_machines import damage
+from tests.simulation.test_replication_on_machines import (
+    ALL,
+    ROUND_MS,
+    TOPIC,
+    begin_produce,
+    content,
+    create,
+    image,
+    log,
+    others,
+    read,
+    told,
+)
+
+from cordwood.simulation.life import DATA_DIRECTORY
+from cordwood.simulation.world import World
+
+BATCHES = 6
+SETTLED_MS = 15_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    settings = {"log.flush.offset.checkpoint.interval.ms": "1000", "auto.leader.rebalance.enable": "false"}
+    world = World(seed=1, settings=settings, machines=3, scrubbed=True, clustered=True).start()
+    world.advance(3_000)
+    yield world
+    world.kill()
+
+
+def fill(world: World, leader: int, first: int = 0, count: int = BATCHES) -> None:
+    for number in range(first, first + count):
+        sent = begin_produce(world, leader, b"%03d" % number)
+        world.advance(600)
+        assert told(sent) == "NONE"
+    world.advance(2 * ROUND_MS)
+
+
+def lose_log(world: World, broker_id: int, *, clean: bool) -> None:
+    """Stops the broker, removes the directory of the partition, and starts the broker again at once."""
+    machine = world.machine_of(broker_id)
+    if clean:
+        machine.stop()
+    else:
+        machine.kill()
+    machine.disk.platter.remove_tree(f"{DATA_DIRECTORY}/{TOPIC}-0")
+    machine.start()
+
+
+def contents(world: World) -> set[bytes]:
+    return {content(log(world, broker_id)) for broker_id in ALL}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_follower_without_its_log_leaves_the_in_sync_set_and_fetches_everything_anew(
+    world: World, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    leader = create(world, min_insync_replicas="2")
+    fill(world, leader)
+    whole = content(log(world, leader))
+    follower = others(leader)[0]
+    lose_log(world, follower, clean=clean)
+    world.advance(SETTLED_MS)
+    assert contents(world) == {whole}
+    assert set(image(world).isr) == set(ALL)
+    assert damage(world, follower) == []
+    fill(world, leader, BATCHES, 2)
+    assert len(contents(world)) == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_leader_without_its_log_is_followed_by_a_replica_that_has_it(world: World, clean: bool) -> None:
+    leader = create(world, min_insync_replicas="2")
+    fill(world, leader)
+    whole = content(log(world, leader))
+    lose_log(world, leader, clean=clean)
+    world.advance(SETTLED_MS)
+    assert contents(world) == {whole}
+    assert set(image(world).isr) == set(ALL)
+    fill(world, image(world).leader, BATCHES, 2)
+    assert len(contents(world)) == 1
+
+
+def test_the_last_replica_in_sync_leads_no_more_without_its_log_until_an_operator_accepts_the_loss(
+    world: World,
+) -> None:
+    leader = create(world, min_insync_replicas="1")
+    fill(world, leader)
+    whole = content(log(world, leader))
+    for other in others(leader):
+        world.machine_of(other).kill()
+    world.advance(SETTLED_MS)
+    assert image(world, leader).isr == (leader,)
+    lose_log(world, leader, clean=False)
+    world.advance(SETTLED_MS)
+    assert told(begin_produce(world, leader, b"refused")) in ("KAFKA_STORAGE_ERROR", "NOT_LEADER_OR_FOLLOWER")
+    for other in others(leader):
+        world.machine_of(other).start()
+    world.advance(SETTLED_MS)
+    assert (image(world).leader, image(world).isr, image(world).elr) == (-1, (), ())
+    operator = world.machine_of(others(leader)[0]).life
+    assert operator is not None
+    operator.loop.create_task(operator.metadata_writer.accept_loss(TOPIC, 0, others(leader)[0]))
+    world.advance(SETTLED_MS)
+    assert contents(world) == {whole}
+    assert set(image(world).isr) == set(ALL)
+
+
+def test_no_replica_follows_the_start_of_a_log_that_lost_its_beginning(world: World) -> None:
+    leader = create(world, min_insync_replicas="1")
+    fill(world, leader)
+    whole = content(log(world, leader))
+    follower, _ = others(leader)
+    lose_log(world, follower, clean=False)
+    begin_produce(world, leader, b"more")
+    world.advance(50)
+    for broker_id in (follower, leader):
+        world.machine_of(broker_id).kill()
+    world.machine_of(follower).start()
+    world.advance(SETTLED_MS)
+    world.machine_of(leader).start()
+    world.advance(2 * SETTLED_MS)
+    assert [content(log(world, broker_id)).startswith(whole) for broker_id in ALL] == [True] * 3
+    assert read(world, image(world).leader).error_code == 0
