@@ -132,6 +132,25 @@ def test_a_leader_mends_its_log_with_a_followers_batches_and_serves_the_rest_mea
     assert read(world, leader, first).error_code == 0
 
 
+def test_the_cluster_knows_of_damage_until_it_is_repaired(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower, other = others(leader)
+    cut_off(world, follower)
+    rot(world, follower, 1)
+    world.advance(SCRUBBED_MS)
+    topic_id = world.machine_of(other).node.image.topics[TOPIC].topic_id
+
+    def known() -> bool:
+        return world.machine_of(other).node.image.brokers[follower].is_damaged(topic_id, 0)
+
+    assert known()
+    heal(world, follower)
+    world.advance(SCRUBBED_MS)
+    assert damage(world, follower) == []
+    assert not known()
+
+
 def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
     leader = create(world, segment_bytes="900")
     fill(world, leader)

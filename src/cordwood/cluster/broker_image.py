@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
-from cordwood.cluster.rows import Endpoint, decode_broker, decode_controller
+from cordwood.cluster.rows import ALL_DAMAGED, Endpoint, damaged_name, decode_broker, decode_controller
+from cordwood.model.identifiers import TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class BrokerImage:
     """The broker does not answer requests yet: its fence stays."""
     disk_full: bool = False
     """The broker found no space for records."""
+    damaged: tuple[str, ...] = ()
+    """Partitions with damage that is not repaired, as in the broker's row."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -39,6 +42,12 @@ class BrokerImage:
     def electable(self) -> bool:
         """Whether the broker may become the leader of a partition."""
         return not (self.fenced or self.draining)
+
+    def is_damaged(self, topic_id: TopicId, partition: int) -> bool:
+        """Whether the broker's log of the partition has damage that is not repaired."""
+        return bool(self.damaged) and (
+            self.damaged[0] == ALL_DAMAGED or damaged_name(topic_id, partition) in self.damaged
+        )
 
     @property
     def takes_records(self) -> bool:
@@ -68,6 +77,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.draining,
         row.starting,
         row.disk_full,
+        row.damaged,
         mod_revision,
     )
 

@@ -110,6 +110,7 @@ class BrokerRegistration:
         self._unclean = standing.unclean
         self._draining = False
         self._disk_full = False
+        self._damaged: tuple[str, ...] = ()
         self._said = self._to_say
         """What the broker's row says, as far as this process knows."""
         self._registration: Registration
@@ -170,6 +171,7 @@ class BrokerRegistration:
                 starting=self._starting,
                 draining=self._draining,
                 disk_full=self._disk_full,
+                damaged=self._damaged,
             )
             registered = plan_registration(registration, epoch, lease, finalised)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
@@ -177,7 +179,7 @@ class BrokerRegistration:
         else:
             raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} is registered")
         self._registered, self.lease = registered, lease
-        self._said = (registration.starting, registration.draining, registration.disk_full)
+        self._said = (registration.starting, registration.draining, registration.disk_full, registration.damaged)
         self._authority.registered(registered.epoch)
         if self._holder is not None:
             self._holder.registered(registered.epoch, sent_boot_ms)
@@ -218,9 +220,14 @@ class BrokerRegistration:
         self._disk_full = disk_full
         await self._say()
 
+    async def say_damaged(self, damaged: tuple[str, ...]) -> None:
+        """Says in the broker's row which partitions have damage that is not repaired. Raises StoreFailure."""
+        self._damaged = damaged
+        await self._say()
+
     @property
-    def _to_say(self) -> tuple[bool, bool, bool]:
-        return self._starting, self._draining, self._disk_full
+    def _to_say(self) -> tuple[bool, bool, bool, tuple[str, ...]]:
+        return self._starting, self._draining, self._disk_full, self._damaged
 
     async def _say(self) -> None:
         key = broker_key(self._authority.broker_id)
@@ -230,14 +237,16 @@ class BrokerRegistration:
                 # The lease ended: the next registration says it, or, if that is under way, the renewal after it.
                 return
             row = decode_broker(key, item.value)
-            told = (row.starting, row.draining, row.disk_full)
-            starting, draining, disk_full = wanted = self._to_say
+            told = (row.starting, row.draining, row.disk_full, row.damaged)
+            starting, draining, disk_full, damaged = wanted = self._to_say
             if row.incarnation != self._registration.incarnation:
                 return
             if told == wanted:
                 self._said = told
                 return
-            await self._authority.attempt(plan_own_row(item, starting=starting, draining=draining, disk_full=disk_full))
+            await self._authority.attempt(
+                plan_own_row(item, starting=starting, draining=draining, disk_full=disk_full, damaged=damaged)
+            )
         raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
 
     async def stop(self) -> None:

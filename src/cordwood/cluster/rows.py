@@ -90,6 +90,8 @@ class BrokerRow(NamedTuple):
     """The broker does not answer requests yet: its fence stays."""
     disk_full: bool = False
     """The broker found no space for records: others lead, and acknowledgements do not wait for it."""
+    damaged: tuple[str, ...] = ()
+    """Partitions (topic id and number, with a slash) with damage that is not repaired; "*": too many to name."""
     unknown: Unknown = ()
 
 
@@ -166,6 +168,14 @@ def partitions_prefix(topic_id: TopicId) -> str:
     return f"{PARTITIONS}{topic_id}/"
 
 
+ALL_DAMAGED = "*"
+
+
+def damaged_name(topic_id: TopicId, partition: int) -> str:
+    """A partition in `BrokerRow.damaged`."""
+    return f"{topic_id}/{partition}"
+
+
 def partition_key(topic_id: TopicId, partition: int) -> str:
     return f"{PARTITIONS}{topic_id}/{partition}"
 
@@ -220,6 +230,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             fields.get("draining", False),
             fields.get("starting", False),
             fields.get("disk_full", False),
+            tuple(fields.get("damaged", ())),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

@@ -9,8 +9,9 @@ from cordwood.cluster.partition_image import PartitionImage, partition_row
 from cordwood.cluster.planner.isr import GuardedPut, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move, next_step, plan_move, plan_steps
+from cordwood.cluster.planner.registration import plan_own_row
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import broker_key, encode_partition, partition_key
+from cordwood.cluster.rows import ALL_DAMAGED, broker_key, damaged_name, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -179,3 +180,27 @@ async def test_a_leader_stays_when_nobody_of_the_target_can_lead() -> None:
 async def test_a_move_that_makes_no_sense_is_refused_with_words(wanted: Move, code: ErrorCode) -> None:
     metadata = await on_brokers(1, 2)
     assert refusal(_refused(metadata, wanted))[0] is code
+
+
+@pytest.mark.parametrize("everything", [False, True])
+async def test_a_move_waits_while_a_member_of_its_target_has_damage_that_is_not_repaired(everything: bool) -> None:
+    metadata = await on_brokers(1, 2)
+    topic_id = metadata.image.topics["t"].topic_id
+    await move(metadata, 2, 3)
+    await in_sync(metadata, 1, 2, 3)
+    for broker, damaged, waiting in (
+        (2, (damaged_name(topic_id, 0),), True),
+        (2, (damaged_name(topic_id, 1),), False),
+        (1, (damaged_name(topic_id, 0),), False),
+        (3, (ALL_DAMAGED,) if everything else (damaged_name(topic_id, 0),), True),
+    ):
+        item = await metadata.store.get(broker_key(broker))
+        assert item is not None
+        await metadata.store.txn(*plan_own_row(item, damaged=damaged))
+        await metadata.refresh()
+        assert waits(metadata) is waiting
+        item = await metadata.store.get(broker_key(broker))
+        assert item is not None
+        await metadata.store.txn(*plan_own_row(item))
+        await metadata.refresh()
+    assert (await step(metadata)).leader == 2

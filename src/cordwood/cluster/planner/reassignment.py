@@ -6,7 +6,7 @@ does. The controller then takes the steps that are safe, each in a write of its 
 
 | the partition | the next write |
 | --- | --- |
-| a member of the target is not in the in-sync set | none: wait |
+| a member of the target is not in the in-sync set, or has damage that is not repaired | none: wait |
 | the leader is not in the target | the first member of the target that can lead is elected |
 | the leader is in the target | `removing` leave replicas and in-sync set, and the move is over |
 
@@ -172,10 +172,18 @@ def next_step(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
     return _narrowed(image, topic, partition, target)
 
 
+def _is_damaged(image: ClusterImage, topic: TopicImage, index: int, target: Collection[int]) -> bool:
+    found = [image.brokers[broker] for broker in target if broker in image.brokers]
+    return any(broker.is_damaged(topic.topic_id, index) for broker in found)
+
+
 def plan_steps(image: ClusterImage, topic: TopicImage) -> Iterator[GuardedPut]:
     """The next writes of the moving partitions of a topic."""
     for index, partition in enumerate(topic.partitions):
-        row = next_step(image, topic, partition) if partition.adding or partition.removing else None
+        if not is_moving(partition) or _is_damaged(image, topic, index, target_of(partition)):
+            # Those who leave may have the only sound copies of damaged records.
+            continue
+        row = next_step(image, topic, partition)
         if row is not None:
             yield moved(image, topic, index, row)
 

@@ -54,6 +54,7 @@ class Registration(NamedTuple):
     draining: bool = False
     starting: bool = False
     disk_full: bool = False
+    damaged: tuple[str, ...] = ()
 
 
 class RegisteredBroker(NamedTuple):
@@ -112,6 +113,7 @@ def plan_registration(
                 registration.draining,
                 registration.starting,
                 registration.disk_full,
+                registration.damaged,
             )
         ),
         lease,
@@ -155,10 +157,17 @@ def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
     )
 
 
-def plan_own_row(item: KeyValue, *, starting: bool = False, draining: bool, disk_full: bool = False) -> StoreTxn:
-    """Says that a broker has started, stops, or has no space. `item` is the broker's key as it was read."""
+def plan_own_row(
+    item: KeyValue,
+    *,
+    starting: bool = False,
+    draining: bool = False,
+    disk_full: bool = False,
+    damaged: tuple[str, ...] = (),
+) -> StoreTxn:
+    """Says how a broker is: whether it has started, stops, has no space, is damaged. `item` is its key as read."""
     row = decode_broker(item.key, item.value)
-    row = row._replace(starting=starting, draining=draining, disk_full=disk_full)
+    row = row._replace(starting=starting, draining=draining, disk_full=disk_full, damaged=damaged)
     return StoreTxn((unchanged_since(item),), (Put(item.key, encode_broker(row), item.lease),))
 
 

@@ -11,9 +11,11 @@ a follower asks its leader first, and a leader asks an in-sync follower.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cordwood.cluster.rows import ALL_DAMAGED, damaged_name
 from cordwood.model.errors import StorageFailure
 from cordwood.node.replication.segment_repair import (
     Gone,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from cordwood.node.reports import Reports
     from cordwood.node.serving import Serving
 
+MOST_TOLD: Final = 200
+"""The most damaged partitions that are named in the broker's registration."""
 SOON_MS: Final = 100
 """Readers that need a segment meet its damage at about the same time."""
 FIRST_PAUSE_MS: Final = 5_000
@@ -85,6 +89,8 @@ class Repair:
         self._working = False
         self._pauses: dict[Place, _Pause] = {}
         self._look_at_ms: int | None = None
+        self._told: tuple[str, ...] = ()
+        """The damaged partitions that the cluster knows of."""
 
     def begin(self, in_background: InBackground) -> None:
         self._rooms.background = in_background
@@ -124,10 +130,32 @@ class Repair:
 
         self._loop.after(delay_ms, look)
 
+    def _tell(self, findings: Iterable[Finding]) -> None:
+        """Has the cluster know which replicas are damaged: partitions are not moved to these alone."""
+        found = dict.fromkeys(self._hosted.get(*finding.partition) for finding in findings)
+        names = [
+            damaged_name(partition.topic_id, partition.name.partition)
+            for partition in found
+            if partition is not None and partition.replicated
+        ]
+        damaged = tuple(sorted(names)) if len(names) <= MOST_TOLD else (ALL_DAMAGED,)
+        if damaged == self._told:
+            return
+        before, self._told = self._told, damaged
+
+        def done(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failure(result)
+                self._told = before
+                self._look_in(FIRST_PAUSE_MS)
+
+        self._loop.effects.metadata(lambda writer: writer.registration.say_damaged(damaged), done)
+
     def _look(self, now: Moment) -> None:
         if self._working or self._rooms.stopped:
             return
         findings = self._damage.known()
+        self._tell(findings)
         places = dict.fromkeys(Place(each.partition, each.segment_base_offset) for each in findings)
         self._pauses = {place: pause for place, pause in self._pauses.items() if place in places}
         for place in places:
