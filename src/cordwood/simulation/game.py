@@ -13,7 +13,7 @@ from functools import partial
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from cordwood.cluster.stores.interface import StoreFailure
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.disk import ProcessDied
@@ -214,7 +214,10 @@ class Game(ABC, Generic[T]):
 
     def _cannot_register(self, machine: Machine, failure: StoreFailure) -> None:
         """Gives a start up that the metadata store did not answer. Time passes before the next."""
-        self._note(f"{machine} cannot register: {failure}")
+        self._cannot_start(machine, failure)
+
+    def _cannot_start(self, machine: Machine, failure: EnvironmentFailure) -> None:
+        self._note(f"{machine} cannot start: {failure}")
         machine.kill()
         self.world.clock.advance(self.chance.choice(self._pace.waits_ms))
         self.world.happen()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.errors import ProtocolError, StorageFailure
+from cordwood.model.errors import DiskFull, ProtocolError, StorageFailure
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
@@ -338,6 +338,10 @@ class ReplicationGame(Game[ReplicationOutcome]):
             if restored and not any(words in str(failure) for words in REFUSALS):
                 raise InvariantBroken(f"{machine} does not say that the store went back: {failure}") from failure
             self._cannot_register(machine, failure)
+            return
+        except DiskFull as failure:
+            # A new directory needs space for the file that says whose it is.
+            self._cannot_start(machine, failure)
             return
         if restored:
             raise InvariantBroken(f"{machine} starts on a store that went back")
