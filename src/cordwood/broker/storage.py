@@ -8,6 +8,7 @@ from cordwood.broker import descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.cluster.registration import ALONE
+from cordwood.cluster.rows import STORAGE_IDS
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
@@ -98,6 +99,16 @@ async def open_own_store(logs: DataDirectory) -> "MetadataStore":
     return await SqliteStore.open(path, boot_ms=boot_ms)
 
 
+async def _refuse_store_of_cluster(path: str, store: "MetadataStore") -> None:
+    """Raises StorageFailure if the brokers of the store are those of a cluster, whose records lie elsewhere."""
+    if (await store.list(STORAGE_IDS)).items:
+        raise StorageFailure(
+            f"{path} has the metadata of a cluster, and no records: its brokers have directories of their own, as "
+            f"{path}/node-1, and their partitions would begin anew here, empty. Nothing was changed. Start the cluster "
+            f"with `cordwood cluster up --data-dir {path}`, or give another --data-dir"
+        )
+
+
 class Storage:
     """Logs and metadata. Callers `open`, then `claim` for a cluster, `close_logs` in order, and always `release`."""
 
@@ -162,14 +173,16 @@ class Storage:
     async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
         self.metadata = await open_own_store(self.logs)
-        if self.logs.arranged_for_workers:
-            from cordwood.broker.workers.arranging import arrange_offline
+        try:
+            if self.logs.arranged_for_workers:
+                from cordwood.broker.workers.arranging import arrange_offline
 
-            try:
                 await arrange_offline(self.logs, self.metadata, [settings.node_id], settings, alone=True)
-            except BaseException:
-                await self.metadata.close()
-                raise
+            elif self.logs.identity() is None:
+                await _refuse_store_of_cluster(self.logs.path, self.metadata)
+        except BaseException:
+            await self.metadata.close()
+            raise
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directory."""

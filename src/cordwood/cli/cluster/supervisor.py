@@ -22,6 +22,7 @@ from cordwood.cli.cluster.local_brokers import (
     until_all_serve,
 )
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.log.directory.identity import PROPERTIES_FILE
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
@@ -157,6 +158,14 @@ class Supervisor:
 
 def chosen_metadata(directory: str, choice: str, found: Etcd | None) -> Etcd | None:
     """The etcd that is to keep the metadata; None: the supervisor. Raises Failure."""
+    if os.path.exists(f"{directory}/{PROPERTIES_FILE}"):
+        raise Failure(
+            "USAGE",
+            f"{directory} has the data of a single broker ({PROPERTIES_FILE}): the nodes of a cluster have directories "
+            "of their own, and would not serve its records",
+            "give another --data-dir; `cordwood cluster import` takes the data of a single broker into a new cluster",
+            ExitCode.USAGE,
+        )
     begun_with_own = os.path.exists(f"{directory}/{METADATA_FILE}")
     begun_with_etcd = os.path.exists(member_directory(directory, 1))
     if choice == "auto":
