@@ -23,7 +23,7 @@ def test_committed_records_outlive_the_faults_of_brokers_and_all_replicas_come_t
 
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
-    for seed in range(3):
+    for seed in range(5):
         counts = asdict(play(seed))
         del counts["events"]
         total += Counter(counts)
