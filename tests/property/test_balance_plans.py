@@ -85,6 +85,17 @@ def test_a_new_broker_gets_its_share_of_replicas_bytes_and_leaderships() -> None
     assert all(12 <= load.leads <= 18 for load in after.values())
 
 
+def test_a_new_broker_in_a_rack_with_a_broker_takes_half_of_its_replicas() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: "a"}
+    placed = [Placed("orders", number, (1, 2, 3)) for number in range(50)]
+    after = after_moves(placed, plan_rebalance(placed, racks))
+    loads = loads_of(after, racks)
+    # Broker 3, in another rack, has as many replicas as broker 1, and none that broker 4 may take.
+    assert [loads[broker].replicas for broker in (2, 3)] == [50, 50]
+    assert abs(loads[1].replicas - loads[4].replicas) <= TOLERANCE * 50
+    assert all(rack_count(each.replicas, racks) == 3 for each in after)
+
+
 def test_an_even_cluster_is_left_alone() -> None:
     placed = [Placed("t", number, (1 + number % 3, 1 + (number + 1) % 3), REPLICA_WEIGHT) for number in range(30)]
     assert plan_rebalance(placed, dict.fromkeys((1, 2, 3))) == []

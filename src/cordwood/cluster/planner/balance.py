@@ -171,18 +171,41 @@ def _even_out_bytes(now: dict[tuple[str, int], Placed], loads: _Loads) -> None:
         for broker in each.replicas:
             if broker in hosted:
                 hosted[broker][key] = None
+    stuck: set[tuple[int, int]] = set()
     for _ in range(2 * len(now)):
-        fullest = max(loads.bytes_of, key=lambda broker: (loads.bytes_of[broker], broker))
-        emptiest = min(loads.bytes_of, key=lambda broker: (loads.bytes_of[broker], broker))
-        excess = min(loads.bytes_of[fullest] - mean, mean - loads.bytes_of[emptiest])
-        if loads.bytes_of[fullest] - loads.bytes_of[emptiest] <= max(TOLERANCE * mean, REPLICA_WEIGHT):
+        chosen = _next_move(now, hosted, mean, loads, stuck)
+        if chosen is None:
             return
-        fitting = _fitting(now, hosted[fullest], fullest, emptiest, max(excess, REPLICA_WEIGHT), loads)
-        if fitting is None:
-            return
-        now[fitting] = _swapped(now[fitting], fullest, emptiest, loads)
-        del hosted[fullest][fitting]
-        hosted[emptiest][fitting] = None
+        key, giver, taker = chosen
+        now[key] = _swapped(now[key], giver, taker, loads)
+        del hosted[giver][key]
+        hosted[taker][key] = None
+
+
+def _next_move(
+    now: Mapping[tuple[str, int], Placed],
+    hosted: Mapping[int, Iterable[tuple[str, int]]],
+    mean: float,
+    loads: _Loads,
+    stuck: set[tuple[int, int]],
+) -> tuple[tuple[str, int], int, int] | None:
+    """A partition that goes from a full broker to an empty one. Racks may forbid every move between the fullest and the
+    emptiest broker: then the next pair is tried. `stuck` remembers such pairs."""
+    by_load = sorted(loads.bytes_of, key=lambda broker: (loads.bytes_of[broker], broker))
+    for giver in reversed(by_load):
+        for taker in by_load:
+            gap = loads.bytes_of[giver] - loads.bytes_of[taker]
+            if gap <= max(TOLERANCE * mean, REPLICA_WEIGHT):
+                break
+            if (giver, taker) in stuck:
+                continue
+            excess = min(loads.bytes_of[giver] - mean, mean - loads.bytes_of[taker])
+            ideal = excess if excess > 0 else gap / 2
+            fitting = _fitting(now, hosted[giver], giver, taker, max(ideal, REPLICA_WEIGHT), loads)
+            if fitting is not None:
+                return fitting, giver, taker
+            stuck.add((giver, taker))
+    return None
 
 
 def _fitting(
