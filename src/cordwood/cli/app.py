@@ -154,7 +154,7 @@ def _spark_group() -> None:
 
 _spark.command("repair-checkpoint")(repair_checkpoint)
 
-_cluster = typer.Typer(help="Run a cluster on this machine, and look at a cluster.", no_args_is_help=True)
+_cluster = typer.Typer(help="Run a cluster on this machine; look at a cluster, and change it.", no_args_is_help=True)
 
 _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)

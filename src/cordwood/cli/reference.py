@@ -122,7 +122,7 @@ def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter
     meaning = info.help or ""
     if isinstance(default, Enum):
         meaning += f" Default: {default.value}."
-    elif default not in (None, False, inspect.Parameter.empty):
+    elif default not in (None, False, "", inspect.Parameter.empty):
         meaning += f" Default: {default:g}." if isinstance(default, float) else f" Default: {default}."
     if info.envvar:
         meaning += f" Environment: `{info.envvar}`."

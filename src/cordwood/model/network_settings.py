@@ -13,7 +13,7 @@ class NetworkSettings:
     advertised_listeners: tuple[str, ...] = string_list(
         (),
         "The addresses that clients are told to connect to, by the listeners' names. A listener that is not named here "
-        "is told by its own address.",
+        "is told by its own address, one at 0.0.0.0 by the host name of the machine.",
         check=check_advertised,
     )
     connections_max_idle_ms: int = int64(

@@ -116,6 +116,9 @@ def _say_done(done: "Imported") -> None:
     else:
         where = f"--cluster {done.cluster} --store {done.store}"
         say(f"{done.directory} is the directory of node {done.node_id} of cluster {done.cluster}. What comes next:")
-        say(f"  cordwood serve --data-dir {done.directory} {where} --node-id {done.node_id}")
-        say(f"  cordwood serve --data-dir DIR {where} --node-id N           # on {REPLICAS - 1} more machines")
-        say(f"  cordwood cluster reassign --all --replication-factor {REPLICAS}    # then: every topic gets replicas")
+        say(f"  cordwood serve --data-dir {done.directory} {where} --node-id {done.node_id} --listen HOST:PORT")
+        say(f"  cordwood serve --data-dir DIR {where} --node-id N --listen HOST:PORT  # {REPLICAS - 1} more machines")
+        say(
+            "HOST is a name or an address of the machine that clients and the other brokers reach, not 127.0.0.1. Then:"
+        )
+        say(f"  cordwood cluster reassign --all --replication-factor {REPLICAS}    # every topic gets replicas")

@@ -18,7 +18,9 @@ class FileLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise StorageFailure(f"{path} is locked: this data directory is in use by another broker") from error
+            raise StorageFailure(
+                f"{path} is locked: this data directory is in use by another broker; stop it first"
+            ) from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
