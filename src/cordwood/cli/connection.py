@@ -191,7 +191,14 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
     code = carried.code()
     if code > 0:
         return Failure(code_name(code), carried.str() or code_name(code), _HINTS.get(code, ""), _exit_code(code))
-    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT):
+    if code == KafkaError._MSG_TIMED_OUT:
+        return Failure(
+            "REQUEST_TIMED_OUT",
+            f"no acknowledgement came in time from {bootstrap_servers}",
+            "too few replicas in sync, no leader, or a busy broker: see `cordwood cluster status`, or raise --timeout",
+            ExitCode.NOT_REACHABLE,
+        )
+    if code == KafkaError._TIMED_OUT:
         return Failure(
             "REQUEST_TIMED_OUT",
             f"the broker at {bootstrap_servers} did not answer in time",

@@ -2,10 +2,12 @@
 
 import pytest
 
+from cordwood.cli.cluster.status import worst_first
 from cordwood.cli.cluster.view import (
     NodeView,
     PartitionState,
     ReplicaState,
+    Trouble,
     first_answer,
     trouble_of,
     why_no_leader,
@@ -39,6 +41,15 @@ def test_a_missing_replica_whose_disk_is_full_does_not_lag() -> None:
     full = THREE._replace(disk_full=True)
     trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, (ONE, full), {(3, "t", 0): 0})
     assert [str(each) for each in trouble.missing] == ["3 (its disk is full, 0 behind)"]
+
+
+def test_the_worst_partitions_are_shown_first_and_the_clusters_own_topics_last() -> None:
+    def trouble(topic: str, leader: int, min_in_sync: int) -> Trouble:
+        return trouble_of(PartitionState(topic, 0, leader, (1, 4), (1,)), min_in_sync, NODES, {})
+
+    own, refused = trouble("__consumer_offsets", 1, 1), trouble("orders", 1, 2)
+    behind, leaderless = trouble("prices", 1, 1), trouble("zoo", -1, 1)
+    assert worst_first((own, refused, behind, leaderless)) == [leaderless, refused, behind, own]
 
 
 def test_a_partition_without_leader_says_so_first() -> None:

@@ -128,11 +128,20 @@ def _show(view: "ClusterView") -> None:
                 each.in_words,
                 "; ".join(map(str, each.missing)),
             )
-            for each in view.troubles[:TROUBLES_SHOWN]
+            for each in worst_first(view.troubles)[:TROUBLES_SHOWN]
         ],
     )
     if (hidden := len(view.troubles) - TROUBLES_SHOWN) > 0:
         say(f"{count_in_words(hidden, 'partition')} more: --json has them all.")
+
+
+def worst_first(troubles: "tuple[Trouble, ...]") -> "list[Trouble]":
+    """Partitions without a leader, then those that refuse acks=all; a cluster's own topics after topics of its users.
+
+    Only the first are shown, and the 50 partitions of `__consumer_offsets` would hide all others."""
+    return sorted(
+        troubles, key=lambda each: (not each.offline, not each.below_min_in_sync, each.partition.topic.startswith("__"))
+    )
 
 
 def _ids(ids: tuple[int, ...]) -> str:
