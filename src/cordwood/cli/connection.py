@@ -236,5 +236,5 @@ _HINTS: Mapping[int, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first; `cordwood group describe` names them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "at most one replica on each broker, and one in all with `serve --workers`",
 }
