@@ -28,7 +28,6 @@ from benchmarks.systems import SystemFailed
 RATE_PER_S = 500
 SIZE = 1024
 SLICE_S = 3
-THROTTLE_MIB = 20
 _STEADY = "steady"
 _STEADY_PARTITIONS = 6
 _MOVED_WITHIN_S = 900
@@ -47,16 +46,17 @@ _METRICS = (
 def drain(bench: Bench) -> None:
     """`cordwood cluster drain` of one of four nodes, with and without a throttle. 24 partitions of 3 replicas."""
     size_bytes = 200_000_000 if bench.plan.quick else 4_000_000_000
+    rate_mib = 2 if bench.plan.quick else 20
     for throttled in (False, True):
 
         def measure(name: str, throttled: bool = throttled) -> Sample:
             with _cluster(bench, "drain", (1, 2, 3, 4)) as cluster:
                 topic = _filled(bench, cluster, 24, size_bytes)
                 least = _bytes(cluster, topic, [4])
-                options = ["drain", "4", *(["--throttle", f"{THROTTLE_MIB}MiB"] if throttled else [])]
+                options = ["drain", "4", *(["--throttle", f"{rate_mib}MiB"] if throttled else [])]
                 return _moved(bench, cluster, options, lambda: least)
 
-        words = f"throttled to {THROTTLE_MIB} MiB/s a node" if throttled else "not throttled"
+        words = f"throttled to {rate_mib} MiB/s a node" if throttled else "not throttled"
         bench.alternate_names(f"{size_bytes / 1e9:g} GB, {words}", _METRICS, [CORDWOOD], measure, rounds=1)
 
 
@@ -67,9 +67,9 @@ def growth(bench: Bench) -> None:
 
     def measure(name: str) -> Sample:
         with _cluster(bench, "growth", (1, 2, 3)) as cluster:
-            topic = _filled(bench, cluster, partitions, size_bytes)
+            _filled(bench, cluster, partitions, size_bytes)
             cluster.add_node(4)
-            return _moved(bench, cluster, ["rebalance", "--sample", "0"], lambda: _bytes(cluster, topic, [4]))
+            return _moved(bench, cluster, ["rebalance", "--sample", "0"], lambda: _bytes(cluster, "", [4]))
 
     case = f"{partitions:,} partitions, {size_bytes / 1e9:g} GB"
     bench.alternate_names(case, _METRICS, [CORDWOOD], measure, rounds=1)
@@ -137,7 +137,7 @@ def _command(cluster: CordwoodCluster, options: Sequence[str]) -> list[str]:
 
 
 def _bytes(cluster: CordwoodCluster, topic: str, nodes: Sequence[int]) -> int:
-    """Bytes of the topic's segments on these nodes. Segments may go while they are counted."""
+    """Bytes of the segments of a topic, or of all (""), on these nodes. Segments may go while they are counted."""
     total = 0
     for node in nodes:
         for path in segments(cluster.directory / f"node-{node}", topic):
