@@ -201,8 +201,12 @@ class Controller:
         results = await asyncio.gather(*(self._write_batch(group, guard) for group in groups))
         await self._follower.reach(max(revision for _, revision in results))
         succeeded = all(done for done, _ in results)
-        # A batch fails as a whole: smaller ones let the others through.
-        self._most_compares = MOST_COMPARES if succeeded else max(self._most_compares // 4, 4)
+        if any(revision and not done for done, revision in results):
+            # A batch fails as a whole where one of its partitions was changed: smaller ones let the others through.
+            self._most_compares = max(self._most_compares // 4, 4)
+        else:
+            # A store that is too slow would be slower still with more and smaller transactions.
+            self._most_compares = MOST_COMPARES
         return succeeded
 
     async def _write_batch(self, group: Sequence[GuardedPut], guard: Compare) -> tuple[bool, int]:

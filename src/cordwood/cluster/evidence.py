@@ -51,6 +51,8 @@ class Evidence:
         self._under_way: set[tuple[int, int]] = set()
         self._waiting: dict[tuple[int, int], asyncio.TimerHandle] = {}
         """Refused connections that this broker writes down if others do not do so before."""
+        self._writing: set[StoreTxn] = set()
+        """Changes on their way into the image: each further change of the image would write them again."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -86,7 +88,7 @@ class Evidence:
             return
         key = evidence_key(broker_id, broker_epoch, self._image.node_id)
         put = StoreTxn((authority_of(broker_id, broker_epoch),), (Put(key, b"", self._lease_of()),))
-        self._begin(self._write(put))
+        self._change(put)
 
     def _stop_waiting(self, broker_id: int, broker_epoch: int) -> None:
         timer = self._waiting.pop((broker_id, broker_epoch), None)
@@ -104,19 +106,27 @@ class Evidence:
 
     def _forget(self, broker_id: int, broker_epoch: int) -> None:
         key = evidence_key(broker_id, broker_epoch, self._image.node_id)
-        self._begin(self._write(StoreTxn((), (Delete(key),))))
+        self._change(StoreTxn((), (Delete(key),)))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _change(self, transaction: StoreTxn) -> None:
+        if transaction not in self._writing:
+            self._writing.add(transaction)
+            self._begin(self._write(transaction))
+
     async def _write(self, transaction: StoreTxn) -> None:
         try:
-            await self._authority.transact(transaction)
+            result = await self._authority.transact(transaction)
+            await self._follower.reach(result.revision)
         except StoreFailure as failure:
             # The next refused connection, or the end of the lease, says the same.
             logger.debug("evidence was not written: %s", failure)
+        finally:
+            self._writing.discard(transaction)
 
     def _image_changed(self, delta: ImageDelta) -> None:
         if not (delta.evidence_changed or delta.brokers_changed) or not self._image.evidence:

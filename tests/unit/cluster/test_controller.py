@@ -17,8 +17,16 @@ from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.registration import Standing
-from cordwood.cluster.rows import Endpoint
-from cordwood.cluster.stores.interface import Compare, MetadataStore, Operation, Put, TxnResult
+from cordwood.cluster.rows import PARTITIONS, Endpoint
+from cordwood.cluster.stores.interface import (
+    Compare,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    StoreUnavailable,
+    TxnResult,
+)
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -31,10 +39,12 @@ class CountingStore(MemoryStore):
         super().__init__(retained_revisions=10_000)
         self.transactions = 0
         self.written: list[Put] = []
+        self.deleted: list[str] = []
 
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         self.transactions += 1
         self.written += [operation for operation in operations if isinstance(operation, Put)]
+        self.deleted += [operation.key for operation in operations if isinstance(operation, Delete)]
         return await super().txn(compares, operations)
 
 
@@ -354,6 +364,37 @@ async def test_partitions_get_leaders_before_others_lose_a_follower() -> None:
         )
         topics = [put.key.split("/")[1] for put in store.written if put.key.startswith("partitions/")]
         assert topics == [str(three.some.image.topics[name].topic_id) for name in "ba" for _ in range(100)]
+
+
+class OverloadedStore(CountingStore):
+    """Fails transactions of partitions for a while."""
+
+    failing = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        """Of the transactions of partitions that succeeded."""
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        partitions = [each for each in operations if isinstance(each, Put) and each.key.startswith(PARTITIONS)]
+        if partitions and self.failing:
+            self.failing -= 1
+            raise StoreUnavailable("too slow")
+        if partitions:
+            self.sizes.append(len(partitions))
+        return await super().txn(compares, operations)
+
+
+async def test_a_store_that_is_too_slow_gets_no_smaller_and_more_transactions() -> None:
+    store = OverloadedStore()
+    async with cluster(1, 2, 3, store=store) as three:
+        await three.create("t", *[(3, 1, 2)] * 100)
+        store.sizes.clear()
+        store.failing = 5
+        await three.kill(3)
+        await three.until(lambda image: all(each.leader == 1 for each in image.topics["t"].partitions))
+        assert store.sizes == [100]
 
 
 class LookedAt(dict[str, TopicImage]):

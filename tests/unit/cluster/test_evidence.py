@@ -1,13 +1,16 @@
 """Refused connections end the registration of a dead broker before its lease ends; nothing else does."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
-from tests.unit.cluster.test_controller import Cluster, cluster
+from tests.unit.cluster.test_controller import Cluster, CountingStore, cluster
 
 from cordwood.cluster.evidence import REVOKED_AGAIN_MS, Evidence
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.evidence import FIRST_OBSERVERS, observing_turn
+from cordwood.cluster.rows import EVIDENCE
+from cordwood.cluster.stores.interface import Compare, Operation, TxnResult
 
 
 def evidence(cluster: Cluster, observer: int) -> Evidence:
@@ -49,6 +52,35 @@ async def test_of_many_brokers_that_see_a_death_a_few_write_it_down() -> None:
         await many.until(lambda image: 20 not in image.brokers)
         assert 2 <= len(seen) <= FIRST_OBSERVERS
         await dead.stop()
+
+
+class SlowStore(CountingStore):
+    """Others write while a transaction is on its way: each takes another time."""
+
+    called = 0
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        self.called += 1
+        for _ in range(20 * (self.called % 7)):
+            await asyncio.sleep(0)
+        return await super().txn(compares, operations)
+
+
+async def test_evidence_is_written_and_deleted_once_however_many_die_together() -> None:
+    store = SlowStore()
+    async with cluster(*range(1, 21), store=store) as many:
+        dead = {each: many.running.pop(each) for each in (16, 17, 18, 19, 20)}
+        store.written.clear()
+        for observer in many.running:
+            for each in dead:
+                evidence(many, observer).refused(each, 1)
+        await many.until(lambda image: not dead.keys() & image.brokers.keys() and not image.evidence)
+        written = [put.key for put in store.written if put.key.startswith(EVIDENCE)]
+        deleted = [key for key in store.deleted if key.startswith(EVIDENCE)]
+        assert len(written) >= 2 * len(dead)
+        assert sorted(deleted) == sorted(written) == sorted(set(written))
+        for writer in dead.values():
+            await writer.stop()
 
 
 async def test_brokers_that_come_later_write_a_death_down_if_the_first_did_not_see_it() -> None:
