@@ -261,7 +261,7 @@ async def test_what_a_broker_says_while_it_registers_again_is_said_after_that(op
                 await may_go_on.wait()
             return await txn(*transaction)
 
-        store.txn = held  # type: ignore[method-assign]
+        store.txn = held  # type: ignore[assignment, method-assign]
         await store.revoke(before.lease)
         await under_way.wait()
         await writer.registration.say(draining=False)

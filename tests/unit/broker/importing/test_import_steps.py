@@ -225,11 +225,11 @@ async def test_a_directory_does_not_start_in_the_cluster_of_its_copy(tmp_path: P
         await a_single_node(path)
         await an_import(path, store, note=NOTE._replace(import_id=name)).run()
         stores[name] = store
-    path = str(tmp_path / "original")
+    original = str(tmp_path / "original")
     # Ids, revisions and changes of both clusters are the same: the witness does not tell them apart.
-    await check_cluster(stores["copy"], path, CLUSTER, read_seen(path))
-    note = refuse_unfinished(OsFilesystem(path), path)
+    await check_cluster(stores["copy"], original, CLUSTER, read_seen(original))
+    note = refuse_unfinished(OsFilesystem(original), original)
     assert note is not None
-    await refuse_other_import(stores["original"], path, note)
+    await refuse_other_import(stores["original"], original, note)
     with pytest.raises(StorageFailure, match="even if it came from a copy"):
-        await refuse_other_import(stores["copy"], path, note)
+        await refuse_other_import(stores["copy"], original, note)
