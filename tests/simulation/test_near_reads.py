@@ -285,6 +285,14 @@ def test_a_follower_whose_lease_is_over_serves_nobody() -> None:
     world.kill()
 
 
+def test_a_follower_serves_nobody_while_its_image_does_not_show_its_registration(world: World) -> None:
+    _, near = written(world)
+    assert error(world, near) == "NONE"
+    serving = world.machine_of(near).node.serving
+    serving.registered(serving.broker_epoch + 1, world.clock.boot_ms)
+    assert error(world, near) == "NOT_LEADER_OR_FOLLOWER"
+
+
 def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_answered(world: World) -> None:
     leader, near = written(world)
     third = others(leader)[1]

@@ -472,3 +472,25 @@ def test_partitions_at_rest_follow_their_next_leader(world: World) -> None:
     elect(world, leader)
     assert told(begin_produce(world, leader, b"two")) == "NONE"
     assert [log(world, broker).offsets.end for broker in ALL] == [2, 2, 2]
+
+
+def test_a_waiting_fetch_tells_nothing_of_any_partition_once_its_broker_registers_anew(world: World) -> None:
+    led = [{"partition_index": index, "broker_ids": [ONE, TWO, THREE]} for index in range(2)]
+    topic = {"name": TOPIC, "num_partitions": -1, "replication_factor": -1, "assignments": led}
+    (created,) = world.ask_at(ONE, ApiKey.CREATE_TOPICS, 5, topics=[topic], timeout_ms=1000).topics
+    assert created.error_code == 0
+    world.advance(ROUND_MS)
+    for index in range(2):
+        assert told(begin_produce(world, ONE, b"found", index=index)) == "NONE"
+    asked = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in range(2)]
+    values: dict[str, Any] = {"replica_id": -1, "max_wait_ms": 30_000, "min_bytes": 1 << 20, "max_bytes": 1 << 20}
+    fetch = world.begin_at(ONE, ApiKey.FETCH, 4, **values, topics=[{"topic": TOPIC, "partitions": asked}])
+    world.settle()
+    assert not fetch.ended
+    life = world.machine_of(ONE).life
+    assert life is not None
+    life.node.serving.registered(life.node.serving.broker_epoch + 1, world.clock.boot_ms)
+    life.driver.run(lambda: life.node.registered(life.node.now))
+    world.settle()
+    (answered,) = fetch.answer.responses
+    assert [ErrorCode(each.error_code).name for each in answered.partitions] == ["NOT_LEADER_OR_FOLLOWER"] * 2

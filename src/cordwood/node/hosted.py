@@ -127,6 +127,14 @@ class HostedReplicas:
     def lease_holds(self) -> bool:
         return self._loop.now.boot_ms < self._serving.until_ms
 
+    @property
+    def registration_shows(self) -> bool:
+        """Whether the image shows the registration of this process. An image that does not is behind it."""
+        image = self._image
+        return self._broker_id in image.brokers and (
+            image.broker_epochs.get(self._broker_id) == self._serving.broker_epoch
+        )
+
     def serves(self, partition: Partition) -> bool:
         """Whether the leader has the authority to serve: by the broker's lease, or by its followers."""
         serving, now = self._serving, self._loop.now

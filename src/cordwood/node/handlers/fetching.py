@@ -169,6 +169,11 @@ class Fetching:
             self._moved.add(place)
             return
         self._look_again(place)
+        if self._found[place].error_code:
+            # What ended this leadership may have ended others, whose turn to wake the fetch comes after its answer.
+            for other in self._places.values():
+                if other != place and other not in self._cold:
+                    self._look_again(other)
         self._answer_if_enough()
 
     def _look_again(self, place: int) -> None:

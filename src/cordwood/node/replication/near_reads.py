@@ -123,6 +123,7 @@ class NearReads:
             image.node_id not in partition.image.isr
             or now.boot_ms - following.heard_ms >= self._heard_within_ms
             or not self._hosted.lease_holds
+            or not self._hosted.registration_shows
         ):
             return None
         return following
