@@ -261,6 +261,14 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Wide(
         0, lambda count, _: {"topics": [{"name": name} for name in _names(count)], "response_partition_limit": 2000}
     ),
+    ApiKey.UPDATE_FEATURES: Wide(
+        1,
+        lambda count, _: {
+            "feature_updates": [{"feature": name, "max_version_level": 1, "upgrade_type": 1} for name in _names(count)],
+            "timeout_ms": 1000,
+            "validate_only": True,
+        },
+    ),
     ApiKey.DESCRIBE_QUORUM: Wide(
         2, lambda count, _: {"topics": [{"topic_name": name, "partitions": []} for name in _names(count)]}
     ),

@@ -132,12 +132,14 @@ class ReplicatedAnswers:
         results = [each for topic in exchange.answer.responses for each in topic.partition_responses]
         for (topic_id, each), result in zip(asked, results, strict=True):
             if result.error_code == 0 and (served := self._served(topic_id, each["index"])) is not None:
+                if len(results) == 1:
+                    # An answer about several partitions waits for the last: its first outcomes may be older.
+                    self._check_authority(exchange, *served)
                 self._check_ack(exchange, *served, each["records"], result.base_offset)
 
     def _check_ack(
         self, exchange: Exchange, partition: Partition, history: PartitionHistory, batch: bytes, base_offset: int
     ) -> None:
-        self._check_authority(exchange, partition, history)
         self.acks += 1
         end = base_offset + read_header(batch).last_offset_delta + 1
         log = partition.opened
