@@ -123,6 +123,23 @@ def test_a_leader_leads_on_and_refuses_records_where_no_disk_has_room(world: Wor
     assert len({content(log(world, broker_id)) for broker_id in ALL}) == 1
 
 
+def test_a_replica_with_a_full_disk_stays_in_sync_beside_those_that_have_just_lost_their_power(
+    world: World,
+) -> None:
+    leader = create(world, ack_durability="os", min_insync_replicas="1")
+    assert told(begin_produce(world, leader, b"one")) == "NONE"
+    for dead in others(leader):
+        world.machine_of(dead).lose_power()
+    fill(world, leader)
+    begin_produce(world, leader, b"two")
+    world.advance(SOON_MS)
+    assert leader in image(world, leader).isr
+    for dead in others(leader):
+        world.machine_of(dead).start()
+    world.advance(ROOM_AGAIN_MS)
+    assert read(world, image(world, leader).leader).high_watermark == 1
+
+
 def test_a_broker_that_registers_again_still_says_that_its_disk_is_full(world: World) -> None:
     leader = create(world, min_insync_replicas="2")
     full, _ = others(leader)

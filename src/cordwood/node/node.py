@@ -271,6 +271,8 @@ class Node:
                     self._change_settings(partition, self.image.topics[name].settings, now)
         if delta.brokers_changed:
             self.repair.brokers_changed()
+        if delta.brokers_changed or delta.changed:
+            self.in_sync_changes.image_changed()
         if delta.changed or delta.registered:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()

@@ -207,10 +207,16 @@ class LeaderReplica:
         return self.advance()
 
     def propose(
-        self, boot_ms: int, lag_ms: int, replicas: Collection[int], may_join_in: Callable[[int], int | None]
+        self,
+        boot_ms: int,
+        lag_ms: int,
+        replicas: Collection[int],
+        may_join_in: Callable[[int], int | None],
+        full: Collection[int] = (),
     ) -> Proposal | None:
         """The change of the in-sync set that is due; None: none is. `may_join_in` gives the broker epoch of a broker
-        that may come into the set. The caller sends the proposal, and comes back with its outcome."""
+        that may come into the set, `full` are brokers whose disks are full, which leave it. The caller sends the
+        proposal, and comes back with its outcome."""
         in_sync, end = self.in_sync, self.log.offsets.end
         if not in_sync.may_ask:
             return None
@@ -218,7 +224,8 @@ class LeaderReplica:
         lagging = [
             member
             for member in in_sync.committed
-            if member != self.broker_id and (member in lost or self._followers[member].lags(end, boot_ms, lag_ms))
+            if member != self.broker_id
+            and (member in lost or member in full or self._followers[member].lags(end, boot_ms, lag_ms))
         ]
         added = {
             broker_id: follower.broker_epoch

@@ -168,9 +168,10 @@ def elected(
 
 
 def _stays(image: ClusterImage, broker: int) -> bool:
-    """Whether a broker stays in the ISRs that it is in. A fenced broker is about to come back."""
+    """Whether a broker stays in the ISRs that it is in. A fenced broker is about to come back. One whose disk is full
+    is taken out by its leader."""
     registered = image.brokers.get(broker)
-    return registered is not None and not registered.draining and not registered.disk_full
+    return registered is not None and not registered.draining
 
 
 def _without_lost(

@@ -1,8 +1,9 @@
 """A disk without space for records, as other brokers have to know it.
 
 Acknowledgements of all replicas would wait for a follower that cannot append, and a leader without space refuses every
-record. So the broker says in its registration that its disk is full: the controller takes it out of in-sync sets, and
-has replicas with room lead. The broker takes that back when the disk has room and no append has failed for a while.
+record. So the broker says in its registration that its disk is full: the controller has replicas with room lead, and
+leaders take the broker out of their in-sync sets. The broker takes that back when the disk has room and no append has
+failed for a while.
 """
 
 from __future__ import annotations

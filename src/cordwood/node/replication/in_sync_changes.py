@@ -40,6 +40,7 @@ class InSyncChanges:
         self._calling = False
         self._soon = False
         self._visiting = False
+        self._visit_again = False
         self._resigning: set[Partition] = set()
         """Partitions whose leaderships are about to end because their logs are gone."""
 
@@ -55,9 +56,26 @@ class InSyncChanges:
 
     def _look(self, now: Moment) -> None:
         self.schedule(now)
-        if not self._visiting:
-            self._visiting = True
-            self._loop.in_turns.begin_steps(self._visit())
+        self._visit_soon()
+
+    def image_changed(self) -> None:
+        """Looks at all leaders while a disk is full: its broker leaves their in-sync sets.
+
+        The leader writes that, not the controller: a leader that writes lives. If the controller did, it could leave
+        nobody in sync but a leader that has just lost its power, and that it takes for alive.
+        """
+        if self._full_disks():
+            self._visit_soon()
+
+    def _full_disks(self) -> frozenset[int]:
+        return frozenset(broker_id for broker_id, broker in self._image.brokers.items() if broker.disk_full)
+
+    def _visit_soon(self) -> None:
+        if self._visiting:
+            self._visit_again = True
+            return
+        self._visiting = True
+        self._loop.in_turns.begin_steps(self._visit())
 
     def _visit(self) -> Iterator[None]:
         """Looks at all leaders with followers: some may lag."""
@@ -67,6 +85,9 @@ class InSyncChanges:
             if number % VISITED_PER_STEP == 0:
                 yield
         self._visiting = False
+        if self._visit_again:
+            self._visit_again = False
+            self._visit_soon()
 
     def _may_join_in(self, broker_id: int) -> int | None:
         broker = self._image.brokers.get(broker_id)
@@ -79,6 +100,7 @@ class InSyncChanges:
         changes: list[IsrChange] = []
         proposed: list[tuple[Partition, LeaderReplica, Proposal]] = []
         lag_ms = self._image.settings.replica_lag_time_max_ms
+        full = self._full_disks()
         while self._due and len(changes) < MOST_AT_ONCE:
             partition = next(iter(self._due))
             del self._due[partition]
@@ -88,7 +110,7 @@ class InSyncChanges:
             if replica.log.lost:
                 self._resign(partition, replica)
                 continue
-            proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._may_join_in)
+            proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._may_join_in, full)
             if proposal is None:
                 continue
             proposed.append((partition, replica, proposal))
