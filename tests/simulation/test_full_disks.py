@@ -6,9 +6,11 @@ import pytest
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
+    TOPIC,
     begin_produce,
     content,
     create,
+    elect,
     image,
     log,
     others,
@@ -19,7 +21,9 @@ from tests.simulation.test_replication_on_machines import (
 from cordwood.cluster.planner.registration import plan_own_row
 from cordwood.cluster.rows import broker_key
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
+from cordwood.records.build import build_batch
 from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
 
 SOON_MS = 500
 """Much less than replica.lag.time.max.ms."""
@@ -121,6 +125,32 @@ def test_a_leader_leads_on_and_refuses_records_where_no_disk_has_room(world: Wor
     world.advance(ROOM_AGAIN_MS)
     assert in_sync(world) == set(ALL)
     assert len({content(log(world, broker_id)) for broker_id in ALL}) == 1
+
+
+def test_a_gap_is_told_as_a_gap_by_a_leader_whose_disk_was_full_when_it_led_before(world: World) -> None:
+    leader = create(world, min_insync_replicas="2")
+    assert sequence_told(world, leader, 0) == "NONE"
+    fill(world, leader)
+    assert sequence_told(world, leader, 1) == "KAFKA_STORAGE_ERROR"
+    world.advance(SOON_MS)
+    free(world, leader)
+    world.advance(ROOM_AGAIN_MS)
+    assert image(world).leader != leader
+    elect(world, leader)
+    world.advance(ROUND_MS)
+    assert sequence_told(world, leader, 2) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+def sequence_told(world: World, leader: int, sequence: int) -> str:
+    """What a producer is told that sends a batch with this sequence number."""
+    batch = bytes(
+        build_batch([(world.clock.wall_ms, None, b"x", [])], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    )
+    entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+    values = {"acks": -1, "timeout_ms": 1000, "topic_data": [entry]}
+    exchange = world.connect(leader).request(ApiKey.PRODUCE, 8, values)
+    world.settle()
+    return told(exchange)
 
 
 def test_a_replica_with_a_full_disk_stays_in_sync_beside_those_that_have_just_lost_their_power(

@@ -20,8 +20,8 @@ class Appends:
         self._checkpoints = checkpoints
         self._grown: dict[Partition, None] = {}
         """Partitions with new records for which followers wait."""
-        self._full: dict[Partition, DiskFull] = {}
-        """Partitions whose last batch found no space."""
+        self._full: dict[Partition, tuple[int, DiskFull]] = {}
+        """Partitions whose last batch found no space, with the leader epoch in which it came."""
 
     def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
@@ -34,14 +34,19 @@ class Appends:
         try:
             appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         except DiskFull as failure:
-            self._full[partition] = failure
+            self._full[partition] = (replica.leader_epoch, failure)
             self._full_disk.found(failure)
             raise
         except ProtocolError as error:
-            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in self._full:
+            epoch, full = self._full.get(partition, (-1, None))
+            if (
+                error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                and full is not None
+                and epoch == replica.leader_epoch
+            ):
                 # Its predecessor found no space. librdkafka would take a gap for a reason to begin a new epoch in all
                 # partitions, and write again there what waits for its ack.
-                raise self._full[partition].with_traceback(None) from error
+                raise full.with_traceback(None) from error
             raise
         if self._full:
             self._full.pop(partition, None)
