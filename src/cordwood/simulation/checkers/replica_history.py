@@ -368,6 +368,10 @@ class PartitionHistory:
         assert row is not None
         if self.leadership.leader == -1 or set(row.isr) != set(row.replicas) or row.elr or row.adding or row.removing:
             return f"{self.name} does not recover: {row}, {self!r}"
+        left = [self.replicas.get(broker, Replica()) for broker in row.replicas]
+        if self.lost and len({(each.start, each.end) for each in left}) == 1 and left[0].start == left[0].end:
+            # All that was left after a loss has been deleted: the logs are empty at the same offset.
+            return ""
         for broker in row.replicas:
             replica = self.replicas.get(broker, Replica())
             if replica.agreed < self.committed_end or replica.end != self.committed_end:
