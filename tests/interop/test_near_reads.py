@@ -13,6 +13,7 @@ from tests.interop.java_cases import run_java_cases
 
 from cordwood.embedded import Broker
 from cordwood.embedded.cluster import Cluster
+from cordwood.model.errors import ProtocolError
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.node.replication.near_reads import NearReads
 
@@ -45,7 +46,15 @@ def create(cluster: Cluster, *names: str) -> None:
     topics = [NewTopic(name, num_partitions=1, replica_assignment=[[LEADER, NEAR, THIRD]]) for name in names]
     for name, created in admin.create_topics(topics).items():
         created.result(20)
-        eventually(lambda name=name: cluster.leader(name) is cluster.brokers[LEADER], what="the leader")  # type: ignore[misc]
+        eventually(lambda name=name: led(cluster, name), what="the leader")  # type: ignore[misc]
+
+
+def led(cluster: Cluster, name: str) -> bool:
+    try:
+        return cluster.leader(name) is cluster.brokers[LEADER]
+    except ProtocolError:
+        # The broker that was asked has not heard of the topic yet.
+        return False
 
 
 def reads_of(broker: Broker) -> NearReads:

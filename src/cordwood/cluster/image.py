@@ -168,10 +168,13 @@ class ClusterImage:
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id. A cluster without one names its lowest unfenced broker; -1: there is none."""
-        if self.controller is not None:
+        """The broker id that clients are told as the controller's: the controller, or else the lowest unfenced broker,
+        which forwards requests; -1: there is none. A client waits for a controller that is not among the brokers which
+        it is told, and librdkafka asks for news of it in minutes only."""
+        unfenced = [broker_id for broker_id, broker in self.brokers.items() if not broker.fenced]
+        if self.controller is not None and self.controller.broker_id in unfenced:
             return self.controller.broker_id
-        return min((broker_id for broker_id, broker in self.brokers.items() if not broker.fenced), default=-1)
+        return min(unfenced, default=-1)
 
     def registered_epoch(self, broker_id: int) -> int:
         """The broker epoch of a broker that is registered; -1 for any other."""

@@ -375,6 +375,10 @@ async def test_the_controller_is_the_broker_that_holds_its_key_else_the_lowest_u
     one = metadata.image.brokers[1]
     assert (one.storage_id, one.unclean, one.fenced, one.draining, one.electable) == ("s", True, True, False, False)
     assert metadata.image.controller_id == 2
+    await metadata.store.txn((), [Put("controller", b'{"broker":1,"epoch":1}')])
+    await metadata.refresh()
+    assert metadata.image.controller_id == 2, "clients are not told a controller that they are not told as a broker"
+    await metadata.store.txn((), [Delete("controller")])
     revision = (await metadata.store.txn((), [Put("controller", b'{"broker":3,"epoch":1}')])).revision
     await metadata.store.txn((), [Put("controller", b'{"broker":3,"epoch":1}'), Put("storage/1", b"s")])
     assert (await metadata.refresh()).brokers_changed
