@@ -93,6 +93,13 @@ class PartitionDirectory:
         for file in self.unsynced_files:
             file.close()
 
+    def relocate(self, filesystem: Filesystem, path: str, describe_topic: DescribeTopic) -> None:
+        """Goes on as another directory, in which everything is durable."""
+        self.close_unsynced_files()
+        self.filesystem, self.path, self.describe_topic = filesystem, path, describe_topic
+        self.unsynced_names, self.unsynced_files = (), ()
+        self.names_version += 1
+
     def sync_names(self) -> None:
         """Makes the names in this directory durable, waiting for the disk."""
         self.filesystem.sync_directory(self.path)

@@ -5,6 +5,7 @@ and the checkpoints of recovery points, log starts and compaction. The marker ex
 directory and all logs are checkpointed: then logs open without a look at their content.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -29,6 +30,7 @@ from cordwood.segments.end_witness import end_key
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.offset_checkpoint import CLEANER_FILE
 from cordwood.segments.partition_metadata import TopicDescription
+from cordwood.segments.set_aside import Note
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -91,6 +93,8 @@ class DataDirectory:
         self._condemned = Condemned(filesystem, path)
         self._being_cut: set[Log] = set()
         """Logs that a thread cuts: nothing of them is noted or checkpointed."""
+        self._held: set[Log] = set()
+        """Logs that are about to move to another directory: they are not checkpointed."""
         self._half_cut: set[Log] = set()
         """Logs whose files a cut has begun to change."""
         self._to_recover: dict[TopicPartition, int] = {}
@@ -342,7 +346,7 @@ class DataDirectory:
             if costs >= COST_OF_A_STEP:
                 costs = 0
                 yield
-            if self._logs.get(log.partition) is log and log not in self._being_cut:
+            if self._logs.get(log.partition) is log and log not in self._being_cut and log not in self._held:
                 costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
@@ -472,6 +476,78 @@ class DataDirectory:
             for file in log.segments.files():
                 file.close()
         return False
+
+    # Moves to another directory (moving.py)
+
+    def hold(self, log: Log) -> None:
+        """Takes no checkpoint of this log until `unhold`: the files beside the log are being copied."""
+        self._held.add(log)
+
+    def unhold(self, log: Log) -> None:
+        self._held.discard(log)
+
+    def note_for_move(self, log: Log, wall_ms: int) -> Note:
+        """The facts that the copy of a held log needs to be opened."""
+        offsets, partition = log.offsets, log.partition
+        return Note(
+            partition,
+            log.directory.topic_id,
+            f"it moves here from {self.path}",
+            wall_ms,
+            offsets.saved_recovery_point or None,
+            offsets.start,
+            self._offsets.clean_offsets.get(partition),
+        )
+
+    def hand_over(self, log: Log) -> Callable[[], None]:
+        """Forgets a log whose directory here is renamed, in the loop. The returned function makes that durable, in any
+        thread, before the files are removed."""
+        partition, topic_id = log.partition, log.directory.topic_id
+        assert self._logs.get(partition) is log, f"{partition} is not here"
+        del self._logs[partition]
+        self._held.discard(log)
+        sync_ends = do_nothing if topic_id is None else self.forget_ends([(topic_id, partition)])
+        forgotten = [partition] if self.on_disk.forget(partition) else []
+        save = self.save_offsets(())
+        self._offsets.forgotten_with_last_save(forgotten)
+
+        def forget() -> None:
+            sync_ends()
+            save()
+
+        return forget
+
+    def make_way(self, partition: TopicPartition, wall_ms: int) -> None:
+        """Moves away what has the name of a partition whose log is elsewhere, and waits until its offsets are gone."""
+        assert partition not in self._logs, f"{partition} is in use"
+        self._make_way(partition, wall_ms)
+        self._be_forgotten(partition)
+
+    def take_in(self, log: Log, note: Note, high_watermark: int) -> Callable[[], None]:
+        """Takes a log that was moved here, in the loop. The returned function saves its offsets, in any thread: until
+        then the note in its directory has them."""
+        partition, topic_id = log.partition, log.directory.topic_id
+        assert partition not in self._logs, f"{partition} is here already"
+        self._logs[partition] = log
+        self.on_disk.add(partition)
+        self._ends.opened(topic_id, partition, log.offsets)
+        self._offsets.log_opened(partition, log.offsets)
+        log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        self._descriptions.read(partition)
+        if note.cleaned_to is not None:
+            self._offsets.clean_offsets[partition] = note.cleaned_to
+        if high_watermark:
+            self._offsets.high_watermarks[partition] = high_watermark
+        return self.save_offsets([log])
+
+    def describe(self, topic_id: TopicId) -> TopicDescription | None:
+        """The description of a topic, for the first append to a new log of it."""
+        return self._descriptions.of(topic_id)
+
+    @property
+    def renaming(self) -> threading.Lock:
+        """Held while the directory of a partition gets another name."""
+        return self._condemned.renaming
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""

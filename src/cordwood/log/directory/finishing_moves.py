@@ -1,0 +1,62 @@
+"""Finishes or undoes, at a start, the moves of logs between data directories that a crash has interrupted.
+
+A copy without a readable note is unfinished and is removed. A copy whose log is in one of the directories was never
+switched to and is removed. A copy whose log is nowhere is the log: the old directory was condemned, and the copy gets
+the partition's name. If a directory is missing, the log may be there: then such a copy is left alone.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cordwood.log.directory.moving import remove_future
+from cordwood.log.directory.set_aside import read_note
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.future_name import future_part
+
+
+class Place(Protocol):
+    """A data directory that is locked and not opened yet."""
+
+    @property
+    def filesystem(self) -> Filesystem: ...
+
+    @property
+    def path(self) -> str: ...
+
+
+def finish_moves(places: Sequence[Place], *, all_present: bool) -> list[str]:
+    """Leaves each partition with one log. Returns what was done, in words. Raises StorageFailure if two copies could
+    each be the log."""
+    done: list[str] = []
+    copies: dict[TopicPartition, list[tuple[Place, str]]] = {}
+    for place in places:
+        for name in place.filesystem.list_directories(place.path):
+            if future_part(name) is None:
+                continue
+            path = f"{place.path}/{name}"
+            note = read_note(place.filesystem, path)
+            if note is None:
+                remove_future(place.filesystem, path)
+                done.append(f"{path} is removed: a move to it had not ended")
+            else:
+                copies.setdefault(note.partition, []).append((place, path))
+    for partition, found in sorted(copies.items()):
+        if any(place.filesystem.exists(f"{place.path}/{partition}") for place in places):
+            for place, path in found:
+                remove_future(place.filesystem, path)
+                done.append(f"{path} is removed: {partition} had not moved there")
+        elif not all_present:
+            done += [f"{path} is left alone: {partition} may be in a directory that is missing" for _, path in found]
+        elif len(found) > 1:
+            raise StorageFailure(
+                f"{partition} has no directory, and {len(found)} copies: {', '.join(path for _, path in found)}. "
+                "Nothing was changed: rename the copies that are not the log"
+            )
+        else:
+            ((place, path),) = found
+            place.filesystem.rename(path, f"{place.path}/{partition}")
+            place.filesystem.sync_directory(place.path)
+            done.append(f"{partition} is in {place.path} now: a crash came in the middle of its move")
+    return done

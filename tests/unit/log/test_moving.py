@@ -1,0 +1,428 @@
+"""A log that moves to another data directory: whatever happens on the way, each partition has one whole log."""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.moments import at
+from tests.unit.log.log_making import NOW_MS, append, batch_bytes, values
+
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.finishing_moves import finish_moves
+from cordwood.log.directory.moving import LogMove, Phase
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.model.errors import DiskFull, StorageFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import batches_in
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.future_name import future_name, future_part
+from cordwood.segments.names import Stage, Suffix, segment_file
+
+A, B = "/a", "/b"
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=42)
+SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+class Stopped(Exception):
+    """The process was killed, or the power cut."""
+
+
+class Disk(CrashingFilesystem):
+    """Stops the process before its n-th change."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.left: int | None = None
+        self.changes = 0
+
+    def _change(self) -> None:
+        self.changes += 1
+        if self.left is not None:
+            if not self.left:
+                raise Stopped
+            self.left -= 1
+
+    def take(self, count: int, path: str) -> None:
+        self._change()
+        super().take(count, path)
+
+    def count_sync(self, path: str) -> None:
+        self._change()
+        super().count_sync(path)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if create and not self.exists(path):
+            self._change()
+        return super().open(path, create=create)
+
+    def rename(self, old: str, new: str) -> None:
+        self._change()
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._change()
+        super().remove(path)
+
+    def make_directory(self, path: str) -> None:
+        self._change()
+        super().make_directory(path)
+
+
+class Machine:
+    """Two data directories, and the promises that were made about one log."""
+
+    def __init__(self, disk: Filesystem) -> None:
+        self.disk = disk
+        self.done: list[str] = []
+        self.written: list[bytes] = []
+        """The values of all records, by offset."""
+        self.promised = 0
+        """The end of the records that were acknowledged."""
+        self.start()
+
+    def start(self, partition: TopicPartition = ORDERS, settings: TopicSettings = SETTINGS) -> None:
+        directories = [DataDirectory(self.disk, path) for path in (A, B)]
+        for directory in directories:
+            directory.take()
+        self.done = finish_moves(directories, all_present=True)
+        for directory in directories:
+            directory.open()
+        self.a, self.b = directories
+        (self.home,) = [each for each in directories if each.has_log(partition)] or [self.a]
+        self.log = self.home.open_log(partition, TOPIC_ID, settings, at(NOW_MS))
+
+    def write(self, count: int = 3, *, flushed: bool = True) -> None:
+        for value in (f"{len(self.written) + number}".encode().ljust(100, b".") for number in range(count)):
+            self.written.append(value)
+            append(self.log, value)
+        if flushed:
+            self.flush()
+
+    def flush(self) -> None:
+        ticket = self.log.begin_flush()
+        if ticket is not None:
+            ticket.sync()
+            self.home.note_durable([ticket])
+            ticket.finish()
+        self.promised = self.log.offsets.durable_end
+
+    def checkpoint(self) -> None:
+        self.home.checkpoint()
+
+    def other(self) -> DataDirectory:
+        return self.b if self.home is self.a else self.a
+
+    def stop(self) -> None:
+        self.a.close()
+        self.b.close()
+
+    def check(self) -> None:
+        """All that was acknowledged is there, in order, with the producers, and nothing is there twice."""
+        assert self.log.reports.damage == []
+        found = values(self.log)
+        start, end = self.log.offsets.start, self.log.offsets.end
+        assert end >= self.promised, f"{end} is below the acknowledged {self.promised}"
+        assert found == self.written[start:end]
+        del self.written[end:]
+        places = [f"{path}/{name}" for path in (A, B) for name in self.disk.list_directories(path)]
+        assert places == ([self.log.directory.path] if self.log.segments.all else []), places
+
+
+def moving(machine: Machine, between: Callable[[], None] = lambda: None) -> Iterator[LogMove]:
+    """The steps of a move, as the duty of a node takes them."""
+    move = LogMove(machine.home, machine.other(), machine.log, "0" * 32)
+    move.begin([machine.a, machine.b], ())()
+    between()
+    yield move
+    while move.phase is Phase.COPYING:
+        while (piece := move.next_piece()) is not None:
+            between()
+            piece.run()
+            yield move
+        machine.checkpoint()
+        work = move.settle(NOW_MS)
+        yield move
+        work()
+        between()
+        yield move
+        finish = move.switch(0)
+        if finish is None:
+            continue
+        machine.home = move.target
+        machine.promised = machine.log.offsets.durable_end
+        between()
+        condemned = finish()
+        between()
+        if condemned is not None:
+            machine.disk.remove_tree(condemned)
+        yield move
+
+
+def move_whole(machine: Machine, between: Callable[[], None] = lambda: None) -> None:
+    for _ in moving(machine, between):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cordwood.log.directory.moving.PIECE_BYTES", 300)
+    monkeypatch.setattr("cordwood.log.directory.moving.LAST_BYTES", 700)
+
+
+def test_a_log_moves_there_and_back_while_it_is_written_and_read() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    for _ in range(2):
+        move_whole(machine, lambda: machine.write(1))
+        assert machine.log.directory.path == f"{machine.home.path}/{ORDERS}"
+        machine.check()
+        machine.write()
+    machine.stop()
+    machine.start()
+    assert machine.home is machine.a
+    machine.check()
+    assert machine.log.offsets.end == len(machine.written)
+    assert machine.log.reports.recovery.clean
+    assert machine.done == []
+
+
+def test_a_reader_with_a_slice_of_the_old_files_reads_on_until_they_are_removed() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    old = machine.log.read(3, 500, end_offset=20, minimum_one_batch=True)
+    assert old is not None
+    before = old.file.read(old.position, old.length)
+    steps = moving(machine)
+    move = next(step for step in steps if step.phase is Phase.SWITCHED)
+    assert move.target is machine.b
+    assert old.file.read(old.position, old.length) == before
+    assert batch_bytes(machine.log, 3, 500) == before
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_stop_before_any_change_of_the_disk_leaves_one_whole_log(power_cut: bool) -> None:
+    stopped_at = 0
+    while True:
+        disk = Disk(seed=stopped_at)
+        machine = Machine(disk)
+        machine.write(12)
+        machine.write(2, flushed=False)
+        disk.left = stopped_at
+        try:
+            move_whole(machine, lambda m=machine: m.write(1, flushed=len(m.written) % 3 != 0))  # type: ignore[misc]
+        except Stopped:
+            pass
+        else:
+            assert stopped_at > 150, "nothing was counted"
+            return
+        disk.left = None
+        if power_cut:
+            disk.crash()
+        machine.start()
+        machine.check()
+        machine.write()
+        machine.stop()
+        machine.start()
+        machine.check()
+        stopped_at += 1
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_stop_while_a_start_finishes_a_move_leaves_one_whole_log(power_cut: bool) -> None:
+    """The first stop comes between the two names: the copy is the log."""
+    for stopped_at in range(40):
+        disk = Disk(seed=stopped_at)
+        machine = Machine(disk)
+        machine.write(12)
+        steps = moving(machine)
+        move = next(step for step in steps if step.phase is Phase.SETTLING)
+        next(steps)
+        real_rename = disk.rename
+
+        def rename(old: str, new: str, move: LogMove = move, real: Callable[[str, str], None] = real_rename) -> None:
+            if old == move.path:
+                raise Stopped
+            real(old, new)
+
+        disk.rename = rename  # type: ignore[method-assign]
+        with pytest.raises(Stopped):
+            next(steps)
+        disk.rename = real_rename  # type: ignore[method-assign]
+        if power_cut:
+            disk.crash()
+        assert not disk.exists(f"{A}/{ORDERS}")
+        disk.left = stopped_at
+        try:
+            machine.start()
+        except Stopped:
+            disk.left = None
+            if power_cut:
+                disk.crash()
+            machine.start()
+        disk.left = None
+        assert machine.home is machine.b
+        machine.check()
+
+
+def test_a_log_that_is_cut_on_the_way_is_copied_anew() -> None:
+    for cut_at_step in range(12):
+        machine = Machine(Disk())
+        machine.write(20)
+        for number, move in enumerate(moving(machine)):
+            if number == cut_at_step and move.phase is not Phase.SWITCHED:
+                cut = machine.home.begin_cut(machine.log, 7, anew=False)
+                cut()
+                assert machine.home.end_cut(machine.log)
+                del machine.written[7:]
+                machine.write(4)
+                machine.written[7:] = [value.replace(b".", b"+") for value in machine.written[7:]]
+                machine.log.truncate_to(7)
+                for value in machine.written[7:]:
+                    append(machine.log, value)
+                machine.flush()
+        machine.check()
+        assert machine.home is machine.b
+        machine.stop()
+        machine.start()
+        machine.check()
+        assert machine.log.offsets.end == 11
+
+
+def test_segments_that_retention_drops_on_the_way_do_not_come_back() -> None:
+    for drop_at_step in range(12):
+        machine = Machine(Disk())
+        machine.write(30)
+        machine.checkpoint()
+        for number, move in enumerate(moving(machine)):
+            if number == drop_at_step and move.phase is not Phase.SWITCHED:
+                machine.log.delete_records_before(16)
+                machine.home.save_offsets([machine.log])()
+        assert machine.log.offsets.start == 16 or drop_at_step > 10
+        bases = [segment.base_offset for segment in machine.log.segments]
+        machine.check()
+        machine.disk.crash()  # type: ignore[attr-defined]
+        machine.start()
+        machine.check()
+        assert [segment.base_offset for segment in machine.log.segments] == bases
+
+
+def test_a_segment_that_is_replaced_on_the_way_is_copied_anew() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    machine.checkpoint()
+    steps = moving(machine)
+    for _ in range(6):
+        move = next(steps)
+    assert move.phase is Phase.COPYING
+    first, second = machine.log.segments[0], machine.log.segments[1]
+    data = machine.disk.read_bytes(first.path(Suffix.LOG))
+    (_, kept_batch), *_ = batches_in(data)
+    for suffix, content in ((Suffix.LOG, data[: kept_batch.size]), (Suffix.INDEX, b""), (Suffix.TIME_INDEX, b"")):
+        machine.disk.replace(segment_file(f"{A}/{ORDERS}", first.base_offset, suffix, Stage.CLEANED), content)
+    machine.home.expect_compaction(ORDERS)()
+    machine.log.replace_segments([first.base_offset], [first.base_offset])
+    kept = values(machine.log)
+    assert kept == [machine.written[0], *machine.written[second.base_offset :]]
+    for _ in steps:
+        pass
+    assert values(machine.log) == kept
+    machine.disk.crash()  # type: ignore[attr-defined]
+    machine.start()
+    assert machine.home is machine.b
+    assert (values(machine.log), machine.log.reports.damage) == (kept, [])
+
+
+def test_a_move_that_finds_no_space_leaves_the_log_where_it_is() -> None:
+    disk = Disk()
+    machine = Machine(disk)
+    machine.write(30)
+    disk.free_for_appends = 1500
+    steps = moving(machine)
+    move = next(steps)
+    with pytest.raises(DiskFull):
+        for _ in steps:
+            pass
+    move.give_up()()
+    disk.free_for_appends = None
+    machine.write()
+    machine.check()
+    assert machine.home is machine.a
+
+
+def test_a_move_that_is_given_up_can_begin_again() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    steps = moving(machine)
+    move = next(step for step in steps if step.phase is Phase.SETTLING)
+    move.give_up()()
+    machine.write()
+    machine.check()
+    machine.checkpoint()
+    assert machine.log.offsets.saved_recovery_point == len(machine.written)
+    move_whole(machine)
+    assert machine.home is machine.b
+    machine.check()
+
+
+def test_producers_and_compaction_come_along() -> None:
+    machine = Machine(Disk())
+    append(machine.log, b"first", producer=7, sequence=0)
+    machine.written = [b"first"]
+    machine.home.expect_compaction(ORDERS)()
+    machine.home.set_clean_offset(ORDERS, 1)
+    move_whole(machine)
+    assert append(machine.log, b"first", producer=7, sequence=0).duplicate
+    assert machine.b.clean_offset(ORDERS) == 1
+    machine.disk.crash()  # type: ignore[attr-defined]
+    machine.start()
+    assert append(machine.log, b"first", producer=7, sequence=0).duplicate
+    assert machine.b.clean_offset(ORDERS) == 1
+    assert machine.log.segments.ever_compacted
+
+
+def test_a_copy_whose_log_may_be_in_a_missing_directory_is_left_alone() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    steps = moving(machine)
+    next(step for step in steps if step.phase is Phase.SETTLING)
+    next(steps)
+    only = DataDirectory(machine.disk, B)
+    (told,) = finish_moves([only], all_present=False)
+    assert "left alone" in told
+    assert [future_part(name) for name in machine.disk.list_directories(B)] == [str(ORDERS)]
+    machine.start()
+    assert machine.home is machine.a
+    machine.check()
+
+
+def test_two_copies_that_could_each_be_the_log_are_refused() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    steps = moving(machine)
+    move = next(step for step in steps if step.phase is Phase.SETTLING)
+    next(steps)
+    copy = future_name(str(ORDERS), "1" * 32)
+    machine.disk.make_directory(f"{A}/{copy}")
+    for name in machine.disk.list(move.path):
+        machine.disk.replace(f"{A}/{copy}/{name}", machine.disk.read_bytes(f"{move.path}/{name}"))
+    machine.disk.rename(f"{A}/{ORDERS}", f"{A}/lost+found")
+    with pytest.raises(StorageFailure, match="2 copies"):
+        machine.start()
+
+
+def test_the_longest_topic_name_fits() -> None:
+    name = future_name(f"{'n' * 249}-99999", uuid.uuid4().hex)
+    assert len(name) <= 255
+    assert future_part(name) is not None
+    assert future_part("orders-0") is None
+
+
+def test_a_log_without_files_moves_too() -> None:
+    machine = Machine(Disk())
+    move_whole(machine)
+    assert machine.home is machine.b
+    machine.write()
+    machine.check()
+    assert machine.log.directory.path == f"{B}/{ORDERS}"
