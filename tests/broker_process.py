@@ -10,13 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from benchmarks.processes import rss_bytes
+from tests import pausing
 from tests.deadline import eventually
 
 EXECUTABLE = Path(sys.executable).parent / "cordwood"
@@ -155,20 +155,10 @@ class BrokerProcess:
 
     def freeze(self, *, calls_too: bool = False) -> None:
         """SIGSTOP. When this returns, none of its own code runs; calls of the kernel may be under way, unless told."""
-        os.kill(self.pid, signal.SIGSTOP)
-        still = "T" if calls_too else "TD"
-        deadline = time.monotonic() + STOP_WITHIN_S
-        # Without a pause between two looks: what it does next should be cut off in the middle, not after a while.
-        while any(state not in still for state in self._thread_states()):
-            assert time.monotonic() < deadline, "the broker does not freeze"
-
-    def _thread_states(self) -> list[str]:
-        """As in /proc: T is stopped, D inside a call that cannot be interrupted."""
-        stats = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
-        return [stat.rpartition(")")[2].split()[0] for stat in stats]
+        pausing.pause(self.pid, calls_too=calls_too)
 
     def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        pausing.resume(self.pid)
 
     def kill(self) -> None:
         """kill -9, of this process and of nothing else."""

@@ -1,7 +1,5 @@
 """A real broker whose metadata is in a real etcd."""
 
-import os
-import signal
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from tests import pausing
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
 from tests.etcd.members import Certificate, EtcdCluster
@@ -106,7 +105,7 @@ def test_a_broker_that_slept_through_a_compaction_catches_up(start_etcd: StartEt
         ):
             first, second = (AdminClient({"bootstrap.servers": each.bootstrap}) for each in (one, two))
             eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, what="both brokers")
-            os.kill(two.pid, signal.SIGSTOP)
+            pausing.pause(two.pid)
             try:
                 # The watch of the sleeping broker ends with its connection: its events would wait in the socket.
                 member.kill()
@@ -115,7 +114,7 @@ def test_a_broker_that_slept_through_a_compaction_catches_up(start_etcd: StartEt
                 revision = member.post("/v3/kv/range", {"key": b64encode(b"none").decode()})["header"]["revision"]
                 member.post("/v3/kv/compaction", {"revision": revision, "physical": True})
             finally:
-                os.kill(two.pid, signal.SIGCONT)
+                pausing.resume(two.pid)
             eventually(lambda: "orders" in second.list_topics(timeout=10).topics, 60, what="the topic at the sleeper")
             eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, 60, what="both brokers again")
             assert two.alive

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import pausing
 from tests.deadline import eventually
 
 START_WITHIN_S = 90.0
@@ -114,10 +115,10 @@ class LocalCluster:
 
     def freeze(self, node_id: int) -> None:
         """SIGSTOP of one broker."""
-        os.kill(self.pids[node_id], signal.SIGSTOP)
+        pausing.pause(self.pids[node_id])
 
     def thaw(self, node_id: int) -> None:
-        os.kill(self.pids[node_id], signal.SIGCONT)
+        pausing.resume(self.pids[node_id])
 
     def restart(self, node_id: int, *options: str, environment: Mapping[str, str] | None = None) -> None:
         """Starts a broker again, by the command that the supervisor named when the broker first ended, with more

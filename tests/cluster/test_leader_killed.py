@@ -1,8 +1,6 @@
 """Records that were acknowledged by all survive the leader: kill -9, another leads, the broker comes back."""
 
 import json
-import os
-import signal
 import subprocess
 import time
 import uuid
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests import pausing
 from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
@@ -202,7 +201,7 @@ def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None
 
         write(0)
         eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
-        os.kill(cluster.supervisor.pid, signal.SIGSTOP)
+        pausing.pause(cluster.supervisor.pid)
         try:
             # Three times the lease: without the store the authority of the lease is long over.
             until_s = time.monotonic() + 9
@@ -211,7 +210,7 @@ def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None
                 write(number)
                 number += 1
         finally:
-            os.kill(cluster.supervisor.pid, signal.SIGCONT)
+            pausing.resume(cluster.supervisor.pid)
         assert refused == []
         eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
         write(number)

@@ -1,9 +1,7 @@
 """Effects in a database, exactly once: programs of one group and their broker are killed and put to sleep again and
 again, and every effect is compared with its record."""
 
-import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests import pausing
 from tests.crash.conftest import ROUNDS, StartBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all
@@ -48,9 +47,9 @@ class Worker:
         self.process.wait(10)
 
     def sleep(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
+        pausing.pause(self.process.pid)
         time.sleep(SLEEP_S)
-        os.kill(self.process.pid, signal.SIGCONT)
+        pausing.resume(self.process.pid)
 
 
 @pytest.mark.timeout(180 * max(ROUNDS, 1))

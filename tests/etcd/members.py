@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tests import pausing
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
@@ -147,14 +148,13 @@ class EtcdMember:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
+        """SIGSTOP. What is asked of the member after this gets no answer."""
+        assert self._process is not None
+        pausing.pause(self._process.pid)
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
         assert self._process is not None
-        self._process.send_signal(number)
+        pausing.resume(self._process.pid)
 
     def _end(self, number: int) -> None:
         if self._process is None:

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +19,7 @@ NAME: Final = "embedded"
 MAX_REPLICAS: Final = 3
 _METADATA_FILE: Final = "metadata.sqlite"
 _OWN_SETTINGS: Final = ("cluster.name", "cluster.store", "node.id", "listeners", "broker.rack")
+_KNOWN_WITHIN_S: Final = 60.0
 
 
 class Cluster:
@@ -70,12 +72,14 @@ class Cluster:
         return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
 
     def start(self) -> Self:
-        """Returns when all brokers take part. Raises EnvironmentFailure or OSError, with nothing left running."""
+        """Returns when all brokers take part, and each knows it of all. Raises EnvironmentFailure or OSError, with
+        nothing left running."""
         if self._directory is not None:
             os.makedirs(self._directory, exist_ok=True)
         self._store.start()
         try:
             self._each(lambda broker: broker.start())
+            self._each(self._await_all)
             self._addresses = {node_id: broker.bootstrap_servers for node_id, broker in self.brokers.items()}
         except BaseException:
             self.stop()
@@ -88,6 +92,15 @@ class Cluster:
             self._each(lambda broker: broker.stop())
         finally:
             self._store.stop()
+
+    def _await_all(self, broker: Broker) -> None:
+        """Returns when the broker knows that all brokers take part: a controller that knows it of two only places no
+        topic on three."""
+        deadline = time.monotonic() + _KNOWN_WITHIN_S
+        while broker.log.brokers() != list(self.brokers):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{broker.bootstrap_servers} knows brokers {broker.log.brokers()} after a minute")
+            time.sleep(0.002)
 
     def _each(self, act: Callable[[Broker], object]) -> None:
         """Acts on all brokers side by side, and raises the first failure once all are done."""

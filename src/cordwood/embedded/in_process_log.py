@@ -178,6 +178,14 @@ class InProcessLog:
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that can lead partitions, as this broker knows them, sorted."""
+
+        def start(server: Server, done: Callable[[list[int] | Exception], None]) -> None:
+            done(server.node.image.electable_brokers())
+
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
+
     def _ask_partition(self, topic: str, partition: int, question: Callable[[Partition], int]) -> int:
         _check_type("topic", topic, str)
         _check_type("partition", partition, int)
