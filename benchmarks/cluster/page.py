@@ -59,7 +59,7 @@ def _row(title: str, figure: Mapping[str, Any]) -> str:
     target = figure["target"] or ""
     if target:
         reached = figure["verdict"]
-        ratio, target = (f"**{ratio}**" if reached == "reached" else ratio), f"{target}: {reached}"
+        ratio, target = (f"**{ratio}**" if ratio and reached == "reached" else ratio), f"{target}: {reached}"
     return f"| {title} | {figure['metric']} | {values[0]} | {values[1]} | {ratio} | {target} |"
 
 
