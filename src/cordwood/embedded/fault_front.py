@@ -13,7 +13,6 @@ from cordwood.embedded.error_answers import named_partitions, refusal
 from cordwood.embedded.faults import Effect, Fault, Faults
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.node.handlers.metadata import broker_endpoints
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
@@ -83,7 +82,8 @@ class FaultFront:
         if header.api_key == ApiKey.METADATA:
             # A client that is told of no broker would have no broker to ask again.
             values["brokers"] = [
-                endpoint._asdict() for endpoint in broker_endpoints(self._node.image, reply.entrance.name)
+                endpoint._asdict()
+                for endpoint in self._node.told_brokers.endpoints(reply.entrance.name, reply.connection_id)
             ]
             values["cluster_id"] = self._node.image.cluster_id
             values["controller_id"] = self._node.image.controller_id

@@ -68,6 +68,7 @@ from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
 from cordwood.node.router import Router
 from cordwood.node.serving import Serving
+from cordwood.node.told_brokers import ToldBrokers
 from cordwood.node.turns import Turns
 from cordwood.node.verification_guards import Guards
 from cordwood.segments.partition_metadata import TopicDescription
@@ -132,6 +133,7 @@ class Node:
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
         self.leader_hints = LeaderHints(image)
+        self.told_brokers = ToldBrokers(loop, image)
         self.leader_throttle = LeaderThrottle(image)
         self.encoded_topics = EncodedTopics(image, fetching.suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
@@ -188,6 +190,7 @@ class Node:
     def connection_closed(self, connection_id: int) -> None:
         """Drops the waiting requests of a closed connection: nobody reads their answers."""
         self.held_heartbeats.connection_closed(connection_id)
+        self.told_brokers.connection_closed(connection_id)
         self.catching_up.connection_closed(connection_id)
         self.loop.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
@@ -250,6 +253,7 @@ class Node:
         """
         self.loop.now = now
         if delta.brokers_changed:
+            self.told_brokers.brokers_changed()
             self._look_for_own_row()
         if delta.deleted:
             self._topics_deleted(delta.deleted)

@@ -7,8 +7,9 @@ import pytest
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
-from cordwood.cluster.rows import broker_key, decode_broker, encode_broker
+from cordwood.cluster.rows import Endpoint, broker_key, decode_broker, encode_broker
 from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.node.told_brokers import TOLD_AFTER_LEAVING_MS, is_on_librdkafka
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -35,8 +36,28 @@ def told(world: World) -> tuple[list[int], int, list[int], str]:
     return brokers, part.leader_id, list(part.offline_replicas), error(part.error_code)
 
 
-def fence(world: World) -> None:
-    item = run(world.store.get(broker_key(OTHER)))
+class Client:
+    """Asks on one connection, after it has given the name of its software."""
+
+    def __init__(self, world: World, software: str) -> None:
+        self._world = world
+        self._connection = world.connect()
+        self._ask(ApiKey.API_VERSIONS, 3, client_software_name=software, client_software_version="1")
+
+    def _ask(self, key: Any, version: int, **values: Any) -> Any:
+        exchange = self._connection.request(key, version, values)
+        self._world.settle()
+        return exchange.answer
+
+    def metadata(self) -> Any:
+        return self._ask(ApiKey.METADATA, 12, topics=[{"name": "orders"}])
+
+    def told(self) -> list[int]:
+        return [each.node_id for each in self.metadata().brokers]
+
+
+def fence(world: World, broker_id: int = OTHER) -> None:
+    item = run(world.store.get(broker_key(broker_id)))
     row = decode_broker(item.key, item.value)._replace(fenced=True)
     write(world, Put(item.key, encode_broker(row)))
 
@@ -57,6 +78,57 @@ def test_a_broker_that_is_fenced_or_gone_is_not_told_and_leads_nothing(world: Wo
     assert (part.leader_id, list(part.offline_replicas)) == (-1, [OTHER])
     register(world)
     assert told(world)[0] == [ME, OTHER]
+
+
+def fence_all(world: World) -> None:
+    for broker_id in (ME, OTHER):
+        fence(world, broker_id)
+
+
+def all_leave(world: World) -> None:
+    write(world, Delete(broker_key(ME)), Delete(broker_key(OTHER)))
+
+
+@pytest.mark.parametrize("leave", [fence_all, all_leave], ids=["fenced", "gone"])
+@pytest.mark.parametrize("software", ["librdkafka", "apache-kafka-java"])
+def test_a_client_is_never_told_of_an_empty_cluster(world: World, leave: Any, software: str) -> None:
+    """librdkafka drops the brokers that an answer leaves out, and with the last one its way to ask again."""
+    client = Client(world, software)
+    leave(world)
+    assert client.told() == [ME, OTHER]
+    world.advance(10 * TOLD_AFTER_LEAVING_MS)
+    assert client.told() == [ME, OTHER]
+    register(world)
+    assert client.told() == [OTHER]
+
+
+def test_a_cluster_where_nobody_takes_part_tells_brokers_that_never_did(world: World) -> None:
+    fence(world)
+    world.kill()
+    world.start()
+    assert [each.node_id for each in metadata(world).brokers] == [ME]
+    fence(world, ME)
+    assert [each.node_id for each in metadata(world).brokers] == [ME, OTHER]
+
+
+@pytest.mark.parametrize(
+    "leave", [fence, lambda world: write(world, Delete(broker_key(OTHER)))], ids=["fenced", "gone"]
+)
+def test_clients_on_librdkafka_are_told_a_broker_for_a_while_after_it_left(world: World, leave: Any) -> None:
+    client, other = Client(world, "confluent-kafka-python"), Client(world, "apache-kafka-java")
+    leave(world)
+    world.advance(TOLD_AFTER_LEAVING_MS - 1)
+    assert (client.told(), other.told()) == ([ME, OTHER], [ME])
+    world.advance(1)
+    assert (client.told(), other.told()) == ([ME], [ME])
+    register(world, OTHER, Endpoint("PLAINTEXT", "elsewhere", 9092))
+    assert (client.told(), other.told()) == ([ME, OTHER], [ME, OTHER])
+    assert client.metadata().brokers[1].host == "elsewhere"
+
+
+@pytest.mark.parametrize("software", ["librdkafka", "rdkafka-ruby", "confluent-kafka-go", "confluent-kafka-python"])
+def test_bindings_of_librdkafka_are_known_by_their_names(software: str) -> None:
+    assert is_on_librdkafka(software)
 
 
 def test_fenced_brokers_are_described_to_who_asks_for_them(world: World) -> None:

@@ -13,10 +13,10 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.handlers.features import finalized_features, finalized_features_epoch, supported_features
 from cordwood.node.request import Made, Request, serves
+from cordwood.node.told_brokers import reached_by
 from cordwood.node.turns import Steps
 from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.metadata import (
     NULL_NAMES_FROM,
     OPERATIONS_NOT_ASKED_FOR,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
+    from cordwood.node.told_brokers import ToldBrokers
     from cordwood.wire.apis import Api
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
     from cordwood.wire.message_types.describe_quorum import DescribeQuorum
@@ -64,6 +65,7 @@ class MetadataRooms(Protocol):
     loop: Loop
     reports: Reports
     served_apis: tuple[Api, ...]
+    told_brokers: ToldBrokers
 
 
 def api_versions(rooms: MetadataRooms, request: Request) -> None:
@@ -71,6 +73,7 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     version = request.version
     error = body.error_code(version, rooms.image.cluster_id, rooms.image.node_id)
     rooms.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
+    rooms.told_brokers.introduced(request.reply.connection_id, body.client_software_name)
     request.reply.send(
         encode_api_versions_response(
             version,
@@ -272,7 +275,7 @@ def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest
         encode_metadata_response(
             version,
             request.header.correlation_id,
-            brokers=broker_endpoints(image, request.reply.entrance.name),
+            brokers=rooms.told_brokers.endpoints(request.reply.entrance.name, request.reply.connection_id),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
@@ -305,17 +308,6 @@ def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolErro
     return TopicMetadata(asked.name, None, (), error_code=code)
 
 
-def broker_endpoints(image: ClusterImage, listener: str, *, fenced: bool = False) -> list[NodeEndpoint]:
-    """The brokers, as clients of a listener reach them. Brokers without this listener are left out, and fenced ones
-    unless `fenced`."""
-    brokers = []
-    for broker_id, broker in sorted(image.brokers.items()):
-        endpoint = broker.endpoint(listener)
-        if endpoint is not None and (fenced or not broker.fenced):
-            brokers.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
-    return brokers
-
-
 def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
     """The registered brokers that do not have the listener that the request came in on."""
     listener = request.reply.entrance.name
@@ -330,7 +322,12 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
     registered = rooms.image.brokers
-    brokers = broker_endpoints(rooms.image, request.reply.entrance.name, fenced=body.include_fenced_brokers)
+    asked = {
+        broker_id: broker
+        for broker_id, broker in registered.items()
+        if body.include_fenced_brokers or not broker.fenced
+    }
+    brokers = reached_by(request.reply.entrance.name, asked)
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
