@@ -17,10 +17,10 @@ def settings(directory: Path) -> BrokerSettings:
 
 async def test_a_broker_that_is_only_read_from_knows_whether_reads_can_be_told_not_to_wait(tmp_path: Path) -> None:
     storage = await Storage.open(settings(tmp_path))
-    assert isinstance(storage.filesystem, OsFilesystem)
-    assert storage.filesystem.reads_without_waiting is None
+    assert isinstance(storage.logs.home.filesystem, OsFilesystem)
+    assert storage.logs.home.filesystem.reads_without_waiting is None
     storage.claim("cluster")
-    assert storage.filesystem.reads_without_waiting is not None
+    assert storage.logs.home.filesystem.reads_without_waiting is not None
     await storage.release()
 
 

@@ -150,7 +150,7 @@ def test_a_broker_that_was_away_deletes_its_directories_of_a_topic_that_was_dele
     world.advance(120_000)
     machine.start()
     world.settle()
-    assert machine.node.logs.on_disk.set_aside_directories == []
+    assert machine.node.logs.home.on_disk.set_aside_directories == []
     assert not any(name.startswith(TOPIC) for name in machine.disk.list_directories(DATA_DIRECTORY))
 
 

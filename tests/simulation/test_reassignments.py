@@ -130,7 +130,7 @@ def test_the_copy_of_a_broker_that_was_away_during_the_move_is_set_aside(world: 
     world.machine_of(2).start()
     world.advance(LONG_MS)
     assert not has_files(world, 2)
-    (aside,) = world.machine_of(2).node.logs.on_disk.set_aside_directories
+    (aside,) = world.machine_of(2).node.logs.home.on_disk.set_aside_directories
     assert aside.startswith(f"{DATA_DIRECTORY}/{TOPIC}-0")
 
 

@@ -53,7 +53,7 @@ async def _serve(settings: BrokerSettings) -> int:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
-    print(f"cordwood ready on {_shown(server.addresses)} (data in {settings.data_directory})", flush=True)
+    print(f"cordwood ready on {_shown(server.addresses)} (data in {settings.log_dirs})", flush=True)
     garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]

@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cordwood.broker.flusher import CountingFlusher
     from cordwood.broker.loop_watch import LoopWatch
     from cordwood.cluster.image import ClusterImage, TopicImage
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node
     from cordwood.node.partition import Partition
@@ -51,7 +52,7 @@ def prepare_scrape(
         names.NEAR_READ_BYTES: _one(node.near_reads.served_bytes),
         names.SENT_NEAR: _one(node.near_reads.sent_near),
         names.SENT_BACK: _one(node.near_reads.sent_back),
-        names.SET_ASIDE: _one(len(node.logs.on_disk.set_aside_directories)),
+        names.SET_ASIDE: _one(sum(len(each.on_disk.set_aside_directories) for each in node.logs.directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
         **_damage(node),
@@ -148,16 +149,20 @@ def _api_name(key: int) -> str:
     return "unknown" if api is None else api.name
 
 
-def _disk(logs: "DataDirectory") -> Values:
-    """Sizes of the disk; empty for a broker in memory, or if the disk fails. Runs in a thread: the disk may be slow."""
-    try:
-        size_bytes, free_bytes = logs.filesystem.free_bytes()
-    except StorageFailure:
+def _disk(logs: "DataDirectories") -> Values:
+    """Sizes of disks that do not fail; empty for a broker in memory. Runs in a thread: a disk may be slow."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for directory in logs.directories:
+        with suppress(StorageFailure):
+            measured = directory.free_bytes()
+            if measured[0] < UNBOUNDED_BYTES:
+                sizes[directory.path] = measured
+    if not sizes:
         return {}
-    if size_bytes >= UNBOUNDED_BYTES:
-        return {}
-    directory = (logs.path,)
-    return {names.DISK_SIZE: [(directory, size_bytes)], names.DISK_FREE: [(directory, free_bytes)]}
+    return {
+        names.DISK_SIZE: [((path,), size_bytes) for path, (size_bytes, _) in sizes.items()],
+        names.DISK_FREE: [((path,), free_bytes) for path, (_, free_bytes) in sizes.items()],
+    }
 
 
 def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset[str]) -> Values:

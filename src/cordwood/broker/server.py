@@ -289,12 +289,11 @@ class Server:
     def _make_flusher(self) -> CountingFlusher:
         if self._storage.in_memory:
             return ImmediateFlusher(self.driver.flushed, self._fail)
-        filesystem = self._storage.filesystem
         return Flusher(
             self._loop,
             self.driver.flushed,
             self._fail,
-            sync_everything=filesystem.sync_everything if self._storage.syncfs_trusted else None,
+            sync_everything=self._storage.sync_everything,
             threads=self.settings.flush_threads,
         )
 

@@ -2,14 +2,18 @@
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from cordwood.broker import descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
-from cordwood.cluster.registration import ALONE
+from cordwood.cluster.registration import ALONE, new_cluster_id
 from cordwood.cluster.rows import STORAGE_IDS
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from cordwood.broker.memory import Memory
     from cordwood.cluster.stores.interface import MetadataStore
     from cordwood.log.compaction import CompactionJob, CompactionResult
+    from cordwood.log.files.os_filesystem import OsFilesystem
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -26,6 +31,10 @@ METADATA_FILE = "metadata.sqlite"
 WITNESS_FILE = "cluster-witness"
 ETCD_PASSWORD = "CORDWOOD_ETCD_PASSWORD"
 """The variable of the environment with the password for etcd."""
+
+
+LEAST_OPEN_FILES = 16
+"""The least files that may be open in each of many directories."""
 
 
 def _absolute(path: str) -> str:
@@ -112,20 +121,13 @@ async def _refuse_store_of_cluster(path: str, store: "MetadataStore") -> None:
 class Storage:
     """Logs and metadata. Callers `open`, then `claim` for a cluster, `close_logs` in order, and always `release`."""
 
-    def __init__(self, filesystem: Filesystem, path: str, settings: BrokerSettings) -> None:
-        self.filesystem = filesystem
+    def __init__(self, logs: DataDirectories, found: DirectorySet, settings: BrokerSettings) -> None:
         self.metadata: MetadataStore
-        self.syncfs_trusted = self.in_memory or syncfs_can_be_trusted(path)
-        self.logs = DataDirectory(
-            filesystem,
-            path,
-            producer_expiration_ms=settings.producer_id_expiration_ms,
-            sync_together=self.syncfs_trusted,
-            witness_ends=not self.in_memory,
-        )
+        self.logs = logs
         self.standing = ALONE
         self.may_be_newer = False
         """Whether the logs may be newer than the cluster's metadata: nothing tells how far the broker had seen it."""
+        self._found = found
         self._node_id = settings.node_id
         self._open = False
 
@@ -133,84 +135,106 @@ class Storage:
     async def open(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Storage":
         """Opens the storage on disk, or in `memory`.
 
-        Raises StorageFailure if another process has the directory, StoreFailure if the metadata cannot be used.
+        Raises StorageFailure if another process has a directory, or one is missing; StoreFailure if the metadata cannot
+        be used.
         """
-        path = settings.data_directory
         if memory is not None:
-            storage = cls(memory.filesystem, path, settings)
-            storage._take_storage_id(storage.logs.identity())
+            path = settings.data_directories[0]
+            directory = _data_directory(memory.filesystem, path, settings, trusted=True, lasts=False)
+            storage = cls(DataDirectories([directory]), DirectorySet(0, {}, False), settings)
+            storage._take_storage_id(storage.logs.home.identity())
             if settings.cluster_store:
                 await storage._join(settings)
             else:
                 storage.metadata = memory.open_metadata()
             return storage
-        from cordwood.log.files.os_filesystem import OsFilesystem
-
-        path = _absolute(path)
-        filesystem = OsFilesystem(
-            path,
-            max_open_files=descriptors.log_files(settings.open_files_max),
-            tail_bytes=settings.tail_memory_max_bytes,
-        )
-        storage = cls(filesystem, path, settings)
-        # The directory is locked before the store is read: a store that another process writes would look damaged.
-        storage.logs.take()
+        directories = _on_disk(settings)
+        taken: list[DataDirectory] = []
         try:
-            storage._take_storage_id(storage.logs.identity())
+            # The directories are locked before the store is read: a store that another process writes would look
+            # damaged.
+            for directory in directories:
+                directory.take()
+                taken.append(directory)
+            found = look_at([Place(each.filesystem, each.path) for each in directories])
+            home = directories.pop(found.home)
+            storage = cls(DataDirectories([home, *directories], all_present=found.complete), found, settings)
+            storage._take_storage_id(home.identity())
             if settings.cluster_store:
                 await storage._join(settings)
             else:
                 await storage._open_own_store(settings)
         except BaseException:
-            storage.logs.release()
+            for directory in taken:
+                directory.release()
             raise
         return storage
 
     def _take_storage_id(self, owner: Identity | None) -> None:
-        storage_id = (owner.storage_id if owner is not None else "") or os.urandom(16).hex()
-        self.standing = ALONE._replace(storage_id=storage_id)
+        # With a directory replicas are lost. A new storage id tells the cluster: none of them leads or counts as in
+        # sync by what it had.
+        kept = owner.storage_id if owner is not None and self._found.complete else ""
+        self.standing = ALONE._replace(storage_id=kept or os.urandom(16).hex())
 
     async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
-        self.metadata = await open_own_store(self.logs)
+        home = self.logs.home
+        _refuse_missing(home, self._found)
+        if home.arranged_for_workers and len(self.logs.directories) > 1:
+            raise StorageFailure(
+                f"{home.path} has partitions in the homes of workers, which use one directory only: start and stop "
+                f"`cordwood serve --data-dir {home.path}` once, which takes them back; then give all directories"
+            )
+        self.metadata = await open_own_store(home)
         try:
-            if self.logs.arranged_for_workers:
+            if home.arranged_for_workers:
                 from cordwood.broker.workers.arranging import arrange_offline
 
-                await arrange_offline(self.logs, self.metadata, [settings.node_id], settings, alone=True)
-            elif self.logs.identity() is None:
-                await _refuse_store_of_cluster(self.logs.path, self.metadata)
+                await arrange_offline(home, self.metadata, [settings.node_id], settings, alone=True)
+            elif home.identity() is None:
+                await _refuse_store_of_cluster(home.path, self.metadata)
         except BaseException:
             await self.metadata.close()
             raise
 
     async def _join(self, settings: BrokerSettings) -> None:
-        """Connects to the cluster's store, and refuses one that does not fit the directory."""
+        """Connects to the cluster's store, and refuses one that does not fit the directories."""
         from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_seen
         from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
 
-        path, owner = self.logs.path, self.logs.identity()
-        imported = refuse_unfinished(self.filesystem, path)
-        if self.filesystem.exists(f"{path}/{METADATA_FILE}"):
-            raise StorageFailure(
-                f"{path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster does not "
-                "know: its records would not be served. Take it into an empty cluster with `cordwood cluster import`, "
-                "give another --data-dir, or start without --store"
-            )
-        if owner is not None and owner.node_id != self._node_id:
-            # Registered with the storage id of another directory, this node would count as one that lost its records.
-            raise StorageFailure(
-                f"{path} has the data of node {owner.node_id}, not of node {self._node_id}: node.id was changed, or "
-                "the directories of two nodes were mixed up. The cluster has not heard of this start"
-            )
+        home = self.logs.home
+        path = home.path
+        owners = [(each.path, owner) for each in self.logs.directories if (owner := each.identity()) is not None]
+        imported = refuse_unfinished(home.filesystem, path)
+        for each in self.logs.directories:
+            if each.filesystem.exists(f"{each.path}/{METADATA_FILE}"):
+                raise StorageFailure(
+                    f"{each.path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster "
+                    "does not know: its records would not be served. Take it into an empty cluster with `cordwood "
+                    "cluster import`, give another --data-dir, or start without --store"
+                )
+        for own_path, owner in owners:
+            if owner.node_id != self._node_id:
+                # Registered with the storage id of another directory, this node would count as one that lost its
+                # records.
+                raise StorageFailure(
+                    f"{own_path} has the data of node {owner.node_id}, not of node {self._node_id}: node.id was "
+                    "changed, or the directories of two nodes were mixed up. The cluster has not heard of this start"
+                )
+        for lost in _missing_in_words(self._found):
+            logger.error("%s: the replicas in it are lost here, and are filled anew from other brokers", lost)
         # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
         seen = None if self.in_memory else read_seen(path)
-        self.may_be_newer = owner is not None and seen is None and not self.in_memory
-        unclean = may_have_lost(seen, stopped_cleanly=self.logs.stopped_cleanly())
+        self.may_be_newer = bool(owners) and seen is None and not self.in_memory
+        stopped_cleanly = all(each.stopped_cleanly() for each in self.logs.directories if each.identity() is not None)
+        unclean = may_have_lost(seen, stopped_cleanly=stopped_cleanly)
         self.standing = self.standing._replace(clustered=True, unclean=unclean)
         self.metadata = await open_store(settings)
         try:
-            await check_cluster(self.metadata, path, None if owner is None else owner.cluster_id, seen)
+            if not owners:
+                await check_cluster(self.metadata, path, None, seen)
+            for own_path, owner in owners:
+                await check_cluster(self.metadata, own_path, owner.cluster_id, seen)
             if imported is not None:
                 await refuse_other_import(self.metadata, path, imported)
         except BaseException:
@@ -222,18 +246,31 @@ class Storage:
         """Whether the data is in memory, where syncing costs nothing."""
         from cordwood.log.files.memory_filesystem import MemoryFilesystem
 
-        return isinstance(self.filesystem, MemoryFilesystem)
+        return isinstance(self.logs.home.filesystem, MemoryFilesystem)
+
+    @property
+    def sync_everything(self) -> Callable[[], None] | None:
+        """Syncs the filesystem of the only directory; None if syncfs cannot be trusted. Logs in several directories are
+        synced one by one: a sync of all disks would last as long as that of the slowest."""
+        trusted = len(self.logs.directories) == 1 and self.logs.home.sync_together
+        return self.logs.home.filesystem.sync_everything if trusted else None
 
     @property
     def max_open_files(self) -> int:
         """The number of log files that may be open at a time."""
+        return sum(filesystem.max_open_files for filesystem in self._os_filesystems())
+
+    def _os_filesystems(self) -> "list[OsFilesystem]":
         from cordwood.log.files.os_filesystem import OsFilesystem
 
-        return self.filesystem.max_open_files if isinstance(self.filesystem, OsFilesystem) else 0
+        filesystems = [directory.filesystem for directory in self.logs.directories]
+        return [filesystem for filesystem in filesystems if isinstance(filesystem, OsFilesystem)]
 
     def claim(self, cluster_id: str) -> None:
-        """Takes the data directory for this node of this cluster. Raises StorageFailure if another node owns it."""
-        self.logs.open(Identity(cluster_id, self._node_id, self.standing.storage_id))
+        """Takes the data directories for this node of this cluster. Raises StorageFailure if another node owns one."""
+        self.logs.open(
+            Identity(cluster_id, self._node_id, self.standing.storage_id), new_id=lambda: new_cluster_id(uuid4())
+        )
         self._open = True
         for problem in self.logs.problems:
             logger.warning("%s", problem)
@@ -241,28 +278,25 @@ class Storage:
 
     def _learn_how_to_read(self) -> None:
         """Finds out whether reads can be told not to wait: a broker that serves only reads would never find out."""
-        from cordwood.log.files.os_filesystem import OsFilesystem
-
-        if not isinstance(self.filesystem, OsFilesystem):
-            return
-        descriptor = os.open(f"{self.logs.path}/{PROPERTIES_FILE}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self.filesystem.learn_reads_without_waiting(descriptor, 0)
-        finally:
-            os.close(descriptor)
+        for filesystem in self._os_filesystems():
+            descriptor = os.open(f"{filesystem.root}/{PROPERTIES_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                filesystem.learn_reads_without_waiting(descriptor, 0)
+            finally:
+                os.close(descriptor)
 
     def compact(self, job: "CompactionJob") -> "CompactionResult":
         """Compacts segments, in a thread; segments on disk in another process."""
         if self.in_memory:
             from cordwood.log.compaction import compact
 
-            return compact(self.filesystem, job)
+            return compact(self.logs.home.filesystem, job)
         from cordwood.log.compaction_process import compact_in_process
 
         return compact_in_process(job)
 
     def close_logs(self) -> None:
-        """Checkpoints everything and marks the directory as cleanly closed."""
+        """Checkpoints everything and marks the directories as cleanly closed."""
         self._open = False
         self.logs.close(release=False)
 
@@ -272,9 +306,65 @@ class Storage:
             self._open = False
             self.logs.close(clean=False, release=False)
         await self.metadata.close()
-        # The lock is released last: the next process reads the store as soon as it has the lock.
+        # The locks are released last: the next process reads the store as soon as it has the locks.
         self.logs.release()
-        from cordwood.log.files.os_filesystem import OsFilesystem
+        for filesystem in self._os_filesystems():
+            filesystem.close()
 
-        if isinstance(self.filesystem, OsFilesystem):
-            self.filesystem.close()
+
+def _on_disk(settings: BrokerSettings) -> list[DataDirectory]:
+    """The data directories of the settings, in their order. Raises StorageFailure if two of them are one."""
+    from cordwood.log.files.os_filesystem import OsFilesystem
+
+    paths = [_absolute(path) for path in settings.data_directories]
+    check_apart([os.path.realpath(path) for path in paths])
+    max_open_files = descriptors.log_files(settings.open_files_max)
+    return [
+        _data_directory(
+            OsFilesystem(
+                path,
+                max_open_files=max(LEAST_OPEN_FILES, max_open_files // len(paths)),
+                tail_bytes=settings.tail_memory_max_bytes // len(paths),
+            ),
+            path,
+            settings,
+            trusted=syncfs_can_be_trusted(path),
+            lasts=True,
+        )
+        for path in paths
+    ]
+
+
+def _data_directory(
+    filesystem: Filesystem, path: str, settings: BrokerSettings, *, trusted: bool, lasts: bool
+) -> DataDirectory:
+    return DataDirectory(
+        filesystem,
+        path,
+        producer_expiration_ms=settings.producer_id_expiration_ms,
+        sync_together=trusted,
+        witness_ends=lasts,
+    )
+
+
+def _missing_in_words(found: DirectorySet) -> list[str]:
+    if found.home_missing:
+        return ["the data directory with the broker's metadata, which the given ones name, is missing"]
+    return [
+        f"the data directory that was at {path} (directory.id {directory_id}) is missing or was emptied"
+        for directory_id, path in sorted(found.missing.items(), key=lambda item: item[1])
+    ]
+
+
+def _refuse_missing(home: DataDirectory, found: DirectorySet) -> None:
+    """Raises StorageFailure if a directory of a broker alone is missing."""
+    if found.complete:
+        return
+    what_now = (
+        "Give all directories of the broker in log.dirs. Nothing was changed"
+        if found.home_missing
+        else "Its partitions would begin anew, empty. Nothing was changed. Mount the disk, or name the directory in "
+        f"log.dirs. If it is lost for good, `cordwood recover accept-lost-directory {home.path} DIRECTORY` accepts "
+        "that its records are gone"
+    )
+    raise StorageFailure(f"{'; '.join(_missing_in_words(found))}. {what_now}")

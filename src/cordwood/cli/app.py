@@ -44,6 +44,7 @@ from cordwood.cli.pipeline.status import pipeline_status
 from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
 from cordwood.cli.produce import produce
+from cordwood.cli.recover.accept_lost_directory import accept_lost_directory
 from cordwood.cli.recover.list import list_set_aside
 from cordwood.cli.recover.metadata import recover_metadata
 from cordwood.cli.recover.put_back import put_back
@@ -143,6 +144,7 @@ _recover = typer.Typer(
 _recover.command("list")(list_set_aside)
 _recover.command("put-back")(put_back)
 _recover.command("metadata")(recover_metadata)
+_recover.command("accept-lost-directory")(accept_lost_directory)
 
 _spark = typer.Typer(no_args_is_help=True)
 

@@ -6,13 +6,14 @@ import os
 import re
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.model.storage_settings import directories_in
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -93,7 +94,7 @@ def collect(
     attempt("the metrics", lambda: metrics_of(settings, timeout_s))
     own = next(iter(settings.values()), {}) if len(settings) == 1 else {}
     directory = data_dir or own.get("log.dirs") or "./cordwood-data"
-    attempt("the files", lambda: _files(directory))
+    attempt("the files", lambda: _files_of_all(directories_in(directory)))
     attempt("the machine's health", lambda: _health(directory))
     attempt("the log", lambda: _log_tail(log_file or own.get("logging.file", "")))
     return parts, missing
@@ -163,7 +164,12 @@ def metrics_of(settings: Mapping[int, Mapping[str, str]], timeout_s: float) -> I
             yield f"metrics-{broker}.txt", answer.read(METRICS_BYTES)
 
 
-def _files(directory: str) -> Iterator[Part]:
+def _files_of_all(directories: Sequence[str]) -> Iterator[Part]:
+    for number, directory in enumerate(directories, 1):
+        yield from _files(directory, "files.txt" if len(directories) == 1 else f"files-{number}.txt")
+
+
+def _files(directory: str, part: str) -> Iterator[Part]:
     if not os.path.isdir(directory):
         raise Failure("NO_DIRECTORY", f"{directory} is no directory of this machine")
     lines = []
@@ -175,9 +181,9 @@ def _files(directory: str) -> Iterator[Part]:
             lines.append(f"{found.st_size:>14} {int(found.st_mtime)} {os.path.relpath(path, directory)}\n")
             if len(lines) == FILES_LISTED:
                 lines.append("(more files are not listed)\n")
-                yield "files.txt", "".join(lines).encode(errors="surrogateescape")
+                yield part, "".join(lines).encode(errors="surrogateescape")
                 return
-    yield "files.txt", "".join(lines).encode(errors="surrogateescape")
+    yield part, "".join(lines).encode(errors="surrogateescape")
 
 
 def _health(directory: str) -> Iterator[Part]:

@@ -50,6 +50,8 @@ class Cluster:
             if name.strip() in _OWN_SETTINGS:
                 raise InvalidSetting(f"the brokers of an embedded cluster take no setting {name}: the cluster sets it")
         self._directory = None if data_dir is None else os.path.abspath(data_dir)
+        if self._directory is not None and "," in self._directory:
+            raise InvalidSetting("an embedded cluster has one data_dir, with a directory for each broker in it")
         self._sockets = tempfile.TemporaryDirectory(prefix="cordwood-")
         self._socket_path = f"{self._sockets.name}/metadata.sock"
         database = None if self._directory is None else f"{self._directory}/{_METADATA_FILE}"

@@ -21,7 +21,7 @@ from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
-from cordwood.model.storage_settings import StorageSettings
+from cordwood.model.storage_settings import StorageSettings, directories_in
 from cordwood.model.store_address import StoreAddress, parse_store_address
 from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 from cordwood.model.transaction_settings import TransactionSettings
@@ -140,8 +140,9 @@ class BrokerSettings(
         return resolve({}, self.topic_defaults)
 
     @property
-    def data_directory(self) -> str:
-        return self.log_dirs
+    def data_directories(self) -> tuple[str, ...]:
+        """Where the logs are: at least one directory."""
+        return directories_in(self.log_dirs)
 
     @property
     def reads_at_followers(self) -> bool:

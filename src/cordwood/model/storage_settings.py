@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from cordwood.model.settings import Value, boolean, int32, int64, string
 
 
+def directories_in(value: str) -> tuple[str, ...]:
+    """The directories that `log.dirs` names, in their order."""
+    return tuple(path.strip() for path in value.split(","))
+
+
 def directory(value: Value) -> str | None:
-    if not value:
-        return "must name a directory"
-    # Kafka takes a list. One directory whose name has a comma would be made without a word.
-    return (
-        "names several directories, and the data is kept in one: run a broker for each" if "," in str(value) else None
-    )
+    paths = directories_in(str(value))
+    if not all(paths):
+        return "must name a directory" if len(paths) == 1 else "names a directory without a name, between two commas"
+    return "names a directory twice" if len(set(paths)) < len(paths) else None
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -40,7 +43,8 @@ class StorageSettings:
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
     log_dirs: str = string(
         "./cordwood-data",
-        "The one directory that holds the data, in spite of the plural: to use more disks run more brokers.",
+        "The directories that hold the data, with commas in between: one for each disk. A new partition goes where the "
+        "fewest partitions are. The first holds the metadata, too.",
         check=directory,
     )
     log_flush_offset_checkpoint_interval_ms: int = int32(

@@ -6,7 +6,7 @@ syncs them in a thread, and brings them back (`flushed`).
 """
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
 from cordwood.log.log_offsets import LogOffsets
@@ -20,7 +20,7 @@ FLUSHED_AT_ONCE = 1000
 
 
 class FlushBook:
-    def __init__(self, loop: Loop, image: ClusterImage, logs: DataDirectory) -> None:
+    def __init__(self, loop: Loop, image: ClusterImage, logs: DataDirectories) -> None:
         self._loop = loop
         self._image = image
         self._logs = logs

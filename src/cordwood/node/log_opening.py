@@ -1,8 +1,10 @@
 """Opens the logs of hosted partitions, and tells the books of flushes and damage about them."""
 
 import logging
+from collections import Counter
 from functools import partial
 
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.set_aside import read_note
 from cordwood.log.log import Log
@@ -15,12 +17,12 @@ logger = logging.getLogger("cordwood")
 
 
 class LogOpening:
-    def __init__(self, loop: Loop, logs: DataDirectory, damage: DamageBook, flushes: FlushBook) -> None:
+    def __init__(self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook) -> None:
         self._loop = loop
         self._logs = logs
         self._damage = damage
         self._flushes = flushes
-        self._reported_set_aside = 0
+        self._reported_set_aside: Counter[DataDirectory] = Counter()
 
     def open(self, partition: Partition) -> Log:
         """The log of the partition, recovered if need be. Raises StorageFailure."""
@@ -38,18 +40,18 @@ class LogOpening:
 
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""
-        logs = self._logs
-        fresh = logs.on_disk.set_aside_directories[self._reported_set_aside :]
-        self._reported_set_aside += len(fresh)
-        for path in fresh:
-            note = read_note(logs.filesystem, path)
-            logger.error(
-                "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
-                "what is set aside, `cordwood recover put-back` puts it back",
-                path,
-                "there is no note of why" if note is None else note.reason,
-                logs.path,
-            )
+        for directory in self._logs.directories:
+            aside = directory.on_disk.set_aside_directories
+            for path in aside[self._reported_set_aside[directory] :]:
+                note = read_note(directory.filesystem, path)
+                logger.error(
+                    "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
+                    "what is set aside, `cordwood recover put-back` puts it back",
+                    path,
+                    "there is no note of why" if note is None else note.reason,
+                    directory.path,
+                )
+            self._reported_set_aside[directory] = len(aside)
 
 
 def _report_recovery(log: Log) -> None:

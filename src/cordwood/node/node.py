@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
@@ -81,7 +81,7 @@ class Node:
     def __init__(
         self,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         effects: Effects,
         now: Moment,
         *,
@@ -127,7 +127,7 @@ class Node:
         self.near_reads.on_read = self._fetchers.read_here
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
-        logs.high_watermark_of = self._high_watermark_of
+        logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.parked = ParkedRequests(loop)
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)

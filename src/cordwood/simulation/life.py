@@ -19,7 +19,9 @@ from cordwood.cluster.registration import Standing
 from cordwood.cluster.rows import Endpoint, broker_key, decode_broker
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.directory_set import Place, look_at
 from cordwood.log.directory.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
@@ -56,6 +58,12 @@ class Setup:
     lease_ms: int
     clustered: bool = False
     """Whether other brokers share the store."""
+    directories: int = 1
+    """The number of the broker's data directories, all on one disk."""
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        return DATA_DIRECTORY, *(f"{DATA_DIRECTORY}-{number}" for number in range(2, self.directories + 1))
 
     @property
     def broker_id(self) -> int:
@@ -82,11 +90,13 @@ class Life:
         self.loop = TurnLoop(clock)
         self.store = store
         self.workers = SimulatedWorkers(disk, setup.patience)
-        self.logs = DataDirectory(
-            disk,
-            DATA_DIRECTORY,
-            producer_expiration_ms=setup.settings.producer_id_expiration_ms,
-            loaded_indexes=LoadedIndexes(limit_bytes=setup.loaded_indexes_bytes),
+        indexes = LoadedIndexes(limit_bytes=setup.loaded_indexes_bytes)
+        expiration_ms = setup.settings.producer_id_expiration_ms
+        self.logs = DataDirectories(
+            [
+                DataDirectory(disk, path, producer_expiration_ms=expiration_ms, loaded_indexes=indexes)
+                for path in setup.data_directories
+            ]
         )
         self.driver = Driver(
             self.loop.for_asyncio,
@@ -120,15 +130,20 @@ class Life:
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
-        owner = self.logs.identity()
-        storage_id = (owner and owner.storage_id) or f"{self._chance.getrandbits(64):x}"
+        owner = self.logs.home.identity()
+        found = look_at([Place(self._disk, path) for path in self._setup.data_directories])
+        self.logs.all_present = found.complete
+        storage_id = (owner and found.complete and owner.storage_id) or f"{self._chance.getrandbits(64):x}"
         starting = self.loop.create_task(self._start_metadata(storage_id))
         while not starting.done():
             self.loop.run_until_idle()
             if self.store.calls:
                 self.store.end_next_call()
         starting.result()
-        self.logs.open(Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id, storage_id))
+        self.logs.open(
+            Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id, storage_id),
+            new_id=lambda: f"{self._chance.getrandbits(64):x}",
+        )
         self.node = Node(
             self.metadata_writer.image,
             self.logs,
@@ -166,7 +181,7 @@ class Life:
         image = ClusterImage(setup.broker_id, setup.settings)
         standing = Standing(storage_id, self._disk.loss_not_noted, setup.clustered)
         if setup.clustered:
-            owner = self.logs.identity()
+            owner = self.logs.home.identity()
             known = None if owner is None else owner.cluster_id
             self._may_be_newer = owner is not None and self._disk.platter_witness is None
             await check_cluster(self.store, DATA_DIRECTORY, known, self._disk.platter_witness)

@@ -331,7 +331,7 @@ class LogGame(Game[Outcome]):
             check_content(machine.node, self.ledger)
             if machine.node.image.revision != max(each.node.image.revision for each in world.machines):
                 raise InvariantBroken(f"{machine} has heard of nothing since revision {machine.node.image.revision}")
-            if set_aside := machine.node.logs.on_disk.set_aside_directories:
+            if set_aside := machine.node.logs.home.on_disk.set_aside_directories:
                 raise InvariantBroken(f"{machine} set directories aside that no operator put there: {set_aside}")
         self._note("--- a clean stop, and the power goes ---")
         for machine in world.machines:

@@ -14,7 +14,7 @@ from cordwood.node.node import Node
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 from cordwood.simulation.exchange import Connection, Network
-from cordwood.simulation.life import DATA_DIRECTORY, Life, Setup
+from cordwood.simulation.life import Life, Setup
 from cordwood.simulation.links import STORE, Links
 from cordwood.simulation.peers import NetworkOf
 from cordwood.simulation.slow_store import SlowStore
@@ -104,12 +104,19 @@ class Machine:
     @property
     def stopped_cleanly(self) -> bool:
         """Whether the disk says that the last process synced all its logs before it ended."""
-        return self.disk.exists(f"{DATA_DIRECTORY}/{CLEAN_SHUTDOWN_FILE}")
+        paths = self.setup.data_directories
+        return all(self.disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}") for path in paths)
 
     def replace_disk(self) -> None:
         """Puts an empty disk in the place of the old one. The broker does not run."""
         assert self.life is None
         self.disk.replace_platter()
+
+    def lose_directory(self, path: str) -> None:
+        """Empties one of the data directories, as a disk of its own that is replaced. The broker does not run."""
+        assert self.life is None
+        self.disk.platter.remove_tree(path)
+        self.disk.platter.sync_directory(path.rpartition("/")[0] or "/")
 
     def _forget_life(self) -> None:
         self.resume()

@@ -129,9 +129,11 @@ FAULTS = (
 )
 
 
-def play(seed: int, steps: int = 2500, nodes: int = 3, weather: Weather | None = None) -> ReplicationOutcome:
+def play(
+    seed: int, steps: int = 2500, nodes: int = 3, weather: Weather | None = None, *, directories: int = 1
+) -> ReplicationOutcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
-    return play_out(ReplicationGame(seed, nodes, weather), steps)
+    return play_out(ReplicationGame(seed, nodes, weather, directories), steps)
 
 
 async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
@@ -140,13 +142,13 @@ async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
 
 
 class ReplicationGame(Game[ReplicationOutcome]):
-    def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None, directories: int = 1) -> None:
         chance = random.Random(seed)
         # Racks have a die of their own: the others fall as they did before there were racks.
         near = random.Random(f"racks {seed}").random() < 0.5
         self.weather = Weather.chosen_by(chance, near=near) if weather is None else weather
         settings = {**SETTINGS, "replica.selector.class": RACK_AWARE_SELECTOR} if self.weather.near else SETTINGS
-        world = World(seed, settings, machines=nodes, clustered=True, racks=self.weather.near)
+        world = World(seed, settings, machines=nodes, clustered=True, racks=self.weather.near, directories=directories)
         super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate
@@ -315,10 +317,15 @@ class ReplicationGame(Game[ReplicationOutcome]):
         """Puts an empty disk into a machine, unless the only copy of a committed record is on the old one."""
         if not self.checker.can_do_without(machine.broker_id):
             return
-        self._note(f"fault: {machine} gets an empty disk")
+        _, *others = machine.setup.data_directories
+        lost = self.chance.choice(others) if others and self.chance.random() < 0.7 else None
+        self._note(f"fault: {machine} gets an empty disk{'' if lost is None else f' at {lost}'}")
         if machine.life is not None:
             self._kill(machine)
-        machine.replace_disk()
+        if lost is None:
+            machine.replace_disk()
+        else:
+            machine.lose_directory(lost)
         self._report.replaced_disks += 1
         self.checker.lost_disk(machine.broker_id)
 

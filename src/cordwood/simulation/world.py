@@ -86,9 +86,11 @@ class World:
         scrubbed: bool = False,
         clustered: bool = False,
         racks: bool = False,
+        directories: int = 1,
     ) -> None:
         """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds. `clustered`:
-        brokers register fenced, and one of them is the controller. `racks`: each broker is in a rack of its own."""
+        brokers register fenced, and one of them is the controller. `racks`: each broker is in a rack of its own.
+        `directories`: how many data directories each broker has."""
         self.chance = random.Random(seed)
         self.clock = Clock()
         """The time of clients and of the store."""
@@ -111,6 +113,7 @@ class World:
                 scrubbed,
                 LEASE_MS if machines == 1 else SHORT_LEASE_MS,
                 clustered,
+                directories,
             )
             self.machines.append(
                 Machine(

@@ -64,13 +64,13 @@ def test_flags_stand_above_the_environment_and_the_environment_above_the_file(tm
     assert settings.num_partitions == 4
     assert settings.topic_settings.retention_ms == 2000
     assert settings.node_id == 7
-    assert settings.data_directory == "env"
-    assert settings_from(Flags(data_dir="flag"), environment).data_directory == "flag"
+    assert settings.data_directories == ("env",)
+    assert settings_from(Flags(data_dir="flag"), environment).data_directories == ("flag",)
 
 
 def test_set_is_the_most_particular_flag() -> None:
     settings = settings_from(Flags(data_dir="flag", assignments=("log.dirs=set",)), {})
-    assert settings.data_directory == "set"
+    assert settings.data_directories == ("set",)
 
 
 def test_the_variables_of_other_commands_are_no_settings() -> None:

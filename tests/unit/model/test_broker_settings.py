@@ -166,6 +166,10 @@ def test_every_setting_is_declared_in_one_area() -> None:
     assert {*declared, "texts"} == set(BrokerSettings.__dataclass_fields__)
 
 
-def test_a_list_of_directories_is_refused_instead_of_made_as_one_with_a_comma_in_its_name() -> None:
-    with pytest.raises(InvalidSetting, match="names several directories"):
-        BrokerSettings.from_texts({"log.dirs": "/disk-1,/disk-2"})
+def test_a_list_of_directories_names_each_once() -> None:
+    settings = BrokerSettings.from_texts({"log.dirs": "/disk-1, /disk-2"})
+    assert settings.data_directories == ("/disk-1", "/disk-2")
+    with pytest.raises(InvalidSetting, match="twice"):
+        BrokerSettings.from_texts({"log.dirs": "/disk-1,/disk-2,/disk-1"})
+    with pytest.raises(InvalidSetting, match="without a name"):
+        BrokerSettings.from_texts({"log.dirs": "/disk-1,"})

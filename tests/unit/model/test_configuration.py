@@ -52,7 +52,7 @@ def test_toml_may_write_names_dotted_quoted_or_as_tables_and_values_as_what_they
     assert settings.num_partitions == 3
     assert not settings.auto_create_topics_enable
     assert settings.listener_list[0].address.port == 19092
-    assert settings.data_directory == "/data = with a sign"
+    assert settings.data_directories == ("/data = with a sign",)
     assert retention_ms(settings) == 60_000
     assert not settings.log_cleaner_enable
     assert settings.topic_settings.min_cleanable_dirty_ratio == 0.25
@@ -118,7 +118,7 @@ def test_a_coarser_unit_in_a_stronger_place_holds_over_a_finer_one_in_a_weaker()
 
 def test_kafkas_older_names_are_taken() -> None:
     settings = load_settings(flags=["log.dir=/old", "broker.id=6"])
-    assert (settings.data_directory, settings.node_id) == ("/old", 6)
+    assert (settings.data_directories, settings.node_id) == (("/old",), 6)
 
 
 def test_what_contradicts_each_other_is_refused() -> None:

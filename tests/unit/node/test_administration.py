@@ -308,6 +308,20 @@ def test_the_disk_is_described_with_the_size_of_each_partition(world: World, ver
     ]
 
 
+def test_each_data_directory_is_told_with_its_own_partitions() -> None:
+    world = World(directories=2)
+    world.start()
+    create_topic(world, partitions=3)
+    for index in range(3):
+        fill(world, "orders", bytes(100), index=index)
+    results = world.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None).results
+    told = {
+        each.log_dir: [part.partition_index for topic in each.topics for part in topic.partitions] for each in results
+    }
+    assert told == {"/data": [0, 2], "/data-2": [1]}
+    assert all(each.total_bytes > 0 and each.usable_bytes > 0 for each in results)
+
+
 @pytest.mark.parametrize("version", range(1, 4))
 def test_without_an_authorizer_access_control_lists_are_refused_as_kafka_refuses_them(
     world: World, version: int

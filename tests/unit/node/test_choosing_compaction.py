@@ -66,7 +66,7 @@ def test_a_segment_whose_file_of_aborts_is_wrong_is_not_compacted_before_it_is_p
     fill(world, "orders", *[bytes(100)] * 3)
     log = world.node.hosted.leader("orders", 0).replica.log
     clean_offset, name = world.node.logs.clean_offset, world.node.hosted.leader("orders", 0).name
-    world.node.logs.checkpoint()
+    world.node.logs.home.checkpoint()
     log.segments[0].rewrite_transactions = True
     world.advance(200_000)
     assert clean_offset(name) == 0
@@ -81,7 +81,7 @@ def test_a_topic_deleted_under_compaction_is_no_failure_and_a_new_one_of_its_nam
     compacted = {"cleanup_policy": "compact", "segment_bytes": "150", "min_cleanable_dirty_ratio": "0"}
     create_topic(world, "orders", 1, **compacted)
     fill(world, "orders", *[bytes(100)] * 6)
-    world.node.logs.checkpoint()
+    world.node.logs.home.checkpoint()
     blocking, held = world.node.loop.effects.blocking, list[tuple[Any, Any]]()
     with monkeypatch.context() as slow:
         slow.setattr(world.node.loop.effects, "blocking", lambda work, done: held.append((work, done)))

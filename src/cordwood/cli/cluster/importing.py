@@ -216,7 +216,7 @@ async def _close_cleanly(settings: BrokerSettings) -> None:
     server = await Server.start(BrokerSettings.from_texts({**texts, "listeners": "127.0.0.1:0"}))
     await server.stop()
     if server.failed.done():
-        raise EnvironmentFailure(f"the broker on {settings.data_directory} cannot go on: {server.failed.result()}")
+        raise EnvironmentFailure(f"the broker on {settings.log_dirs} cannot go on: {server.failed.result()}")
 
 
 # After the import

@@ -69,6 +69,10 @@ class Supervisor:
     async def up(self) -> None:
         """Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
         plan = self._plan
+        if "," in plan.directory:
+            raise Failure(
+                "USAGE", "the brokers of one machine share one --data-dir, without commas", "", ExitCode.USAGE
+            )
         os.makedirs(plan.directory, exist_ok=True)
         self._take_lock()
         ports = _ports(plan)

@@ -64,13 +64,14 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
         judge_store,
     )
 
-    disk = facts.disk_of(settings.data_directory)
+    disks = [facts.disk_of(path) for path in settings.data_directories]
+    newest = max(disks, key=lambda disk: disk.newest_s)
     return [
-        *judge_disk(disk),
+        *(finding for disk in disks for finding in judge_disk(disk)),
         judge_limits(facts.limits_of(settings)),
         judge_memory(facts.memory_of(settings)),
-        *judge_clock(facts.clock(), disk),
-        *judge_ports(facts.ports_of(settings), broker_runs=disk.in_use),
+        *judge_clock(facts.clock(), newest),
+        *judge_ports(facts.ports_of(settings), broker_runs=any(disk.in_use for disk in disks)),
         *judge_store(facts.store_members(settings)),
     ]
 

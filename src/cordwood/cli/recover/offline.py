@@ -13,6 +13,22 @@ from cordwood.model.errors import EnvironmentFailure
 
 @contextmanager
 def taken(directory: str) -> Iterator[DataDirectory]:
+    """Takes the only directory of a broker. An EnvironmentFailure becomes a Failure."""
+    with taken_of_several(directory) as held:
+        owner = held.identity()
+        if owner is not None and (owner.directories or owner.home_id):
+            paths = ", ".join(sorted(owner.directories.values()))
+            raise Failure(
+                "SEVERAL_DIRECTORIES",
+                f"{directory} is one of several data directories of a broker{f' ({paths})' if paths else ''}, and this "
+                "command works on a broker with one directory",
+                "`cordwood inspect` and `cordwood recover list` show the content of each of them",
+            )
+        yield held
+
+
+@contextmanager
+def taken_of_several(directory: str) -> Iterator[DataDirectory]:
     """Takes the directory as a broker does. An EnvironmentFailure becomes a Failure."""
     if not os.path.exists(os.path.join(directory, PROPERTIES_FILE)):
         raise Failure(

@@ -38,7 +38,7 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
             print_json_line(describe(supervisor.brokers))
         else:
             count = f"{plan.workers} workers" if plan.workers > 1 else "1 worker"
-            say(f"cordwood ready on {supervisor.bootstrap_servers} ({count}; data in {settings.data_directory})")
+            say(f"cordwood ready on {supervisor.bootstrap_servers} ({count}; data in {settings.log_dirs})")
         sys.stdout.flush()
 
     asyncio.run(run(lambda: Workers(plan, logger.info), ready, logger.info))

@@ -18,7 +18,7 @@ from cordwood.cli.cluster.local_brokers import (
     registered,
     until_all_serve,
 )
-from cordwood.cli.failure import Failure
+from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.workers.shares import CLUSTER_NAME, ports_needed, shares
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
     @property
     def directory(self) -> str:
-        return os.path.abspath(self.settings.data_directory)
+        return os.path.abspath(self.settings.data_directories[0])
 
 
 class _Worker:
@@ -122,6 +122,13 @@ class Workers:
         from cordwood.log.files.os_filesystem import OsFilesystem
 
         plan, settings = self._plan, self._plan.settings
+        if len(settings.data_directories) > 1:
+            raise Failure(
+                "USAGE",
+                "workers share one data directory, and log.dirs names several",
+                "give one directory, on a volume over all disks; or serve several directories without --workers",
+                ExitCode.USAGE,
+            )
         filesystem = OsFilesystem(plan.directory)
         logs = DataDirectory(filesystem, plan.directory)
         try:
@@ -136,6 +143,12 @@ class Workers:
             filesystem.close()
 
         self._ends.append(release)
+        if (owner := logs.identity()) is not None and (owner.directories or owner.home_id):
+            raise Failure(
+                "SEVERAL_DIRECTORIES",
+                f"{plan.directory} is one of several data directories of a broker, and workers share one",
+                "serve all directories without --workers",
+            )
         self._store = store = await open_own_store(logs)
         self._ends.append(store.close)
         newest = supported_up_to(settings.metadata_version_max).highest

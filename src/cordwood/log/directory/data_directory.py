@@ -84,7 +84,7 @@ class DataDirectory:
         """Faults of the directory's own files, and what was done about them."""
         self._producer_expiration_ms = producer_expiration_ms
         self._loaded_indexes = loaded_indexes
-        self._sync_together = sync_together
+        self.sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
         self._offsets = KeptOffsets(filesystem, path)
         self._ends = DurableEnds(filesystem, path, kept=witness_ends)
@@ -113,6 +113,11 @@ class DataDirectory:
         if isinstance(self.filesystem, Lockable):
             self._lock = self.filesystem.lock(self._file(LOCK_FILE))
 
+    def take_once(self) -> None:
+        """As `take`, unless the lock is held already."""
+        if self._lock is None:
+            self.take()
+
     def stopped_cleanly(self) -> bool:
         """Whether the directory has the mark of a clean stop, which `open` removes."""
         return self.filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE))
@@ -125,8 +130,7 @@ class DataDirectory:
     def open(self, identity: Identity | None = None) -> None:
         """Reads the directory's files, with the lock held. Raises StorageFailure if another node owns the data."""
         filesystem = self.filesystem
-        if self._lock is None:
-            self.take()
+        self.take_once()
         try:
             if identity is not None:
                 claim_directory(filesystem, self.path, identity)
@@ -213,6 +217,15 @@ class DataDirectory:
     def has_log(self, partition: TopicPartition) -> bool:
         """Whether the partition has a directory or an open log."""
         return partition in self._logs or partition in self.on_disk
+
+    @property
+    def partitions_with_offsets(self) -> set[TopicPartition]:
+        """Partitions with saved offsets. A log without segments has nothing else."""
+        return self._offsets.partitions()
+
+    def witnessed_end(self, topic_id: TopicId | None, partition: TopicPartition) -> int:
+        """The end up to which a log that is not open yet was durable, as far as is known; else 0."""
+        return self._ends.of(topic_id, partition)
 
     def log(self, partition: TopicPartition) -> Log | None:
         return self._logs.get(partition)
@@ -350,7 +363,7 @@ class DataDirectory:
                 costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
-        return Checkpoint(self.filesystem, tickets, together=self._sync_together, when_saved=when_saved)
+        return Checkpoint(self.filesystem, tickets, together=self.sync_together, when_saved=when_saved)
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
         """Moves the recovery points, in the loop. The returned function writes them, in any thread."""

@@ -1,5 +1,13 @@
-"""`meta.properties`, with Kafka's name and format: the cluster and node that own a data directory."""
+"""`meta.properties`, with Kafka's name and format: the cluster and node that own a data directory.
 
+A broker with several directories keeps its metadata in one of them, its home, which names all of them. The others name
+their home. Files of such directories have version 2: a release that knows one directory only refuses them, and does not
+begin the partitions of the other directories anew.
+"""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cordwood.model.errors import StorageFailure
@@ -7,12 +15,14 @@ from cordwood.segments.filesystem import Filesystem
 
 PROPERTIES_FILE = "meta.properties"
 
-_VERSION = "1"
+_ALONE = "1"
+_OF_SEVERAL = "2"
 _IF_DAMAGED = (
     f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata. A broker alone loses no "
     "records by that. In a cluster the directory then counts as an emptied disk: its replicas are filled from others, "
     "and a partition without others waits for `cordwood cluster accept-loss`"
 )
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Identity(NamedTuple):
@@ -21,8 +31,14 @@ class Identity(NamedTuple):
     cluster_id: str
     node_id: int
     storage_id: str = ""
-    """A random id of the directory itself: a replaced or emptied disk has another one. Empty in files of old
-    releases."""
+    """A random id of the broker's data: a replaced or emptied disk has another one. Empty in files of old releases, and
+    in directories that are not the home."""
+    directory_id: str = ""
+    """A random id of this directory. Empty if the broker never had several."""
+    home_id: str = ""
+    """The id of the directory with the broker's metadata; empty if this is it."""
+    directories: Mapping[str, str] = _NONE
+    """In the home of several directories: the path at which each was last, by id."""
 
 
 def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
@@ -33,13 +49,24 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
         return None
 
 
+def write_identity(filesystem: Filesystem, directory: str, identity: Identity) -> None:
+    """Replaces the identity of a directory, durably."""
+    filesystem.replace(f"{directory}/{PROPERTIES_FILE}", _encode(identity))
+
+
 def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) -> None:
     """Writes the identity into a directory without one, and the storage id into one without that. A storage id that is
     there stays. Raises StorageFailure if another node owns the directory."""
     found = read_identity(filesystem, directory)
     if found is None or (found == identity._replace(storage_id="") and identity.storage_id):
-        filesystem.replace(f"{directory}/{PROPERTIES_FILE}", _encode(identity))
-    elif found[:2] != identity[:2]:
+        write_identity(filesystem, directory, identity)
+    else:
+        check_owner(directory, found, identity)
+
+
+def check_owner(directory: str, found: Identity | None, identity: Identity) -> None:
+    """Raises StorageFailure if another node owns the directory."""
+    if found is not None and found[:2] != identity[:2]:
         raise StorageFailure(
             f"{directory} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
             f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
@@ -48,9 +75,16 @@ def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) 
 
 
 def _encode(identity: Identity) -> bytes:
-    lines = {"version": _VERSION, "cluster.id": identity.cluster_id, "node.id": str(identity.node_id)}
-    if identity.storage_id:
-        lines["storage.id"] = identity.storage_id
+    version = _OF_SEVERAL if identity.directories or identity.home_id else _ALONE
+    lines = {"version": version, "cluster.id": identity.cluster_id, "node.id": str(identity.node_id)}
+    for name, text in (
+        ("storage.id", identity.storage_id),
+        ("directory.id", identity.directory_id),
+        ("home.directory.id", identity.home_id),
+        ("directories", json.dumps(dict(identity.directories), sort_keys=True) if identity.directories else ""),
+    ):
+        if text:
+            lines[name] = text
     return "".join(f"{key}={value}\n" for key, value in lines.items()).encode("utf-8")
 
 
@@ -58,8 +92,18 @@ def _decode(data: bytes) -> Identity:
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
     fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
-        if fields["version"] != _VERSION:
+        if fields["version"] not in (_ALONE, _OF_SEVERAL):
             raise StorageFailure(f"{PROPERTIES_FILE} has version {fields['version']}, which is unknown")
-        return Identity(fields["cluster.id"], int(fields["node.id"]), fields.get("storage.id", ""))
+        directories = json.loads(fields.get("directories", "{}"))
+        if not isinstance(directories, dict):
+            raise ValueError(f"directories={fields['directories']}")
+        return Identity(
+            fields["cluster.id"],
+            int(fields["node.id"]),
+            fields.get("storage.id", ""),
+            fields.get("directory.id", ""),
+            fields.get("home.directory.id", ""),
+            {str(directory_id): str(path) for directory_id, path in directories.items()},
+        )
     except (KeyError, ValueError) as error:
         raise StorageFailure(f"{PROPERTIES_FILE} is damaged: {error!r}. {_IF_DAMAGED}") from None

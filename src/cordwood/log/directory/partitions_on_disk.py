@@ -41,6 +41,10 @@ class PartitionsOnDisk:
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._known
 
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self._known)
+
     def directory(self, partition: TopicPartition) -> str:
         return f"{self._path}/{partition}"
 

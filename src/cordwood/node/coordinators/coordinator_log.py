@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.acks import Acks
 from cordwood.node.appends import Appends
@@ -49,7 +49,7 @@ class Ground(NamedTuple):
     loop: Loop
     image: ClusterImage
     hosted: HostedReplicas
-    logs: DataDirectory
+    logs: DataDirectories
     appends: Appends
     acks: Acks
     reports: Reports

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.checkpoint import Checkpoint
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import CheckpointOfAll, DataDirectories
 from cordwood.model.moment import Moment
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
@@ -17,7 +16,7 @@ class Checkpoints:
     """One checkpoint at a time, by the clock and soon after a segment was rolled, dropped or compacted."""
 
     def __init__(
-        self, loop: Loop, image: ClusterImage, logs: DataDirectory, flushes: FlushBook, reports: Reports
+        self, loop: Loop, image: ClusterImage, logs: DataDirectories, flushes: FlushBook, reports: Reports
     ) -> None:
         self._loop = loop
         self._image = image
@@ -70,7 +69,7 @@ class Checkpoints:
 
         self._loop.effects.blocking(checkpoint.write, written)
 
-    def _book(self, checkpoint: Checkpoint) -> Iterator[None]:
+    def _book(self, checkpoint: CheckpointOfAll) -> Iterator[None]:
         save = yield from self._logs.finish_checkpoint_in_steps(
             checkpoint, lambda log: self._flushes.became_durable(log.offsets, self._loop.now)
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.log import Log
 from cordwood.log.recovery import first_timestamp_ms
 from cordwood.model.errors import StorageFailure
@@ -46,7 +46,7 @@ class Compaction:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         checkpoints: Checkpoints,
         reports: Reports,

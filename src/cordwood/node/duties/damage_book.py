@@ -6,7 +6,7 @@ A finding is logged once and kept; its offsets are refused to readers. Recovery,
 import logging
 from collections.abc import Callable, Iterable
 
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.findings import FILE_NAME, Finding, Findings
 from cordwood.log.log import Log
 from cordwood.model.errors import DiskFull, StorageFailure
@@ -17,7 +17,7 @@ logger = logging.getLogger("cordwood.scrub")
 
 
 class DamageBook:
-    def __init__(self, loop: Loop, logs: DataDirectory) -> None:
+    def __init__(self, loop: Loop, logs: DataDirectories) -> None:
         self._loop = loop
         self._logs = logs
         self._path = f"{logs.path}/{FILE_NAME}"
@@ -30,7 +30,7 @@ class DamageBook:
 
     def _load(self) -> Findings:
         try:
-            return Findings.from_bytes(self._logs.filesystem.read_bytes(self._path))
+            return Findings.from_bytes(self._logs.home.filesystem.read_bytes(self._path))
         except FileNotFoundError:
             return Findings()
         except (DamagedCheckpoint, StorageFailure) as failure:
@@ -111,7 +111,7 @@ class DamageBook:
 
     def write(self, findings: bytes) -> None:
         """Replaces the findings on disk. May block."""
-        self._logs.filesystem.replace(self._path, findings)
+        self._logs.home.filesystem.replace(self._path, findings)
 
     def finish(self) -> None:
         """Saves all findings at a clean stop, when nothing runs in the background any more. May block."""

@@ -15,7 +15,7 @@ from cordwood.lag.arrival import Mark
 from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
@@ -77,7 +77,7 @@ class LagWatch:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         groups: GroupCoordinator,
         hot_keys: HotKeys,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
@@ -16,7 +16,7 @@ from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.reports import Reports
-from cordwood.segments.filesystem import remove_if_there
+from cordwood.segments.filesystem import Filesystem, remove_if_there
 
 logger = logging.getLogger("cordwood")
 
@@ -29,7 +29,7 @@ class Maintenance:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         checkpoints: Checkpoints,
         reports: Reports,
@@ -102,7 +102,8 @@ class Maintenance:
                 deleted.reason,
             )
         if due := log.segments.take_due_deletions(now.boot_ms):
-            self._loop.effects.blocking(lambda: self._remove(due), self._removed)
+            filesystem = log.directory.filesystem
+            self._loop.effects.blocking(lambda: _remove(filesystem, due), self._removed)
         if removed:
             self._checkpoints.soon()
             # A waiting fetch may hold slices of the removed segments.
@@ -111,10 +112,11 @@ class Maintenance:
             self.drop_soon(partition)
         return len(removed)
 
-    def _remove(self, paths: list[str]) -> None:
-        for path in paths:
-            remove_if_there(self._logs.filesystem, path)
-
     def _removed(self, result: Exception | None) -> None:
         if isinstance(result, Exception):
             self._reports.failed_write(result)
+
+
+def _remove(filesystem: Filesystem, paths: list[str]) -> None:
+    for path in paths:
+        remove_if_there(filesystem, path)

@@ -4,8 +4,8 @@ does not know."""
 import logging
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.strays import Fate, Known, Verdict
+from cordwood.log.directory.data_directories import DataDirectories, Stray
+from cordwood.log.directory.strays import Fate, Known
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.hosted import HostedReplicas
@@ -22,7 +22,7 @@ class Removals:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         opening: LogOpening,
         reports: Reports,
@@ -72,11 +72,16 @@ class Removals:
         """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
         tombstones = {topic_id: stone.name for topic_id, stone in self._image.deleted_topics.items()}
         remaining: set[TopicId] = set()
-        for name, verdict in self._logs.strays(Known(self._topic_id_of, tombstones, self._is_replica)).items():
+        for stray in self._logs.strays(Known(self._topic_id_of, tombstones, self._is_replica)):
             try:
-                self._sort_out(name, verdict)
+                self._sort_out(stray)
             except DiskFull as failure:
-                logger.error("%s keeps its directory, and is not served (%s): %s", name, verdict.reason, failure)
+                logger.error(
+                    "%s keeps its directory, and is not served (%s): %s",
+                    stray.partition,
+                    stray.verdict.reason,
+                    failure,
+                )
             except SyncFailure:
                 raise
             except StorageFailure as failure:
@@ -88,7 +93,7 @@ class Removals:
             # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             self._loop.timers.at(self._loop.now.boot_ms, lambda _: self._forget_deletions(forgotten))
-        for name in self._logs.on_disk.missing([partition.name for partition in self._hosted]):
+        for name in self._logs.missing([partition.name for partition in self._hosted]):
             logger.error("%s had records, and its directory is missing", name)
 
     def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
@@ -97,16 +102,16 @@ class Removals:
     def _is_replica(self, name: TopicPartition) -> bool:
         return self._hosted.get(*name) is not None
 
-    def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
-        logs = self._logs
+    def _sort_out(self, stray: Stray) -> None:
+        directory, name, verdict = stray
         match verdict.fate:
             case Fate.DELETED:
                 logger.info("%s is deleted: %s", name, verdict.reason)
-                logs.delete_log(name)
+                directory.delete_log(name)
             case Fate.EMPTY:
-                logs.delete_log(name)
+                directory.delete_log(name)
             case Fate.SET_ASIDE:
-                logs.set_aside(name, verdict.reason, self._loop.now.wall_ms)
+                directory.set_aside(name, verdict.reason, self._loop.now.wall_ms)
             case Fate.REPAIRED:
                 logger.warning(
                     "%s: %s. The directory belongs to the topic of its name; the topic id is written again",
@@ -115,5 +120,7 @@ class Removals:
                 )
             case Fate.LEFT_ALONE:
                 logger.warning(
-                    "%s/%s is not a log of this broker, and is left alone: keep other files elsewhere", logs.path, name
+                    "%s/%s is not a log of this broker, and is left alone: keep other files elsewhere",
+                    directory.path,
+                    name,
                 )

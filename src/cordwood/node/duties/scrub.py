@@ -18,7 +18,7 @@ from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment
     from cordwood.model.identifiers import TopicPartition
@@ -67,7 +67,7 @@ class Scrub:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         damage: DamageBook,
         reports: Reports,

@@ -11,6 +11,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
@@ -26,37 +27,52 @@ class LogDirRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
     hosted: HostedReplicas
-    logs: DataDirectory
+    logs: DataDirectories
     loop: Loop
     reports: Reports
 
 
 def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> Steps:
-    """Describes the one data directory, with the size of each requested partition (null: of all)."""
+    """Describes the data directories, with the size of each requested partition (null: of all). A partition that has no
+    log yet is told in the first."""
     body = yield from request.read()
     asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
     names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else asked
-    sized: list[tuple[str, DescribeLogDirs.AnswerPartition]] = []
+    logs = rooms.logs
+    sized: dict[str, list[tuple[str, DescribeLogDirs.AnswerPartition]]] = {each.path: [] for each in logs.directories}
     for looked_at, (topic, index) in enumerate(names, 1):
         partition = rooms.hosted.get(topic, index)
         if partition is not None:
-            sized.append((topic, _sized(rooms, partition)))
+            directory = logs.directory_of(partition.name) or logs.home
+            sized[directory.path].append((topic, _sized(rooms, partition)))
         if not looked_at % SIZED_PER_STEP:
             yield
 
-    def measured(free: tuple[int, int] | Exception) -> None:
-        total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free
-        result: DescribeLogDirs.AnswerResult = {
-            "error_code": ErrorCode.NONE,
-            "log_dir": rooms.logs.path,
-            "topics": [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(sized)],
-            "total_bytes": total_bytes,
-            "usable_bytes": usable_bytes,
-            "is_cordoned": False,
-        }
-        request.answer(error_code=ErrorCode.NONE, results=[result])
+    def measured(free: list[tuple[int, int]] | Exception) -> None:
+        assert not isinstance(free, Exception)
+        results: list[DescribeLogDirs.AnswerResult] = [
+            {
+                "error_code": ErrorCode.NONE,
+                "log_dir": path,
+                "topics": [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(found)],
+                "total_bytes": total_bytes,
+                "usable_bytes": usable_bytes,
+                "is_cordoned": False,
+            }
+            for (path, found), (total_bytes, usable_bytes) in zip(sized.items(), free, strict=True)
+        ]
+        request.answer(error_code=ErrorCode.NONE, results=results)
 
-    rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.free_bytes, measured)
+    rooms.loop.effects.for_client(
+        request.reply.connection_id, lambda: [_free_bytes(each) for each in logs.directories], measured
+    )
+
+
+def _free_bytes(directory: DataDirectory) -> tuple[int, int]:
+    try:
+        return directory.free_bytes()
+    except StorageFailure:
+        return -1, -1
 
 
 def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPartition:

@@ -15,7 +15,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.record_work import RecordWork
     from cordwood.node.duties.maintenance import Maintenance
     from cordwood.node.hosted import HostedReplicas
@@ -49,7 +49,7 @@ class LogOffsetRooms(Protocol):
 
     apart: RecordWork
     hosted: HostedReplicas
-    logs: DataDirectory
+    logs: DataDirectories
     loop: Loop
     maintenance: Maintenance
     reports: Reports

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cordwood.cluster.image import ClusterImage
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.log import Log
     from cordwood.node.duties.checkpoints import Checkpoints
     from cordwood.node.flushes import FlushBook
@@ -36,7 +36,7 @@ class Cuts:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         flushes: FlushBook,
         checkpoints: Checkpoints,

@@ -10,7 +10,7 @@ from cordwood.replication.throttle import Throttle
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.node.duties.checkpoints import Checkpoints
     from cordwood.node.flushes import FlushBook
     from cordwood.node.hosted import HostedReplicas
@@ -28,7 +28,7 @@ class FetcherRooms:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         peers: Peers,
         flushes: FlushBook,

@@ -27,9 +27,9 @@ ROOM_SHARE = 20
 
 class FullDisk:
     def __init__(
-        self, loop: Loop, free_bytes: Callable[[], tuple[int, int]], reports: Reports, *, shared: bool
+        self, loop: Loop, free_bytes: Callable[[], list[tuple[int, int]]], reports: Reports, *, shared: bool
     ) -> None:
-        """`free_bytes` gives the size of the disk and its free bytes. `shared`: other brokers share the metadata."""
+        """`free_bytes` gives the size of each disk and its free bytes. `shared`: other brokers share the metadata."""
         self._loop = loop
         self._free_bytes = free_bytes
         self._reports = reports
@@ -76,13 +76,12 @@ class FullDisk:
         else:
             self._loop.effects.blocking(self._free_bytes, self._measured)
 
-    def _measured(self, result: tuple[int, int] | Exception) -> None:
+    def _measured(self, result: list[tuple[int, int]] | Exception) -> None:
         if isinstance(result, Exception):
             self._reports.failure(result)
         else:
-            size_bytes, free_bytes = result
             calm = self._loop.now.boot_ms - self._failed_ms >= CALM_MS
-            if calm and free_bytes >= min(ROOM_BYTES, size_bytes // ROOM_SHARE):
+            if calm and all(free >= min(ROOM_BYTES, size // ROOM_SHARE) for size, free in result):
                 self._full = False
                 self._reports.report(logging.INFO, "this broker may be in sync again, for its disk has room")
                 self._say()

@@ -29,7 +29,7 @@ from cordwood.node.replication.segment_repair import (
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
-    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.findings import Finding
     from cordwood.model.identifiers import TopicPartition
     from cordwood.model.moment import Moment
@@ -72,7 +72,7 @@ class Repair:
         self,
         loop: Loop,
         image: ClusterImage,
-        logs: DataDirectory,
+        logs: DataDirectories,
         hosted: HostedReplicas,
         damage: DamageBook,
         peers: Peers,

@@ -1,0 +1,380 @@
+"""The data directories of a broker, as one. Each partition has its log in one of them.
+
+A broker with one directory is the common case: every call goes to that directory. With several, a new partition goes
+where the fewest partitions are, and stays there. Each directory has its own lock, checkpoints, witness of durable ends,
+condemned and set-aside partitions: a directory that is lost takes nothing of the others with it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from cordwood.log.checkpoint import Checkpoint
+from cordwood.log.directory.condemned import Removal
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.directory_set import Place, claim_directories
+from cordwood.log.directory.durable_ends import do_nothing
+from cordwood.log.directory.identity import Identity
+from cordwood.log.directory.strays import Fate, Known, Verdict
+from cordwood.log.flushing import FlushTicket
+from cordwood.log.in_steps import Steps
+from cordwood.log.log import Log
+from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.partition_metadata import TopicDescription
+
+_SERVED = frozenset({Fate.OPENED, Fate.REPAIRED})
+
+
+class Stray(NamedTuple):
+    """A partition's directory that is not simply opened."""
+
+    directory: DataDirectory
+    partition: TopicPartition
+    verdict: Verdict
+
+
+class CheckpointOfAll(NamedTuple):
+    """The checkpoints of all directories, under way: `write` runs in any thread."""
+
+    parts: list[tuple[DataDirectory, Checkpoint]]
+
+    def write(self) -> None:
+        in_all([checkpoint.write for _, checkpoint in self.parts])
+
+
+def in_all(works: Sequence[Callable[[], None]]) -> None:
+    """Does work in several directories, all of it even if some fails. Raises the failure of a sync, else the first."""
+    failures: list[StorageFailure] = []
+    for work in works:
+        try:
+            work()
+        except StorageFailure as failure:
+            failures.append(failure)
+    if failures:
+        raise next((each for each in failures if isinstance(each, SyncFailure)), failures[0])
+
+
+def _together(works: list[Callable[[], None]]) -> Callable[[], None]:
+    return works[0] if len(works) == 1 else lambda: in_all(works)
+
+
+class DataDirectories:
+    """Opens and checkpoints logs. Callers `take` and `open` first, `close` last."""
+
+    def __init__(self, directories: Sequence[DataDirectory], *, all_present: bool = True) -> None:
+        """The first of the directories is the home, which has the broker's own files. `all_present`: False if a
+        directory that had partitions is missing."""
+        self.directories = tuple(directories)
+        self.all_present = all_present
+        self.home = directories[0]
+        self._only = directories[0] if len(directories) == 1 else None
+        self._places: dict[TopicPartition, DataDirectory] = {}
+        """Where partitions are that have files, saved offsets or an open log; empty with one directory."""
+        self._counts: Counter[DataDirectory] = Counter()
+        self._by_path = {directory.path: directory for directory in directories}
+        self.note_durable: Callable[[Sequence[FlushTicket]], None] = (
+            self._note_durable if self._only is None else self._only.note_durable
+        )
+        """Notes the ends of synced tickets, before anybody is told of them."""
+
+    # The home
+
+    @property
+    def path(self) -> str:
+        return self.home.path
+
+    # Life
+
+    def open(self, identity: Identity | None = None, *, new_id: Callable[[], str] = lambda: "") -> None:
+        """Reads the directories' files, with the locks held. `new_id` makes ids of new directories. Raises
+        StorageFailure if another node owns the data."""
+        try:
+            found = self.home.identity()
+            if self._only is not None and (found is None or not (found.directories or found.home_id)):
+                self._only.open(identity)
+                return
+            for directory in self.directories:
+                directory.take_once()
+            if identity is not None:
+                claim_directories([Place(each.filesystem, each.path) for each in self.directories], identity, new_id)
+            for directory in self.directories:
+                directory.open()
+            self._find_places()
+        except BaseException:
+            self.release()
+            raise
+
+    def _find_places(self) -> None:
+        if self._only is not None:
+            return
+        for directory in self.directories:
+            for partition in directory.on_disk.partitions:
+                self._places.setdefault(partition, directory)
+        for directory in self.directories:
+            for partition in directory.partitions_with_offsets:
+                self._places.setdefault(partition, directory)
+        self._counts = Counter(self._places.values())
+
+    def close(self, *, clean: bool = True, release: bool = True) -> None:
+        """Checkpoints and closes all logs, waiting for the disks. Without `clean` only handles are closed.
+
+        Without `release` the locks are kept.
+        """
+        in_all([partial(each.close, clean=clean, release=release) for each in reversed(self.directories)])
+
+    def release(self) -> None:
+        """Releases the locks of directories that were not opened, or not completely; else callers use `close`."""
+        for directory in reversed(self.directories):
+            directory.release()
+
+    @property
+    def clean(self) -> bool:
+        """Whether the last broker on these directories stopped cleanly."""
+        return all(directory.clean for directory in self.directories)
+
+    @property
+    def problems(self) -> list[str]:
+        """Faults of the directories' own files, and what was done about them."""
+        return [problem for directory in self.directories for problem in directory.problems]
+
+    # Where partitions are
+
+    def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
+        """The directory with the partition's files, saved offsets or open log; None: it is nowhere yet."""
+        only = self._only
+        if only is not None:
+            return only if only.has_log(partition) else None
+        return self._places.get(partition)
+
+    def directory_at(self, path: str) -> DataDirectory | None:
+        return self._by_path.get(path)
+
+    def prefer(self, partition: TopicPartition, directory: DataDirectory) -> None:
+        """Says where a partition that is nowhere yet is going to have its log."""
+        if self._only is None and partition not in self._places:
+            self._put(partition, directory)
+
+    def moved(self, partition: TopicPartition, target: DataDirectory) -> None:
+        """Notes, in the loop, that a partition is in another directory from now on."""
+        self._forget(partition)
+        self._put(partition, target)
+
+    def _put(self, partition: TopicPartition, directory: DataDirectory) -> None:
+        self._places[partition] = directory
+        self._counts[directory] += 1
+
+    def _forget(self, partition: TopicPartition, *, at: DataDirectory | None = None) -> None:
+        """Forgets where a partition is, if it is `at` that directory."""
+        place = self._places.get(partition)
+        if place is not None and at in (None, place):
+            del self._places[partition]
+            self._counts[place] -= 1
+
+    def _at(self, partition: TopicPartition) -> DataDirectory:
+        """The directory that answers for a partition: its own, or the home, which knows nothing of it either."""
+        return self._only or self._places.get(partition) or self.home
+
+    def _of(self, log: Log) -> DataDirectory:
+        return self._only or self._by_path[log.directory.parent]
+
+    def _grouped(self, partitions: Iterable[TopicPartition]) -> dict[DataDirectory, list[TopicPartition]]:
+        grouped: dict[DataDirectory, list[TopicPartition]] = {}
+        for partition in partitions:
+            grouped.setdefault(self._at(partition), []).append(partition)
+        return grouped
+
+    # Partitions
+
+    def strays(self, known: Known) -> list[Stray]:
+        """The directories that are not simply opened. Raises StorageFailure if two of them are of one partition."""
+        strays: list[Stray] = []
+        served: dict[TopicPartition, list[DataDirectory]] = {}
+        for directory in self.directories:
+            verdicts = directory.strays(known)
+            strays += [Stray(directory, partition, verdict) for partition, verdict in verdicts.items()]
+            for partition in directory.on_disk.partitions if self._only is None else ():
+                if partition not in verdicts or verdicts[partition].fate in _SERVED:
+                    served.setdefault(partition, []).append(directory)
+        strays += self._twice(served)
+        for stray in strays:
+            if stray.verdict.fate not in _SERVED:
+                self._forget(stray.partition, at=stray.directory)
+        for partition, (directory, *_) in served.items():
+            self.moved(partition, directory)
+        for directory in self.directories if self._only is None else ():
+            for partition in directory.partitions_with_offsets:
+                if partition in served and directory not in served[partition]:
+                    # Offsets of a partition that left must not be those of a later one of its name.
+                    directory.on_disk.forget(partition)
+        return strays
+
+    def _twice(self, served: dict[TopicPartition, list[DataDirectory]]) -> Iterator[Stray]:
+        """Leaves one directory to each partition, if all others of it are empty. Raises StorageFailure otherwise."""
+        for partition, directories in served.items():
+            if len(directories) == 1:
+                continue
+            full = [each for each in directories if each.filesystem.list(each.on_disk.directory(partition))]
+            if len(full) > 1:
+                first, second = (each.on_disk.directory(partition) for each in full[:2])
+                raise StorageFailure(
+                    f"{first} and {second} are logs of the same partition: which of them is right cannot be told. "
+                    "Nothing of them was changed. `cordwood inspect` shows the offsets in each; move the wrong one "
+                    "away, out of the data directory"
+                )
+            for directory in directories:
+                if directory not in (full or directories[:1]):
+                    yield Stray(directory, partition, Verdict(Fate.EMPTY))
+            directories[:] = full or directories[:1]
+
+    def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that had records and have no directory any more."""
+        return [
+            partition
+            for directory, partitions in self._grouped(wanted).items()
+            for partition in directory.on_disk.missing(partitions)
+        ]
+
+    def describe_topic(self, topic_id: TopicId, description: TopicDescription | None) -> None:
+        """Sets the description of a topic for its directories, in the loop. None: the topic was deleted."""
+        for directory in self.directories:
+            directory.describe_topic(topic_id, description)
+
+    def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
+        """As `DataDirectory.forget_ends`, for partitions of all directories."""
+        grouped: dict[DataDirectory, list[tuple[TopicId, TopicPartition]]] = {}
+        for each in gone:
+            grouped.setdefault(self._at(each[1]), []).append(each)
+        return _together([directory.forget_ends(ends) for directory, ends in grouped.items()])
+
+    def forget_ends_but(self, hosted: Iterable[tuple[TopicId, TopicPartition]]) -> None:
+        """Forgets, waiting for the disks, the durable ends of all partitions but these: they left their directory."""
+        known = list(hosted)
+        for directory in self.directories:
+            directory.forget_ends_but(each for each in known if self._places.get(each[1], directory) is directory)
+
+    def has_log(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a directory or an open log."""
+        return self._at(partition).has_log(partition)
+
+    def log(self, partition: TopicPartition) -> Log | None:
+        return self._at(partition).log(partition)
+
+    @property
+    def logs(self) -> list[Log]:
+        return [log for directory in self.directories for log in directory.logs]
+
+    def open_log(
+        self, partition: TopicPartition, topic_id: TopicId | None, settings: TopicSettings, now: Moment
+    ) -> Log:
+        """The partition's log, recovered if need be; the same object until the partition is deleted."""
+        directory = self._only or self._places.get(partition)
+        if directory is None:
+            directory = self._choose(partition, topic_id)
+            self._put(partition, directory)
+        return directory.open_log(partition, topic_id, settings, now)
+
+    def _choose(self, partition: TopicPartition, topic_id: TopicId | None) -> DataDirectory:
+        """The directory with a durable end of the log, whose files are lost; else that with the fewest partitions."""
+        for directory in self.directories:
+            if directory.witnessed_end(topic_id, partition):
+                return directory
+        return min(self.directories, key=lambda each: self._counts[each])
+
+    def condemn_logs(
+        self, partitions: Iterable[TopicPartition], before: Callable[[], None] = do_nothing
+    ) -> "RemovalOfAll":
+        """Forgets deleted partitions, in the loop. The removal of their files runs in any thread, after `before`."""
+        parts = []
+        for directory, names in self._grouped(partitions).items():
+            parts.append(directory.condemn_logs(names, before))
+            for partition in names:
+                self._forget(partition)
+        return RemovalOfAll(parts)
+
+    # Offsets that are kept for all logs together
+
+    def clean_offset(self, partition: TopicPartition) -> int:
+        """The end of the compacted part of the partition's log."""
+        return self._at(partition).clean_offset(partition)
+
+    def durable_recovery_point(self, partition: TopicPartition) -> int:
+        """The saved recovery point. After a crash a gap below it counts as compaction, a gap above it as damage."""
+        return self._at(partition).durable_recovery_point(partition)
+
+    def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
+        """As `DataDirectory.expect_compaction`."""
+        return self._at(partition).expect_compaction(partition)
+
+    def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
+        self._at(partition).set_clean_offset(partition, offset)
+
+    def saved_high_watermark(self, partition: TopicPartition) -> int:
+        """The last high watermark that was noted for a replicated partition; 0: none."""
+        return self._at(partition).saved_high_watermark(partition)
+
+    def keep_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], int | None]) -> None:
+        """Checkpoints the high watermarks that the function tells; None: none is kept of that partition."""
+        for directory in self.directories:
+            directory.high_watermark_of = high_watermark_of
+
+    def begin_checkpoint_in_steps(self) -> Steps[CheckpointOfAll]:
+        """Takes the checkpoint of all logs, a few logs in each step. Logs that are deleted meanwhile are left out."""
+        parts = []
+        for directory in self.directories:
+            parts.append((directory, (yield from directory.begin_checkpoint_in_steps())))
+        return CheckpointOfAll(parts)
+
+    def finish_checkpoint_in_steps(
+        self, checkpoint: CheckpointOfAll, booked: Callable[[Log], None]
+    ) -> Steps[Callable[[], None]]:
+        """Moves the recovery points, a few in each step, and calls `booked` for each. Returns the function that writes
+        them, in any thread."""
+        saves = []
+        for directory, part in checkpoint.parts:
+            saves.append((yield from directory.finish_checkpoint_in_steps(part, booked)))
+        return _together(saves)
+
+    def save_offsets(self, logs: Iterable[Log]) -> Callable[[], None]:
+        """Copies the current offsets of these logs, in the loop. The returned function writes them, in any thread."""
+        grouped: dict[DataDirectory, list[Log]] = {}
+        for log in logs:
+            grouped.setdefault(self._of(log), []).append(log)
+        return _together([directory.save_offsets(own) for directory, own in grouped.items()])
+
+    def _note_durable(self, tickets: Sequence[FlushTicket]) -> None:
+        grouped: dict[DataDirectory, list[FlushTicket]] = {}
+        for ticket in tickets:
+            grouped.setdefault(self._by_path[ticket.directory.parent], []).append(ticket)
+        for directory, own in grouped.items():
+            directory.note_durable(own)
+
+    # Cuts
+
+    def begin_cut(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
+        """As `DataDirectory.begin_cut`."""
+        return self._of(log).begin_cut(log, offset, anew=anew)
+
+    def end_cut(self, log: Log) -> bool:
+        """As `DataDirectory.end_cut`."""
+        return self._of(log).end_cut(log)
+
+    # Disks
+
+    def free_bytes(self) -> list[tuple[int, int]]:
+        """The size of each directory's disk and its free bytes. Raises StorageFailure."""
+        return [directory.free_bytes() for directory in self.directories]
+
+
+class RemovalOfAll:
+    """Removes the files of deleted partitions in all directories, in any thread."""
+
+    def __init__(self, parts: Sequence[Removal]) -> None:
+        self._parts = parts
+
+    def run(self) -> None:
+        """Waits for the disks. Raises StorageFailure in the end if a directory could not be renamed."""
+        in_all([part.run for part in self._parts])

@@ -1,0 +1,99 @@
+"""Which of several data directories is which: the home, the others, and those that are missing.
+
+The home has the broker's metadata, and a list of all directories by their ids. So directories can be given in another
+order or under other paths, one can be added, and a start notices if one is missing. A directory that is missing had
+partitions, and those must not begin anew at offset 0 as if they had never had records.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, check_owner, read_identity, write_identity
+from cordwood.model.errors import StorageFailure
+from cordwood.segments.filesystem import Filesystem
+
+
+class Place(NamedTuple):
+    """A data directory on its filesystem."""
+
+    filesystem: Filesystem
+    path: str
+
+    def identity(self) -> Identity | None:
+        return read_identity(self.filesystem, self.path)
+
+
+class DirectorySet(NamedTuple):
+    home: int
+    """The number of the home among the given directories."""
+    missing: dict[str, str]
+    """Directories that the home knows and that were not given, or are empty now: the last path of each, by id."""
+    home_missing: bool
+    """Whether directories of the broker were given, and none of them is the home."""
+
+    @property
+    def complete(self) -> bool:
+        return not self.missing and not self.home_missing
+
+
+def check_apart(paths: Sequence[str]) -> None:
+    """Raises StorageFailure if a directory is named twice, or lies in another one. The paths are absolute."""
+    for number, path in enumerate(paths):
+        for other in paths[:number]:
+            if path == other:
+                raise StorageFailure(f"log.dirs names {path} twice")
+            inner, outer = (path, other) if len(path) > len(other) else (other, path)
+            if inner.startswith(f"{outer.rstrip('/')}/"):
+                raise StorageFailure(f"log.dirs names {inner}, which lies in {outer}: give directories side by side")
+
+
+def look_at(places: Sequence[Place]) -> DirectorySet:
+    """Reads whose the directories are. Raises StorageFailure if they cannot be those of one broker."""
+    found = [place.identity() for place in places]
+    homes = [number for number, owner in enumerate(found) if owner is not None and not owner.home_id]
+    if len(homes) > 1:
+        first, second = (places[number].path for number in homes[:2])
+        raise StorageFailure(
+            f"{first} and {second} have been data directories on their own, each with metadata: their partitions "
+            "cannot be served as those of one broker. Nothing was changed. Give one of them, and empty directories "
+            "beside it"
+        )
+    by_id: dict[str, str] = {}
+    for place, owner in zip(places, found, strict=True):
+        if owner is None or not owner.directory_id:
+            continue
+        if owner.directory_id in by_id:
+            raise StorageFailure(
+                f"{place.path} is a copy of {by_id[owner.directory_id]}: both have the directory.id "
+                f"{owner.directory_id} in {PROPERTIES_FILE}. Nothing was changed. Give one of them"
+            )
+        by_id[owner.directory_id] = place.path
+    if not homes:
+        return DirectorySet(0, {}, any(owner is not None for owner in found))
+    home = found[homes[0]]
+    assert home is not None
+    missing = {each: path for each, path in home.directories.items() if each not in by_id}
+    return DirectorySet(homes[0], missing, False)
+
+
+def claim_directories(places: Sequence[Place], identity: Identity, new_id: Callable[[], str]) -> None:
+    """Takes the directories for their owner; the first is the home. Raises StorageFailure if another node owns one.
+
+    The home names a directory durably before the first log is made in it, and names missing directories no longer."""
+    found = [place.identity() for place in places]
+    for place, owner in zip(places, found, strict=True):
+        check_owner(place.path, owner, identity)
+    ids = [(owner.directory_id if owner is not None else "") or new_id() for owner in found]
+    alone = Identity(identity.cluster_id, identity.node_id)
+    wanted = [
+        alone._replace(
+            storage_id=identity.storage_id,
+            directory_id=ids[0],
+            directories=dict(zip(ids, (place.path for place in places), strict=True)) if len(places) > 1 else {},
+        ),
+        *(alone._replace(directory_id=each, home_id=ids[0]) for each in ids[1:]),
+    ]
+    # The home is last: it names no directory that does not say whose it is.
+    for place, owner, own in reversed(list(zip(places, found, wanted, strict=True))):
+        if owner != own:
+            write_identity(place.filesystem, place.path, own)

@@ -1,0 +1,139 @@
+"""A broker on several data directories: what it serves, what it says of them, and when it refuses to start."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.deadline import eventually
+from tests.interop.confluent_clients import produce_all, read_to_end
+from typer.testing import CliRunner
+
+from cordwood.cli.app import app
+from cordwood.embedded import Broker, Cluster
+from cordwood.log.directory.identity import Identity, read_identity
+from cordwood.log.files.os_filesystem import OsFilesystem
+from cordwood.model.errors import StorageFailure
+
+PARTITIONS = (0, 1, 2, 3)
+
+
+def paths(tmp_path: Path, *names: str) -> str:
+    return ",".join(str(tmp_path / name) for name in names)
+
+
+def broker(directories: str) -> Broker:
+    return Broker(data_dir=directories, settings={"num.partitions": len(PARTITIONS)})
+
+
+def written(bootstrap_servers: str, words: str = "") -> dict[int, list[str]]:
+    """The values that were written to each partition, all acknowledged."""
+    values = {partition: [f"{words}{partition} {number}" for number in range(5)] for partition in PARTITIONS}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0})
+    records = [{"topic": "orders", "partition": index, "value": value} for index in values for value in values[index]]
+    produce_all(producer, records)
+    return values
+
+
+def read(bootstrap_servers: str, *partitions: int) -> dict[int, list[str]]:
+    values: dict[int, list[str]] = {partition: [] for partition in partitions}
+    for message in read_to_end(bootstrap_servers, "orders", partitions):
+        values[message.partition() or 0].append((message.value() or b"").decode())
+    return values
+
+
+def partitions_in(directory: Path) -> set[int]:
+    return {int(path.name.removeprefix("orders-")) for path in directory.glob("orders-*")}
+
+
+def identity(directory: Path) -> Identity:
+    owner = read_identity(OsFilesystem(str(directory)), str(directory))
+    assert owner is not None
+    return owner
+
+
+def test_partitions_are_spread_over_the_directories_and_come_back_in_any_order(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    assert [len(partitions_in(tmp_path / name)) for name in ("a", "b")] == [2, 2]
+    with broker(paths(tmp_path, "c", "b", "a")) as second:
+        assert read(second.bootstrap_servers, *PARTITIONS) == values
+    assert not (tmp_path / "b" / "metadata.sqlite").exists()
+    assert not (tmp_path / "c" / "metadata.sqlite").exists()
+
+
+def test_a_broker_alone_starts_without_a_lost_directory_only_if_the_loss_is_accepted(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    lost = partitions_in(tmp_path / "b")
+    assert lost
+    shutil.move(tmp_path / "b", tmp_path / "away")
+    for directories in (("a",), ("a", "b")):
+        with pytest.raises(StorageFailure, match=r"/b \(directory.id .*\) is missing or was emptied"):
+            broker(paths(tmp_path, *directories)).start()
+    with pytest.raises(StorageFailure, match="with the broker's metadata"):
+        broker(paths(tmp_path, "away")).start()
+    with broker(paths(tmp_path, "away", "a")) as second:
+        # Mounted elsewhere, it is the same directory.
+        assert read(second.bootstrap_servers, *PARTITIONS) == values
+    shutil.move(tmp_path / "away", tmp_path / "gone")
+    commands = CliRunner()
+    refused = commands.invoke(app, ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "c")])
+    assert refused.exit_code != 0
+    accepted = commands.invoke(app, ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "away")])
+    assert accepted.exit_code == 0, accepted.output
+    with broker(paths(tmp_path, "a", "b")) as third:
+        kept = set(PARTITIONS) - lost
+        assert read(third.bootstrap_servers, *kept) == {partition: values[partition] for partition in kept}
+        again = written(third.bootstrap_servers, "again ")
+        assert read(third.bootstrap_servers, *lost) == {partition: again[partition] for partition in lost}
+    with pytest.raises(StorageFailure, match="are logs of the same partition"):
+        broker(paths(tmp_path, "a", "b", "gone")).start()
+
+
+def test_commands_for_one_directory_refuse_one_of_several(tmp_path: Path) -> None:
+    broker(paths(tmp_path, "a", "b")).start().stop()
+    commands = CliRunner()
+    for words in (["recover", "put-back"], ["recover", "metadata"]):
+        for name in ("a", "b"):
+            result = commands.invoke(app, [*words, str(tmp_path / name)])
+            assert "one of several data directories" in " ".join(result.output.split())
+
+
+def isr(bootstrap_servers: str) -> list[list[int]]:
+    topic = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics("orders", timeout=30)
+    return [sorted(topic.topics["orders"].partitions[partition].isrs) for partition in PARTITIONS]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_node_of_a_cluster_fills_the_replicas_of_a_lost_directory_from_others(tmp_path: Path, lost: str) -> None:
+    with Cluster(nodes=2) as cluster:
+        settings: dict[str, str | int] = {
+            "cluster.name": "embedded",
+            "cluster.store": cluster.store,
+            "node.id": 3,
+        }
+        third = Broker(data_dir=paths(tmp_path, "a", "b"), settings=settings).start()
+        try:
+            administrator = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+            topic = NewTopic(
+                "orders",
+                len(PARTITIONS),
+                replica_assignment=[[3, 1] for _ in PARTITIONS],
+                config={"min.insync.replicas": "1"},
+            )
+            administrator.create_topics([topic])["orders"].result()
+            values = written(cluster.bootstrap_servers)
+            third.stop()
+            before = identity(tmp_path / "a")
+            shutil.rmtree(tmp_path / lost)
+            third.start()
+            assert identity(tmp_path / "a").storage_id != before.storage_id, "the cluster is told of the loss"
+            eventually(lambda: isr(cluster.bootstrap_servers) == [[1, 3]] * len(PARTITIONS))
+            cluster.brokers[1].stop()
+            eventually(lambda: all(third.log.leader("orders", partition) == 3 for partition in PARTITIONS))
+            assert read(third.bootstrap_servers, *PARTITIONS) == values
+        finally:
+            third.stop()
