@@ -51,6 +51,8 @@ class KeptOffsets:
         self._saves = 0
         self._saved: dict[str, int] = {}
         """The number of the save that each file has."""
+        self._lowered_by: dict[str, int] = {}
+        """The number of the last save that a cut waits for, by file."""
         self._forgotten: dict[TopicPartition, int] = {}
         """The number of the first save without the partition, by deleted partition."""
         self._saving = threading.Lock()
@@ -114,7 +116,11 @@ class KeptOffsets:
         if self.high_watermarks.get(partition, 0) > end:
             self.high_watermarks[partition] = end
             lowered.append(HIGH_WATERMARK_FILE)
-        return self.begin_save(lowered)
+        # An earlier cut may have failed on a full disk: its offsets are lower here, and not in the file.
+        lowered += [name for name, number in self._lowered_by.items() if self._saved.get(name, 0) < number]
+        save = self.begin_save(lowered)
+        self._lowered_by.update(dict.fromkeys(lowered, self._saves))
+        return save
 
     def begin_save(self, names: Sequence[str] = FILES) -> Callable[[], None]:
         """Copies the offsets, in the loop. The returned function writes them, in any thread."""
