@@ -232,6 +232,9 @@ WIDE: Final[dict[ApiKey, Wide]] = {
         lambda count, stage: {"election_type": 0, "topic_partitions": _numbers(count, stage, "topic")},
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Wide(1, _alter),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Wide(
+        2, lambda count, stage: {"dirs": [{"path": "/elsewhere", "topics": _numbers(count, stage, "name")}]}
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: Wide(2, lambda count, stage: {"topics": _numbers(count, stage, "topic")}),
     ApiKey.CREATE_PARTITIONS: Wide(
         3, lambda count, _: {"topics": [{"name": name, "count": 2} for name in _names(count)], "timeout_ms": 1000}

@@ -203,3 +203,40 @@ class TestDumpLogSegments:
         assert out.count("passed sanity check") == len(indexes)
         for path in indexes[:2]:
             assert "mismatch" not in dump("--verify-index-only", "--files", path).lower()
+
+
+def test_a_partition_moves_to_another_data_directory(kafka_jars: KafkaJars, tmp_path: Path) -> None:
+    directories = [str(tmp_path / "a"), str(tmp_path / "b")]
+    with Broker(data_dir=",".join(directories)) as broker:
+
+        def tool(main_class: str, *arguments: str) -> str:
+            command = kafka_jars.command(
+                main_class, "--bootstrap-server", broker.bootstrap_servers, *arguments, jvm_flags=JVM_FLAGS
+            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        def places() -> dict[str, bool]:
+            """The directories with the log (False) or a copy of it (True)."""
+            out = tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", "orders")
+            (told,) = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+            return {
+                each["logDir"]: part["isFuture"]
+                for each in told["brokers"][0]["logDirs"]
+                for part in each["partitions"]
+            }
+
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        produce_all(producer, [{"topic": "orders", "value": f"v{number}"} for number in range(500)])
+        (source,) = places()
+        (target,) = [each for each in directories if each != source]
+        plan = tmp_path / "plan.json"
+        moved = {"topic": "orders", "partition": 0, "replicas": [1], "log_dirs": [target]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+        reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        out = tool(reassign, "--reassignment-json-file", str(plan), "--execute")
+        assert "Successfully started log directory move for: orders-0-1" in out
+        eventually(lambda: places() == {target: False}, 100, what="the end of the move")
+        out = tool(reassign, "--reassignment-json-file", str(plan), "--verify")
+        assert "Reassignment of replica orders-0-1 completed successfully." in out

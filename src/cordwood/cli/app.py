@@ -14,6 +14,7 @@ from cordwood.cli.cluster.drain import drain
 from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.forget import forget
 from cordwood.cli.cluster.import_directory import import_directory
+from cordwood.cli.cluster.move_dir import move_dir
 from cordwood.cli.cluster.reassign import reassign
 from cordwood.cli.cluster.rebalance import rebalance
 from cordwood.cli.cluster.status import cluster_status
@@ -164,6 +165,7 @@ _cluster.command("import")(import_directory)
 _cluster.command("drain")(drain)
 _cluster.command("rebalance")(rebalance)
 _cluster.command("reassign")(reassign)
+_cluster.command("move-dir")(move_dir)
 _cluster.command("elect-preferred")(elect_preferred)
 _cluster.command("accept-loss")(accept_loss)
 _cluster.command("forget")(forget)

@@ -81,6 +81,16 @@ def refusal(api_key: int, request: Entity, code: int) -> dict[str, Any]:
     if api_key == ApiKey.DESCRIBE_LOG_DIRS:
         # The rows of this answer are directories, which a request does not name.
         values["results"] = [{"error_code": code}]
+    if api_key == ApiKey.ALTER_REPLICA_LOG_DIRS:
+        # The rows of this answer are topics, which a request names by directory.
+        values["results"] = [
+            {
+                "topic_name": topic.name,
+                "partitions": [{"partition_index": index, "error_code": code} for index in topic.partitions],
+            }
+            for directory in getattr(request, "dirs", ())
+            for topic in directory.topics
+        ]
     if on_top is not None:
         if code in on_top:
             return {"error_code": code}

@@ -175,7 +175,13 @@ TOPIC_SETTING_BY_BROKER_NAME = {
 }
 
 
-_CHANGEABLE = frozenset({"follower.replication.throttled.rate", "leader.replication.throttled.rate"})
+_CHANGEABLE = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 """Settings of a broker that are read whenever they are used."""
 
 _OWN_SETTINGS = table(

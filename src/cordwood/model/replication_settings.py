@@ -32,6 +32,11 @@ class ReplicationSettings:
         "`leader.replication.throttled.replicas` lists for it.",
         low=0,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = int64(
+        UNLIMITED,
+        "Bytes per second that this broker copies when logs move from one of its data directories to another.",
+        low=1,
+    )
     replica_fetch_backoff_ms: int = int32(
         1000, "The longest pause before a follower asks a leader again that could not be reached or refused.", low=1
     )

@@ -19,15 +19,15 @@ from cordwood.simulation import (
 from cordwood.simulation.game import SimulationFailed
 
 
-def _log(seed: int, steps: int, nodes: int, replicas: int) -> Counter[str]:
-    outcome = log_game.play(seed, steps, nodes=nodes)
+def _log(seed: int, steps: int, nodes: int, directories: int) -> Counter[str]:
+    outcome = log_game.play(seed, steps, nodes=nodes, directories=directories)
     return Counter(
         requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
     )
 
 
-def _replication(seed: int, steps: int, nodes: int, replicas: int) -> Counter[str]:
-    outcome = replication_game.play(seed, steps, nodes)
+def _replication(seed: int, steps: int, nodes: int, directories: int) -> Counter[str]:
+    outcome = replication_game.play(seed, steps, nodes, directories=directories)
     counts = asdict(outcome)
     del counts["events"]
     return outcome.events + Counter(counts)
@@ -43,7 +43,8 @@ GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
 }
 ON_SEVERAL_NODES = ("replication",)
 WITHOUT_REPLICAS = ("log", "replication")
-"""Games of lone replicas, and the one that picks the replicas of each topic by its seed."""
+"""Games of lone replicas, and the one that picks the replicas of each topic by its seed. Brokers may have several data
+directories in them."""
 STEPS = {
     "log": 600,
     "transactions": 1500,
@@ -62,6 +63,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, help="steps of the safety phase of each")
     parser.add_argument("--nodes", type=int, default=1, help="how many brokers lead the partitions")
     parser.add_argument("--replicas", type=int, default=1, help="how many replicas each partition has")
+    parser.add_argument("--directories", type=int, default=1, help="how many data directories each broker has")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
     if arguments.nodes == 1 and arguments.game in ON_SEVERAL_NODES:
@@ -70,6 +72,8 @@ def main() -> int:
         parser.error(
             f"the game {arguments.game!r} on {arguments.nodes} nodes cannot have {arguments.replicas} replicas"
         )
+    if arguments.directories > 1 and arguments.game not in WITHOUT_REPLICAS:
+        parser.error(f"the game {arguments.game!r} has one data directory for each broker")
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
     # What is imported stays; each game leaves one heap of garbage behind.
     gc.freeze()
@@ -79,7 +83,8 @@ def main() -> int:
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         try:
             steps = arguments.steps or STEPS[arguments.game]
-            totals += GAMES[arguments.game](seed, steps, arguments.nodes, arguments.replicas)
+            last = arguments.directories if arguments.game in WITHOUT_REPLICAS else arguments.replicas
+            totals += GAMES[arguments.game](seed, steps, arguments.nodes, last)
         except SimulationFailed as failure:
             if not arguments.keep_going:
                 print(failure)

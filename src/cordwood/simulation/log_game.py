@@ -31,6 +31,7 @@ from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
 from cordwood.simulation.threads import Step
 from cordwood.simulation.workloads.administrators import NAMES, Administrator
+from cordwood.simulation.workloads.directory_movers import DirectoryMover
 from cordwood.simulation.workloads.position_keepers import PositionKeeper
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
 from cordwood.simulation.workloads.readers import Reader
@@ -75,16 +76,18 @@ class Judges(NamedTuple):
     bounds: Bounds
 
 
-def play(seed: int, steps: int = 600, profile: Profile | None = None, nodes: int = 1) -> Outcome:
+def play(
+    seed: int, steps: int = 600, profile: Profile | None = None, nodes: int = 1, *, directories: int = 1
+) -> Outcome:
     """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks.
 
     Without a `profile` the seed picks one. With several `nodes` the partitions are led by all of them.
     """
-    return play_out(LogGame(seed, profile, nodes), steps)
+    return play_out(LogGame(seed, profile, nodes, directories), steps)
 
 
 class LogGame(Game[Outcome]):
-    def __init__(self, seed: int, profile: Profile | None = None, nodes: int = 1) -> None:
+    def __init__(self, seed: int, profile: Profile | None = None, nodes: int = 1, directories: int = 1) -> None:
         chance = random.Random(seed)
         self.profile = Profile.chosen_by(chance) if profile is None else profile
         world = World(
@@ -93,6 +96,7 @@ class LogGame(Game[Outcome]):
             machines=nodes,
             loaded_indexes_bytes=self.profile.loaded_indexes_bytes,
             patience=self._patience if self.profile.threads else None,
+            directories=directories,
         )
         super().__init__(seed, chance, world, Pace(0.15, WAITS_MS, self.profile.eagerness))
         self._report = Outcome(seed)
@@ -143,6 +147,8 @@ class LogGame(Game[Outcome]):
             for number in range(2)
         ]
         clients += [PositionKeeper(stage, f"group-{number}") for number in range(2)]
+        if len(self.world.machines[0].setup.data_directories) > 1:
+            clients.append(DirectoryMover(stage, "mover"))
         if profile.vandals:
             clients.append(Vandal(stage, "vandal"))
         return clients

@@ -29,6 +29,7 @@ from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
 from cordwood.simulation.threads import Step
+from cordwood.simulation.workloads.directory_movers import DirectoryMover
 from cordwood.simulation.workloads.end_watchers import EndWatcher
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
 from cordwood.simulation.workloads.readers import Reader
@@ -186,6 +187,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
             for number in range(2)
         ]
         clients.append(EndWatcher(stage, "end-watcher"))
+        if len(self.world.machines[0].setup.data_directories) > 1:
+            clients.append(DirectoryMover(stage, "mover"))
         if self.weather.near:
             clients += [
                 Reader(

@@ -151,7 +151,7 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Shows the plan, asks, and moves. Returns when everything has moved. Raises Failure."""
-    rate = _rate(throttle)
+    rate = rate_of(throttle)
     if not as_json:
         if not moves:
             say("There is nothing to move.")
@@ -187,7 +187,7 @@ def _targets(moves: Iterable[PlannedMove]) -> Iterator[tuple[str, int, tuple[int
     return ((move.topic, move.partition, move.after) for move in moves)
 
 
-def _rate(throttle: str | None) -> int | None:
+def rate_of(throttle: str | None) -> int | None:
     if throttle is None:
         return None
     try:

@@ -330,7 +330,7 @@ def replica_logs(
             continue
         for result in told.results:
             for topic in result.topics:
-                for part in topic.partitions:
+                for part in (each for each in topic.partitions if not each.is_future_key):
                     logs[node.node_id, topic.name, part.partition_index] = ReplicaLog(
                         part.partition_size, part.offset_lag, part.last_epoch, part.end_offset
                     )

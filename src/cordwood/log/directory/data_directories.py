@@ -15,6 +15,7 @@ from cordwood.log.directory.condemned import Removal
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Place, claim_directories
 from cordwood.log.directory.durable_ends import do_nothing
+from cordwood.log.directory.finishing_moves import finish_moves
 from cordwood.log.directory.identity import Identity
 from cordwood.log.directory.strays import Fate, Known, Verdict
 from cordwood.log.flushing import FlushTicket
@@ -75,6 +76,8 @@ class DataDirectories:
         self._places: dict[TopicPartition, DataDirectory] = {}
         """Where partitions are that have files, saved offsets or an open log; empty with one directory."""
         self._counts: Counter[DataDirectory] = Counter()
+        self.undone_moves: dict[TopicPartition, DataDirectory] = {}
+        """Moves that a crash interrupted: where the partitions were to go."""
         self._by_path = {directory.path: directory for directory in directories}
         self.note_durable: Callable[[Sequence[FlushTicket]], None] = (
             self._note_durable if self._only is None else self._only.note_durable
@@ -101,8 +104,11 @@ class DataDirectories:
                 directory.take_once()
             if identity is not None:
                 claim_directories([Place(each.filesystem, each.path) for each in self.directories], identity, new_id)
+            finished = finish_moves(self.directories, all_present=self.all_present)
             for directory in self.directories:
                 directory.open()
+            self.home.problems += finished.words
+            self.undone_moves = finished.undone
             self._find_places()
         except BaseException:
             self.release()

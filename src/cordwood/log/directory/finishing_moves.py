@@ -1,12 +1,14 @@
 """Finishes or undoes, at a start, the moves of logs between data directories that a crash has interrupted.
 
 A copy without a readable note is unfinished and is removed. A copy whose log is in one of the directories was never
-switched to and is removed. A copy whose log is nowhere is the log: the old directory was condemned, and the copy gets
-the partition's name. If a directory is missing, the log may be there: then such a copy is left alone.
+switched to and is removed. Moves that are undone so begin anew. A copy whose log is nowhere is the log: the old
+directory was condemned, and the copy gets the partition's name. If a directory is missing, the log may be there: then
+such a copy is left alone.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import suppress
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.log.directory.moving import remove_future
 from cordwood.log.directory.set_aside import read_note
@@ -26,29 +28,45 @@ class Place(Protocol):
     def path(self) -> str: ...
 
 
-def finish_moves(places: Sequence[Place], *, all_present: bool) -> list[str]:
-    """Leaves each partition with one log. Returns what was done, in words. Raises StorageFailure if two copies could
-    each be the log."""
-    done: list[str] = []
-    copies: dict[TopicPartition, list[tuple[Place, str]]] = {}
+P = TypeVar("P", bound=Place)
+
+
+class Finished(NamedTuple, Generic[P]):
+    """What a start made of interrupted moves."""
+
+    words: list[str]
+    undone: dict[TopicPartition, P]
+    """The targets of moves whose copies were removed: the moves begin anew."""
+
+
+def finish_moves(places: Sequence[P], *, all_present: bool) -> Finished[P]:
+    """Leaves each partition with one log. Raises StorageFailure if two copies could each be the log."""
+    finished: Finished[P] = Finished([], {})
+    copies: dict[TopicPartition, list[tuple[P, str]]] = {}
     for place in places:
         for name in place.filesystem.list_directories(place.path):
-            if future_part(name) is None:
+            part = future_part(name)
+            if part is None:
                 continue
             path = f"{place.path}/{name}"
             note = read_note(place.filesystem, path)
-            if note is None:
-                remove_future(place.filesystem, path)
-                done.append(f"{path} is removed: a move to it had not ended")
-            else:
+            if note is not None:
                 copies.setdefault(note.partition, []).append((place, path))
+                continue
+            remove_future(place.filesystem, path)
+            finished.words.append(f"{path} is removed: a move to it had not ended")
+            with suppress(ValueError):
+                finished.undone[TopicPartition.parse(part)] = place
     for partition, found in sorted(copies.items()):
         if any(place.filesystem.exists(f"{place.path}/{partition}") for place in places):
             for place, path in found:
                 remove_future(place.filesystem, path)
-                done.append(f"{path} is removed: {partition} had not moved there")
+                finished.words.append(f"{path} is removed: a move to it had not ended")
+                finished.undone[partition] = place
         elif not all_present:
-            done += [f"{path} is left alone: {partition} may be in a directory that is missing" for _, path in found]
+            finished.words.extend(
+                f"{path} is left alone: {partition} may be in a directory that is missing" for _, path in found
+            )
         elif len(found) > 1:
             raise StorageFailure(
                 f"{partition} has no directory, and {len(found)} copies: {', '.join(path for _, path in found)}. "
@@ -58,5 +76,5 @@ def finish_moves(places: Sequence[Place], *, all_present: bool) -> list[str]:
             ((place, path),) = found
             place.filesystem.rename(path, f"{place.path}/{partition}")
             place.filesystem.sync_directory(place.path)
-            done.append(f"{partition} is in {place.path} now: a crash came in the middle of its move")
-    return done
+            finished.words.append(f"{partition} is in {place.path} now: a crash came in the middle of its move")
+    return finished

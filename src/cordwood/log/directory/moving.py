@@ -26,6 +26,7 @@ from cordwood.log.replacement import MANIFEST
 from cordwood.log.retention import condemn_directory
 from cordwood.log.segment import Segment
 from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import File, Filesystem, remove_if_there
 from cordwood.segments.future_name import future_name, future_part
 from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file, segment_file_name
@@ -87,6 +88,7 @@ class Piece:
     def run(self) -> None:
         """Copies the bytes, waiting for both disks. Raises StorageFailure."""
         copy = self._copy
+        self._move.remove_note()
         self._move.copy_bytes(self._segment.base_offset, copy, self._end)
         if self._closed:
             self._move.sync_copy(copy)
@@ -102,13 +104,14 @@ class LogMove:
     """One move. Methods are called in the loop, and the functions that they return, and `Piece.run`, in any thread;
     only one of them at a time."""
 
-    def __init__(self, source: DataDirectory, target: DataDirectory, log: Log, unique_id: str) -> None:
+    def __init__(self, source: DataDirectory, target: DataDirectory, log: Log, path: str) -> None:
+        """`path`: the directory of the copy, as `path_of_copy` has it."""
         assert source is not target
         self.source = source
         self.target = target
         self.log = log
         self.partition = log.partition
-        self.path = f"{target.path}/{future_name(str(log.partition), unique_id)}"
+        self.path = path
         self.phase = Phase.COPYING
         self._copies: dict[int, _Copy] = {}
         self._fixed: set[str] = set()
@@ -116,6 +119,8 @@ class LogMove:
         self._truncations = log.offsets.truncations
         self._note: Note | None = None
         self._settled = 0
+        self.decided = False
+        """Whether the old directory may be condemned: the copy may be the log, and is never removed."""
         if not log.replayed.ready:
             log.replayed.make_ready()
 
@@ -165,8 +170,7 @@ class LogMove:
                     path = f"{each.path}/{name}"
                     if future_part(name) == part and path not in under_way:
                         remove_future(each.filesystem, path)
-            self.target.filesystem.make_directory(self.path)
-            self.target.filesystem.sync_directory(self.target.path)
+            make_future(self.target, self.path)
 
         return work
 
@@ -206,6 +210,12 @@ class LogMove:
                 raise StorageFailure(f"{copy.of.path} ends at {copy.copied}, and not at {end}")
             copy.file.append(memoryview(data)[:read])
             copy.copied += read
+
+    def remove_note(self) -> None:
+        """Removes the note of an earlier `settle`, which the copy no longer fits."""
+        if self._note is not None:
+            remove_if_there(self.target.filesystem, f"{self.path}/{NOTE_FILE}")
+            self._note = None
 
     def sync_copy(self, copy: _Copy) -> None:
         if copy.file is not None and copy.synced_to < copy.copied:
@@ -305,7 +315,7 @@ class LogMove:
         move goes on copying. The returned function makes both directories forget and remember, in any thread; it
         returns the directory that is to be removed, when no reader can have its files.
 
-        Raises StorageFailure if the log is still where it was, SyncFailure if only a start can tell.
+        Raises StorageFailure. If `decided` is set then, only a start can tell where the log is.
         """
         assert self.phase is Phase.SETTLING
         if not self._may_switch() or not self._lock():
@@ -342,17 +352,10 @@ class LogMove:
     def _switch(self, high_watermark: int) -> Callable[[], str | None]:
         log, source, target = self.log, self.source, self.target
         final = target.on_disk.directory(self.partition)
-        new_names = False
-        for segment in log.segments:
-            copy = self._copy_of(segment)
-            new_names |= copy.file is None
-            self.copy_bytes(segment.base_offset, copy, segment.size)
-            self.sync_copy(copy)
-        if new_names:
-            target.filesystem.sync_directory(self.path)
+        self._copy_last()
         if target.filesystem.exists(final):
             raise StorageFailure(f"{final} is there already")
-        # From here on only the copy is the log.
+        self.decided = True
         condemned = condemn_directory(source.filesystem, log.directory.path)
         source.filesystem.sync_directory(source.path)
         try:
@@ -380,16 +383,37 @@ class LogMove:
 
         return settle_both
 
+    def _copy_last(self) -> None:
+        new_names = False
+        for segment in self.log.segments:
+            copy = self._copy_of(segment)
+            new_names |= copy.file is None
+            self.copy_bytes(segment.base_offset, copy, segment.size)
+            self.sync_copy(copy)
+        if new_names:
+            self.target.filesystem.sync_directory(self.path)
+
     # The end
 
     def give_up(self) -> Callable[[], None]:
         """Leaves the log where it is. The returned function removes the copy."""
+        assert not self.decided, f"{self.path} may be the log"
         self._enter(Phase.GIVEN_UP)
         self.source.unhold(self.log)
         for copy in self._copies.values():
             if copy.file is not None:
                 copy.file.close()
         return lambda: remove_future(self.target.filesystem, self.path)
+
+
+def path_of_copy(target: DataDirectory, partition: TopicPartition, unique_id: str) -> str:
+    return f"{target.path}/{future_name(str(partition), unique_id)}"
+
+
+def make_future(target: DataDirectory, path: str) -> None:
+    """Makes the directory of a copy, durably: a start that finds it takes up the move."""
+    target.filesystem.make_directory(path)
+    target.filesystem.sync_directory(target.path)
 
 
 def remove_future(filesystem: Filesystem, path: str) -> None:

@@ -1,9 +1,12 @@
 """Checkpoints: index entries, snapshots and recovery points of changed logs are saved, which keeps recovery short."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.directory.data_directories import CheckpointOfAll, DataDirectories
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.log import Log
 from cordwood.model.moment import Moment
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
@@ -43,6 +46,32 @@ class Checkpoints:
         else:
             work()
 
+    def of_one(self, directory: DataDirectory, log: Log, then: Callable[[Exception | None], None]) -> None:
+        """Checkpoints one log, as soon as no checkpoint is under way. None begins before `then` has returned."""
+        if self._under_way:
+            self._when_idle.append(partial(self.of_one, directory, log, then))
+            return
+        self._under_way = True
+
+        def over(result: Exception | None) -> None:
+            then(result if isinstance(result, Exception) else None)
+            self._over(None)
+
+        def book() -> Iterator[None]:
+            save = yield from directory.finish_checkpoint_in_steps(
+                checkpoint, lambda each: self._flushes.became_durable(each.offsets, self._loop.now)
+            )
+            self._loop.effects.blocking(save, over)
+
+        def written(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                over(result)
+            else:
+                self._loop.in_turns.begin_steps(book())
+
+        checkpoint = directory.begin_checkpoint([log])
+        self._loop.effects.blocking(checkpoint.write, written)
+
     def _once(self, now: Moment) -> None:
         self._due = False
         self._begin()
@@ -77,8 +106,7 @@ class Checkpoints:
 
     def _over(self, result: Exception | None) -> None:
         self._under_way = False
-        waiting, self._when_idle = self._when_idle, []
-        for work in waiting:
-            work()
+        while self._when_idle and not self._under_way:
+            self._when_idle.pop(0)()
         if isinstance(result, Exception):
             self._reports.failed_write(result)

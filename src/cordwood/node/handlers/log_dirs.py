@@ -13,6 +13,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.node.duties.log_moves import FutureLog, LogMoves
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
@@ -27,6 +28,7 @@ class LogDirRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
     hosted: HostedReplicas
+    log_moves: LogMoves
     logs: DataDirectories
     loop: Loop
     reports: Reports
@@ -45,6 +47,8 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
         if partition is not None:
             directory = logs.directory_of(partition.name) or logs.home
             sized[directory.path].append((topic, _sized(rooms, partition)))
+            if (future := rooms.log_moves.future_of(partition.name)) is not None:
+                sized[future.directory.path].append((topic, _copy(partition, future)))
         if not looked_at % SIZED_PER_STEP:
             yield
 
@@ -91,6 +95,18 @@ def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPa
         "is_future_key": False,
         "last_epoch": last_epoch,
         "end_offset": end_offset,
+    }
+
+
+def _copy(partition: Partition, future: FutureLog) -> DescribeLogDirs.AnswerPartition:
+    """The copy of a log that moves to another directory."""
+    return {
+        "partition_index": partition.name.partition,
+        "partition_size": future.size_bytes,
+        "offset_lag": future.lag,
+        "is_future_key": True,
+        "last_epoch": -1,
+        "end_offset": -1,
     }
 
 

@@ -1,0 +1,79 @@
+"""The data directories of one broker, and the moves of logs between them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from cordwood.cli.config.changes import broker_resource, change_settings
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.output import remark
+from cordwood.cli.raw_request import Address, ask
+from cordwood.wire.apis import ApiKey
+
+_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+_NO_SUCH_DIRECTORY = 57
+
+
+class LogPlace(NamedTuple):
+    partition: int
+    directory: str
+    size_bytes: int
+    lag: int
+    is_future: bool
+    """Whether this is the copy of a log that moves."""
+
+
+class Directories(NamedTuple):
+    paths: list[str]
+    logs: list[LogPlace]
+
+
+def directories_of(address: Address, topic: str, timeout_s: float) -> Directories:
+    """The directories of a broker, with the logs of a topic. Raises Failure."""
+    told = ask(address, ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None}, timeout_s)
+    logs = [
+        LogPlace(each.partition_index, result.log_dir, each.partition_size, each.offset_lag, each.is_future_key)
+        for result in told.results
+        for found in result.topics
+        if found.name == topic
+        for each in found.partitions
+    ]
+    return Directories([result.log_dir for result in told.results], sorted(logs))
+
+
+def begin_moves(
+    address: Address, node_id: int, topic: str, partitions: Sequence[int], directory: str, timeout_s: float
+) -> None:
+    """Asks a broker to move logs. Raises Failure for the first refusal."""
+    values = {"dirs": [{"path": directory, "topics": [{"name": topic, "partitions": list(partitions)}]}]}
+    answer = ask(address, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, values, timeout_s)
+    for result in answer.results:
+        for each in result.partitions:
+            if each.error_code == _NO_SUCH_DIRECTORY:
+                paths = directories_of(address, topic, timeout_s).paths
+                raise Failure(
+                    code_name(each.error_code),
+                    f"{directory} is none of the directories of broker {node_id}",
+                    f"it has {', '.join(paths)}",
+                    ExitCode.NOT_FOUND,
+                )
+            if each.error_code:
+                raise Failure(code_name(each.error_code), f"{topic}-{each.partition_index} does not move")
+
+
+@contextmanager
+def throttled(connection: Connection, node_id: int, rate: int | None) -> Iterator[None]:
+    """Limits the rate at which the broker copies logs between its directories, and lifts the limit at the end."""
+    if rate is None:
+        yield
+        return
+    broker = broker_resource(str(node_id))
+    change_settings(connection, broker, {_RATE: str(rate)}, ())
+    try:
+        yield
+    finally:
+        try:
+            change_settings(connection, broker, {}, (_RATE,))
+        except Failure as failure:
+            remark(f"the throttle was not lifted ({failure.message}): remove {_RATE} of broker {node_id}")

@@ -1,0 +1,138 @@
+"""`cordwood cluster move-dir`: moves logs to another data directory of their broker."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.cluster.move_options import Throttle
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_name,
+)
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.raw_request import Address
+
+LOOK_AGAIN_S = 0.5
+
+
+def move_dir(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", callback=checked_name, help="A topic.", show_default=False)],
+    partition: Annotated[
+        int | None, typer.Argument(metavar="PARTITION", min=0, help="Default: all partitions.", show_default=False)
+    ] = None,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs, as an absolute path."),
+    ] = "",
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", help="The broker. Default: the only one.", show_default=False),
+    ] = None,
+    throttle: Throttle = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for the end of the moves.")] = True,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Move the logs of a topic to another data directory of a broker, while clients write and read.
+
+    Without `--to` it shows where the logs are. The directory in which a log is already ends a move of it.
+    """
+    from cordwood.cli.cluster.directories import begin_moves, directories_of, throttled
+    from cordwood.cli.cluster.moving import rate_of
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.output import count_in_words, print_json, print_table, say, size_in_words
+
+    if throttle is not None and not wait:
+        raise Failure("USAGE", "the throttle is lifted when the moves end: --throttle needs --wait", "", ExitCode.USAGE)
+    connection = Connection(bootstrap_servers, timeout_s)
+    node_id, address = _broker(connection, broker)
+    logs = [
+        log
+        for log in directories_of(address, topic, timeout_s).logs
+        if not log.is_future and partition in (None, log.partition)
+    ]
+    if not logs:
+        raise Failure(
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            f"broker {node_id} has no replica of {topic if partition is None else f'{topic}-{partition}'}",
+            "",
+            ExitCode.NOT_FOUND,
+        )
+    if to:
+        with throttled(connection, node_id, rate_of(throttle)):
+            begin_moves(address, node_id, topic, [log.partition for log in logs], to, timeout_s)
+            if wait:
+                _wait(address, node_id, topic, {log.partition for log in logs}, to, timeout_s, quiet=as_json)
+    found = [log for log in directories_of(address, topic, timeout_s).logs if partition in (None, log.partition)]
+    if as_json:
+        print_json({"broker": node_id, "logs": [log._asdict() for log in found]})
+        return
+    if to and wait:
+        say(f"{count_in_words(len(logs), 'partition')} of {topic} {'is' if len(logs) == 1 else 'are'} in {to} now.")
+        return
+    print_table(
+        ["partition", "directory", "size", ""],
+        [
+            (
+                log.partition,
+                log.directory,
+                size_in_words(log.size_bytes),
+                f"a copy, {log.lag} offsets behind" if log.is_future else "",
+            )
+            for log in found
+        ],
+    )
+
+
+def _broker(connection: "Connection", broker: int | None) -> "tuple[int, Address]":
+    from cordwood.cli.cluster.view import first_answer, nodes_of
+    from cordwood.cli.raw_request import brokers
+
+    _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
+    if broker is None:
+        if len(nodes) > 1:
+            ids = ", ".join(str(node.node_id) for node in nodes)
+            raise Failure("USAGE", f"which broker? Each has its own directories: {ids}", "--broker ID", ExitCode.USAGE)
+        broker = nodes[0].node_id
+    for node in nodes:
+        if node.node_id == broker:
+            return broker, node.address
+    raise Failure("BROKER_NOT_FOUND", f"there is no broker {broker}", "", ExitCode.NOT_FOUND)
+
+
+def _wait(
+    address: "Address", node_id: int, topic: str, partitions: set[int], to: str, timeout_s: float, *, quiet: bool
+) -> None:
+    """Waits until no copy is left, and tells the progress. Raises Failure for logs that are not in the directory."""
+    import time
+
+    from cordwood.cli.cluster.directories import directories_of
+    from cordwood.cli.output import count_in_words, remark, size_in_words
+
+    told = ""
+    while True:
+        logs = [each for each in directories_of(address, topic, timeout_s).logs if each.partition in partitions]
+        copies = [each for each in logs if each.is_future]
+        if not copies:
+            break
+        copied = size_in_words(sum(each.size_bytes for each in copies))
+        line = f"{count_in_words(len(copies), 'log')} to move, {copied} copied"
+        if not quiet and line != told:
+            remark(line)
+            told = line
+        time.sleep(LOOK_AGAIN_S)
+    left = sorted(each.partition for each in logs if each.directory != to)
+    if left:
+        raise Failure(
+            "KAFKA_STORAGE_ERROR",
+            f"partitions {', '.join(map(str, left))} of {topic} did not move to {to}",
+            f"the log of broker {node_id} says why",
+        )

@@ -1,0 +1,391 @@
+"""Moves logs between the data directories of this broker, one at a time, in the order in which clients asked.
+
+A thread copies the log in pieces (log/directory/moving.py), no faster than replica.alter.log.dirs.io.max.bytes.per
+.second. Before the switch a checkpoint of the log is saved, and no other work replaces segments. A move that fails is
+reported and forgotten, and the log stays where it was; a restart takes up moves that were under way.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.moving import LogMove, make_future, path_of_copy, remove_future
+from cordwood.log.log import Log
+from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node.duties.checkpoints import Checkpoints
+from cordwood.node.flushes import FlushBook
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
+from cordwood.node.reports import Reports
+from cordwood.replication.throttle import Throttle
+
+logger = logging.getLogger("cordwood")
+
+PAUSE_MS = 100
+"""How long a move waits for a compaction, a repair or a cut of its log."""
+
+MAX_WISHES = 10_000
+"""The most partitions that are not here yet whose directory is remembered."""
+
+
+class Directories(Protocol):
+    """The data directories of the broker, as far as moves need them."""
+
+    @property
+    def directories(self) -> tuple[DataDirectory, ...]: ...
+
+    def directory_of(self, partition: TopicPartition) -> DataDirectory | None: ...
+
+    def prefer(self, partition: TopicPartition, directory: DataDirectory) -> None: ...
+
+    def moved(self, partition: TopicPartition, target: DataDirectory) -> None: ...
+
+
+class FutureLog(NamedTuple):
+    """The progress of a move, as DescribeLogDirs tells it."""
+
+    directory: DataDirectory
+    size_bytes: int
+    lag: int
+    """Offsets that the copy lacks."""
+
+
+class _Waiting:
+    """A move that has not begun. Its directory in the target is there, so that a restart knows of the move."""
+
+    __slots__ = ("given_up", "made", "path", "target")
+
+    def __init__(self, target: DataDirectory, path: str) -> None:
+        self.target = target
+        self.path = path
+        self.made = False
+        """Whether the directory is there."""
+        self.given_up = False
+
+
+class _Running:
+    __slots__ = ("cancelled", "holds", "move", "partition", "path", "target")
+
+    def __init__(self, partition: Partition, target: DataDirectory, path: str) -> None:
+        self.partition = partition
+        self.target = target
+        self.path = path
+        self.move: LogMove | None = None
+        self.cancelled = ""
+        """Why the move is given up; empty: it goes on."""
+        self.holds = False
+        """Whether the move keeps others from replacing segments of the log."""
+
+
+class LogMoves:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: Directories,
+        hosted: HostedReplicas,
+        flushes: FlushBook,
+        checkpoints: Checkpoints,
+        reports: Reports,
+        new_id: Callable[[], str],
+    ) -> None:
+        """`new_id` returns 32 hexadecimal digits, others each time."""
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._flushes = flushes
+        self._checkpoints = checkpoints
+        self._reports = reports
+        self._new_id = new_id
+        self._waiting: dict[TopicPartition, _Waiting] = {}
+        """Moves that have not begun, in their order."""
+        self._running: _Running | None = None
+        self._wishes: dict[TopicPartition, DataDirectory] = {}
+        """The directories of partitions that are not here yet."""
+        self._throttle = Throttle()
+
+    # Requests
+
+    def wish(self, name: TopicPartition, directory: DataDirectory) -> None:
+        """Remembers in which directory a partition is to be made that is not here yet."""
+        if len(self._wishes) < MAX_WISHES:
+            self._wishes[name] = directory
+
+    def arrived(self, names: Iterable[TopicPartition]) -> None:
+        """Places partitions that are here now where a client wished them to be."""
+        if self._wishes:
+            for name in names:
+                if (directory := self._wishes.pop(name, None)) is not None:
+                    self._logs.prefer(name, directory)
+
+    def move(self, partition: Partition, target: DataDirectory) -> None:
+        """Has the log of a partition moved to a directory. The directory where the log is ends a move under way."""
+        name = partition.name
+        running = self._running
+        if (waiting := self._waiting.get(name)) is not None:
+            if waiting.target is target:
+                return
+            self._forget(name)
+        if running is not None and running.partition is partition and not running.cancelled:
+            if running.target is target:
+                return
+            running.cancelled = f"it is to go to {target.path}"
+        source = self._logs.directory_of(name)
+        if source is None:
+            self._logs.prefer(name, target)
+        elif source is not target:
+            self._wait_for_turn(name, target)
+
+    def resume(self, undone: Mapping[TopicPartition, DataDirectory]) -> None:
+        """Begins the moves anew that the end of the last process interrupted."""
+        for name, target in undone.items():
+            if (partition := self._hosted.get(*name)) is not None:
+                self.move(partition, target)
+
+    def _wait_for_turn(self, name: TopicPartition, target: DataDirectory) -> None:
+        waiting = self._waiting[name] = _Waiting(target, path_of_copy(target, name, self._new_id()))
+
+        def made(result: Exception | None) -> None:
+            waiting.made = True
+            if isinstance(result, Exception):
+                self._failed(name, target, result)
+                self._forget(name)
+            elif waiting.given_up:
+                self._remove(target, waiting.path)
+            self._begin_next()
+
+        self._loop.effects.blocking(partial(make_future, target, waiting.path), made)
+
+    def _forget(self, name: TopicPartition) -> None:
+        """Forgets a move that has not begun."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None:
+            waiting.given_up = True
+            if waiting.made:
+                self._remove(waiting.target, waiting.path)
+
+    def _remove(self, target: DataDirectory, path: str) -> None:
+        def removed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                # The next move of the partition, or the next start, removes the copy.
+                self._reports.failure(result)
+
+        self._loop.effects.blocking(partial(remove_future, target.filesystem, path), removed)
+
+    def future_of(self, name: TopicPartition) -> FutureLog | None:
+        """The move of a partition that is under way or waits; None: it is not moved."""
+        waiting = self._waiting.get(name)
+        running = self._running
+        partition = self._hosted.get(*name)
+        if partition is None:
+            return None
+        log = partition.opened
+        if waiting is not None:
+            return FutureLog(waiting.target, 0, 0 if log is None else log.offsets.end - log.offsets.start)
+        if running is None or running.partition is not partition or running.cancelled:
+            return None
+        move = running.move
+        if move is None or log is None:
+            return FutureLog(running.target, 0, 0 if log is None else log.offsets.end - log.offsets.start)
+        return FutureLog(running.target, move.copied_bytes, log.offsets.end - move.copied_to)
+
+    def directory_lost(self, directory: DataDirectory) -> None:
+        """Gives up the moves from and to a directory that failed."""
+        running = self._running
+        if running is not None and (running.target is directory or self._is_at(running, directory)):
+            running.cancelled = f"{directory.path} failed"
+        for name in [name for name, waiting in self._waiting.items() if waiting.target is directory]:
+            self._forget(name)
+        self._wishes = {name: target for name, target in self._wishes.items() if target is not directory}
+
+    @staticmethod
+    def _is_at(running: _Running, directory: DataDirectory) -> bool:
+        return running.move is not None and running.move.source is directory
+
+    # One move
+
+    def _begin_next(self) -> None:
+        while self._running is None:
+            name = next((name for name, waiting in self._waiting.items() if waiting.made), None)
+            if name is None:
+                return
+            partition, source = self._hosted.get(*name), self._logs.directory_of(name)
+            target, path = self._waiting[name].target, self._waiting[name].path
+            if partition is None or source is None or source is target:
+                self._forget(name)
+                continue
+            try:
+                log = partition.log
+                move = LogMove(source, target, log, path)
+            except StorageFailure as failure:
+                self._forget(name)
+                self._failed(name, target, failure)
+                continue
+            del self._waiting[name]
+            running = self._running = _Running(partition, target, path)
+            running.move = move
+            logger.info("%s moves from %s to %s: %d bytes", name, source.path, target.path, log.segments.size_bytes)
+            kept = {path, *(waiting.path for waiting in self._waiting.values())}
+            self._blocking(running, move.begin(list(self._logs.directories), kept), self._copy)
+
+    def _blocking(self, running: _Running, work: Callable[[], None], then: Callable[[_Running, LogMove], None]) -> None:
+        """Does a part of the move in a thread, and goes on with `then` unless the part failed."""
+
+        def done(result: Exception | None) -> None:
+            move = running.move
+            assert move is not None
+            if not isinstance(result, Exception):
+                self._go_on(running, then)
+            elif move.can_go_on(result) and not self._reason_to_give_up(running):
+                self._copy_again(running, move)
+            else:
+                self._give_up(running, result)
+
+        self._loop.effects.blocking(work, done)
+
+    def _reason_to_give_up(self, running: _Running) -> str:
+        if running.cancelled:
+            return running.cancelled
+        partition, move = running.partition, running.move
+        if not self._hosted.hosts(partition) or move is None or partition.opened is not move.log:
+            return "the partition is here no longer"
+        return ""
+
+    def _go_on(self, running: _Running, then: Callable[[_Running, LogMove], None]) -> None:
+        if self._reason_to_give_up(running):
+            self._give_up(running, None)
+        else:
+            assert running.move is not None
+            then(running, running.move)
+
+    def _copy_again(self, running: _Running, move: LogMove) -> None:
+        if running.holds:
+            self._let_go(running)
+            move.go_back()
+        self._copy(running, move)
+
+    def _copy(self, running: _Running, move: LogMove) -> None:
+        now = self._loop.now
+        wait_ms = self._throttle.wait_ms(now.boot_ms)
+        if running.partition.cutting:
+            wait_ms = PAUSE_MS
+        if wait_ms:
+            self._loop.after(wait_ms, lambda _: self._go_on(running, self._copy))
+            return
+        piece = move.next_piece()
+        if piece is None:
+            self._prepare_to_settle(running, move)
+            return
+        limit = self._image.settings.replica_alter_log_dirs_io_max_bytes_per_second
+        self._throttle.fetched(piece.length, limit, now.boot_ms)
+        self._blocking(running, piece.run, self._copy)
+
+    def _prepare_to_settle(self, running: _Running, move: LogMove) -> None:
+        partition = running.partition
+        if partition.cutting or partition.rewriting:
+            self._loop.after(PAUSE_MS, lambda _: self._go_on(running, self._copy))
+            return
+        partition.rewriting = running.holds = True
+        self._checkpoints.of_one(move.source, move.log, partial(self._checkpointed, running))
+
+    def _checkpointed(self, running: _Running, result: Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._give_up(running, result)
+        else:
+            self._go_on(running, self._settle)
+
+    def _settle(self, running: _Running, move: LogMove) -> None:
+        if running.partition.cutting:
+            self._let_go(running)
+            self._copy(running, move)
+            return
+        try:
+            work = move.settle(self._loop.now.wall_ms)
+        except StorageFailure as failure:
+            self._give_up(running, failure)
+        else:
+            self._blocking(running, work, self._switch)
+
+    def _switch(self, running: _Running, move: LogMove) -> None:
+        partition, log = running.partition, move.log
+        if partition.cutting:
+            self._copy_again(running, move)
+            return
+        try:
+            finish = move.switch(partition.high_watermark if partition.replicated else 0)
+        except StorageFailure as failure:
+            if move.decided:
+                self._reports.failed_write(SyncFailure(str(failure)))
+            self._give_up(running, failure)
+            return
+        if finish is None:
+            self._let_go(running)
+            # Too much has changed: the next try comes in another turn.
+            self._loop.after(1, lambda _: self._go_on(running, self._copy))
+            return
+        now = self._loop.now
+        self._logs.moved(partition.name, move.target)
+        self._let_go(running)
+        self._running = None
+        self._flushes.became_durable(log.offsets, now)
+        # A waiting fetch may hold slices of the old files.
+        partition.wake_everybody(now)
+        logger.info("%s is in %s now: it moved from %s", partition.name, move.target.path, move.source.path)
+
+        def finished(condemned: str | Exception | None) -> None:
+            if isinstance(condemned, Exception):
+                self._reports.failed_write(condemned)
+            elif condemned is not None:
+                self._remove_later(move.source, condemned, log)
+            self._begin_next()
+
+        self._loop.effects.blocking(finish, finished)
+
+    def _remove_later(self, source: DataDirectory, path: str, log: Log) -> None:
+        """Removes the old files when answers that had slices of them are sent."""
+
+        def removed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failure(result)
+
+        self._loop.after(
+            log.settings.file_delete_delay_ms,
+            lambda _: self._loop.effects.blocking(lambda: source.filesystem.remove_tree(path), removed),
+        )
+
+    def _let_go(self, running: _Running) -> None:
+        if running.holds:
+            running.holds = running.partition.rewriting = False
+
+    def _give_up(self, running: _Running, failure: Exception | None) -> None:
+        move, name = running.move, running.partition.name
+        assert move is not None
+        reason = self._reason_to_give_up(running)
+        self._let_go(running)
+        self._running = None
+        if failure is not None and not reason:
+            self._failed(name, running.target, failure)
+        else:
+            logger.info("%s does not move to %s: %s", name, running.target.path, reason)
+        remove = move.give_up()
+
+        def removed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                # The next move of the partition, or the next start, removes the copy.
+                self._reports.failure(result)
+            self._begin_next()
+
+        self._loop.effects.blocking(remove, removed)
+        if isinstance(failure, SyncFailure):
+            self._reports.failed_write(failure)
+
+    def _failed(self, name: TopicPartition, target: DataDirectory, failure: Exception) -> None:
+        if not isinstance(failure, StorageFailure | FileNotFoundError):
+            self._reports.failure(failure)
+        self._reports.report(logging.ERROR, f"{name} could not move to {target.path}, and stays where it is: {failure}")

@@ -1,0 +1,221 @@
+"""AlterReplicaLogDirs and DescribeLogDirs of a broker with two data directories."""
+
+import pytest
+from tests.unit.node.speaking import batch_of, create_topic, delete_topic, fetch, fill, only, produce, values_in
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+VALUES = [f"{number}".encode().ljust(100, b".") for number in range(20)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World(seed=1, settings={"log.segment.delete.delay.ms": "1000"}, directories=2).start()
+
+
+def paths(world: World) -> tuple[str, str]:
+    first, second = world.node.logs.directories
+    return first.path, second.path
+
+
+def ask_to_move(world: World, path: str, *indexes: int, topic: str = "orders") -> list[ErrorCode]:
+    wanted = [{"path": path, "topics": [{"name": topic, "partitions": list(indexes)}]}]
+    answer = world.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=wanted)
+    return [ErrorCode(each.error_code) for result in answer.results for each in result.partitions]
+
+
+def described(world: World, *, futures: bool = False) -> list[tuple[str, int, int]]:
+    """(directory, partition, lag) of each log or copy of `orders`."""
+    answer = world.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+    return [
+        (result.log_dir, each.partition_index, each.offset_lag)
+        for result in answer.results
+        for topic in result.topics
+        if topic.name == "orders"
+        for each in topic.partitions
+        if each.is_future_key is futures
+    ]
+
+
+def where(world: World) -> str:
+    ((path, _, _),) = described(world)
+    return path
+
+
+def read_all(world: World) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    while values := values_in(only(fetch(world, ("orders", 0, len(found))))):
+        found += values
+    return found
+
+
+def names_on_disk(world: World) -> list[str]:
+    return sorted(
+        f"{path}/{name}" for path in paths(world) for name in world.disk.list_directories(path) if "orders" in name
+    )
+
+
+def test_a_log_moves_and_goes_on(world: World) -> None:
+    create_topic(world, segment_bytes="500")
+    fill(world, "orders", *VALUES)
+    first, second = paths(world)
+    target = second if where(world) == first else first
+    assert ask_to_move(world, target, 0) == [ErrorCode.NONE]
+    world.advance(10_000)
+    assert (where(world), described(world, futures=True)) == (target, [])
+    fill(world, "orders", b"later")
+    assert read_all(world) == [*VALUES, b"later"]
+    assert names_on_disk(world) == [f"{target}/orders-0"]
+    world.kill()
+    world.start()
+    assert where(world) == target
+    assert read_all(world) == [*VALUES, b"later"]
+
+
+def test_a_reader_and_a_producer_wait_over_the_switch(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", *VALUES)
+    waiting = world.begin(ApiKey.FETCH, 12, **_fetch_at_the_end())
+    first, second = paths(world)
+    target = second if where(world) == first else first
+    assert ask_to_move(world, target, 0) == [ErrorCode.NONE]
+    world.advance(100)
+    assert where(world) == target
+    (answer,) = produce(world, "orders", batch_of(world, b"later"))
+    assert (answer.error_code, answer.base_offset) == (0, len(VALUES))
+    world.settle()
+    assert values_in(only(waiting.answer)) == [b"later"]
+
+
+def _fetch_at_the_end() -> dict[str, object]:
+    partition = {
+        "partition": 0,
+        "fetch_offset": len(VALUES),
+        "partition_max_bytes": 10_000,
+        "current_leader_epoch": -1,
+        "last_fetched_epoch": -1,
+    }
+    return {
+        "max_wait_ms": 60_000,
+        "min_bytes": 1,
+        "max_bytes": 10_000,
+        "topics": [{"topic": "orders", "partitions": [partition]}],
+    }
+
+
+def test_what_cannot_be_moved_is_refused(world: World) -> None:
+    create_topic(world)
+    first, _ = paths(world)
+    assert ask_to_move(world, "/nowhere", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert ask_to_move(world, first, 7) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_partition_that_comes_later_is_made_where_it_was_wished(world: World, which: int) -> None:
+    path = paths(world)[which]
+    assert ask_to_move(world, path, 0) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    create_topic(world)
+    fill(world, "orders", b"first")
+    assert where(world) == path
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_partition_without_records_is_made_where_it_is_moved(world: World, which: int) -> None:
+    create_topic(world)
+    path = paths(world)[which]
+    assert ask_to_move(world, path, 0) == [ErrorCode.NONE]
+    world.settle()
+    fill(world, "orders", b"first")
+    assert where(world) == path
+
+
+def test_a_slow_move_is_told_with_its_lag_and_can_be_ended(world: World) -> None:
+    settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "100"}
+    world.kill()
+    world = World(seed=1, settings=settings, directories=2).start()
+    create_topic(world, segment_bytes="200000")
+    big = b"x" * 100_000
+    fill(world, "orders", *[big] * 30)
+    first, second = paths(world)
+    source, target = (first, second) if where(world) == first else (second, first)
+    assert ask_to_move(world, target, 0) == [ErrorCode.NONE]
+    world.advance(5000)
+    ((path, index, lag),) = described(world, futures=True)
+    assert (path, index) == (target, 0)
+    assert 0 < lag <= 30
+    assert ask_to_move(world, source, 0) == [ErrorCode.NONE]
+    world.advance(10_000_000)
+    assert (where(world), described(world, futures=True)) == (source, [])
+    assert names_on_disk(world) == [f"{source}/orders-0"]
+
+
+def test_a_move_begins_anew_after_a_kill(world: World) -> None:
+    settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "100000"}
+    world.kill()
+    world = World(seed=1, settings=settings, directories=2).start()
+    create_topic(world, partitions=2, segment_bytes="200000")
+    for index in range(2):
+        fill(world, "orders", *[b"x" * 100_000] * 30, index=index)
+    first, _ = paths(world)
+    sources = {index: path for path, index, _ in described(world)}
+    moved = next(index for index, path in sources.items() if path != first)
+    assert ask_to_move(world, first, moved) == [ErrorCode.NONE]
+    world.advance(3000)
+    assert described(world, futures=True)
+    world.kill()
+    world.start()
+    world.advance(60_000)
+    assert {path for path, _, _ in described(world)} == {first}
+    assert world.node.hosted.leader("orders", moved).replica.log.offsets.end == 30
+
+
+def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing(world: World) -> None:
+    settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}
+    world.kill()
+    world = World(seed=1, settings=settings, directories=2).start()
+    create_topic(world, segment_bytes="200000")
+    fill(world, "orders", *[b"x" * 100_000] * 30)
+    first, second = paths(world)
+    target = second if where(world) == first else first
+    assert ask_to_move(world, target, 0) == [ErrorCode.NONE]
+    world.advance(100)
+    delete_topic(world, "orders")
+    world.advance(10_000_000)
+    assert names_on_disk(world) == []
+    create_topic(world)
+    assert world.node.log_moves.future_of(TopicPartition("orders", 0)) is None
+    fill(world, "orders", b"new")
+    assert read_all(world) == [b"new"]
+
+
+def test_a_kill_at_any_step_of_a_move_leaves_one_whole_log() -> None:
+    for steps in range(400):
+        world = World(seed=steps, directories=2).start()
+        create_topic(world, segment_bytes="500")
+        fill(world, "orders", *VALUES)
+        first, second = paths(world)
+        target = second if where(world) == first else first
+        ask = world.connect()
+        wanted = [{"path": target, "topics": [{"name": "orders", "partitions": [0]}]}]
+        ask.request(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, {"dirs": wanted})
+        left = steps
+        while left and (step := world._first_step()) is not None:
+            step()
+            left -= 1
+        ended = left > 0
+        if steps % 2:
+            world.lose_power()
+        else:
+            world.kill()
+        world.start()
+        assert read_all(world) == VALUES
+        world.advance(60_000)
+        assert read_all(world) == VALUES
+        assert len(names_on_disk(world)) == 1
+        world.kill()
+        if ended:
+            return
+    raise AssertionError("the move did not end")
