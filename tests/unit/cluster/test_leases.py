@@ -110,6 +110,29 @@ async def test_a_lease_expires_when_it_is_not_renewed_in_time(open_store: OpenSt
             await store.renew(lease)
 
 
+@WITHOUT_ETCD
+async def test_a_lease_whose_time_is_over_takes_no_key_and_no_renewal(open_store: OpenStore) -> None:
+    clock = BootClock()
+    async with open_store(boot_ms=clock) as store:
+        for late in ("put", "renew"):
+            lease = await store.grant(1000)
+            clock.ms += 1000
+            with pytest.raises(LeaseEnded):
+                await (store.txn((), [Put("a", b"", lease)]) if late == "put" else store.renew(lease))
+        assert await keys(store) == []
+
+
+@WITHOUT_ETCD
+async def test_a_key_that_is_put_behind_the_end_of_its_lease_is_refused(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        lease = await store.grant(60_000)
+        _, put = await asyncio.gather(
+            store.revoke(lease), store.txn((), [Put("a", b"", lease)]), return_exceptions=True
+        )
+        assert isinstance(put, LeaseEnded)
+        assert await keys(store) == []
+
+
 async def test_a_lease_expires_though_nobody_calls_the_store(open_store: OpenStore) -> None:
     async with open_store() as store:
         ttl_ms, revision = 30, 0

@@ -75,6 +75,8 @@ class SqliteStore:
         self._boot_ms = boot_ms
         self._leases = Leases(forgives_pauses=True)
         """Belongs to the store's thread."""
+        self._ending: set[int] = set()
+        """The leases that an earlier job of the group of jobs under way has ended."""
         self._retained_revisions = retained_revisions
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -112,7 +114,7 @@ class SqliteStore:
         def run(database: Database) -> tuple[TxnResult, Commit | None]:
             for operation in operations:
                 if isinstance(operation, Put) and operation.lease:
-                    self._leases.check(operation.lease)
+                    self._check_lease(operation.lease)
             return database.txn(compares, operations)
 
         result: TxnResult = await self._ask(run)
@@ -124,6 +126,7 @@ class SqliteStore:
 
     async def renew(self, lease: int) -> None:
         def run(database: Database) -> tuple[None, None]:
+            self._check_lease(lease)
             self._leases.renew(lease, self._boot_ms())
             return None, None
 
@@ -213,6 +216,22 @@ class SqliteStore:
             waits_s.append(max(0, deadline_ms - self._boot_ms()) / 1000)
         return min(waits_s, default=None)
 
+    def _check_lease(self, lease: int) -> None:
+        """Raises LeaseEnded. A key that is put under a lease behind the job that ends it would stay for ever."""
+        if lease in self._ending:
+            raise LeaseEnded(f"lease {lease} has ended")
+        self._leases.check(lease)
+
+    def _attempt(self, database: Database, job: _Job) -> _Outcome:
+        try:
+            outcome = _Outcome(*job.run(database))
+        except (Compacted, LeaseEnded, ValueError) as error:
+            # The caller's mistake, found before any write.
+            return _Outcome(error=error)
+        if job.lease:
+            self._ending.add(job.lease)
+        return outcome
+
     def _expired(self) -> Sequence[_Job]:
         return [_Job(_ending(lease), lease=lease) for lease in self._leases.due(self._boot_ms())]
 
@@ -249,9 +268,10 @@ class SqliteStore:
         execute = database.connection.execute
         state = database.revision, database.compact_revision
         committing = False
+        self._ending.clear()
         try:
             execute("BEGIN")
-            outcomes = [_attempt(database, job) for job in jobs]
+            outcomes = [self._attempt(database, job) for job in jobs]
             if database.revision - database.compact_revision >= 2 * self._retained_revisions:
                 database.compact(database.revision - self._retained_revisions)
             if state != (database.revision, database.compact_revision):
@@ -330,11 +350,3 @@ class SqliteStore:
 def _ending(lease: int) -> Callable[[Database], tuple[None, Commit | None]]:
     """The work of a job that removes the keys of a lease."""
     return lambda database: (None, database.drop(database.leased_keys(lease)))
-
-
-def _attempt(database: Database, job: _Job) -> _Outcome:
-    try:
-        return _Outcome(*job.run(database))
-    except (Compacted, LeaseEnded, ValueError) as error:
-        # The caller's mistake, found before any write.
-        return _Outcome(error=error)
