@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cordwood.cli.cluster.children import Child
 from cordwood.cli.failure import Failure
+from cordwood.cli.raw_request import ask
 from cordwood.cluster.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.listeners import EVERY_INTERFACE, host_and_port
+from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
@@ -24,6 +26,8 @@ SOCKET_FILE = "metadata.sock"
 _LOOK_EVERY_S = 0.05
 _PORTS_TO_TRY = range(15_000, 32_000)
 _SAY_EVERY_S = 10.0
+_METADATA_VERSION = 4
+_ANSWERS_WITHIN_S = 5.0
 
 
 @dataclass(slots=True)
@@ -67,14 +71,17 @@ class Broker:
     def where_it_speaks(self) -> str:
         return "its output is above" if self.output is None else f"its output is in {self.output}"
 
-    def answers(self) -> bool:
-        """Whether a process listens at the address."""
-        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
-            probe.settimeout(1)
-            return probe.connect_ex((self.address.rpartition(":")[0].strip("[]"), self.port)) == 0
+    def known_brokers(self) -> set[int]:
+        """The brokers that this one tells clients of; none if it does not answer."""
+        host = self.address.rpartition(":")[0].strip("[]")
+        try:
+            answer = ask((host, self.port), ApiKey.METADATA, _METADATA_VERSION, {"topics": []}, _ANSWERS_WITHIN_S)
+        except Failure:
+            return set()
+        return {broker.node_id for broker in answer.brokers}
 
     def waits_for(self, row: BrokerRow | None) -> str:
-        state = "not registered" if row is None else "fenced" if row.fenced else "not listening"
+        state = "not registered" if row is None else "fenced" if row.fenced else "does not know all brokers yet"
         return f"broker {self.node_id} ({state}; {self.where_it_speaks})"
 
 
@@ -93,9 +100,10 @@ async def registered(store: "MetadataStore") -> dict[int, BrokerRow]:
 async def until_all_serve(
     brokers: Iterable[Broker], store: "MetadataStore", earlier: set[str], say: Callable[[str], None]
 ) -> None:
-    """Waits for registrations that are not of an earlier life, without a fence, at addresses that answer. Raises
-    Failure if a broker ends."""
+    """Waits for registrations that are not of an earlier life, without a fence, and until each broker tells clients of
+    all: a controller that has not heard of the last one refuses topics. Raises Failure if a broker ends."""
     brokers = list(brokers)
+    all_ids = {broker.node_id for broker in brokers}
     waiting = list(brokers)
     clock_s = asyncio.get_running_loop().time
     say_at_s = clock_s() + _SAY_EVERY_S
@@ -111,7 +119,9 @@ async def until_all_serve(
         rows = await registered(store)
         for broker in list(waiting):
             row = rows.get(broker.node_id)
-            if row is not None and not row.fenced and row.incarnation not in earlier and broker.answers():
+            if row is None or row.fenced or row.incarnation in earlier:
+                continue
+            if await asyncio.to_thread(broker.known_brokers) >= all_ids:
                 waiting.remove(broker)
         if waiting and clock_s() > say_at_s:
             say_at_s = clock_s() + _SAY_EVERY_S
