@@ -75,10 +75,22 @@ def test_records_survive_a_leader_that_is_killed_and_the_leader_comes_back(clust
     leader = cluster.leader(topic)
     leader.kill()
     write(cluster, topic, second)
-    assert cluster.leader(topic) is not leader
+    eventually(lambda: cluster.leader(topic) is not leader, what="another leader")
     leader.start()
     eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
     assert read(cluster, topic, 200) == first + second
+
+
+def test_the_leader_is_told_by_the_broker_with_the_newest_metadata(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    write(cluster, topic, ["placed"])
+    leader = cluster.leader(topic)
+    for lags_behind in cluster.brokers.values():
+        with monkeypatch.context() as patch:
+            patch.setattr(lags_behind.log, "leader_at_revision", lambda topic, partition: (1, None))
+            assert cluster.leader(topic) is leader
 
 
 def test_a_leader_that_is_stopped_hands_over(cluster: Cluster) -> None:
@@ -87,8 +99,9 @@ def test_a_leader_that_is_stopped_hands_over(cluster: Cluster) -> None:
     eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
     leader = cluster.leader(topic)
     leader.stop()
-    assert cluster.leader(topic) is not leader
-    assert cluster.leader(topic).log.append(topic, None, "paid") == 1
+    eventually(lambda: cluster.leader(topic) is not leader, what="another leader")
+    write(cluster, topic, ["paid"])
+    assert read(cluster, topic, 2) == ["placed", "paid"]
     leader.start()
     eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
 
@@ -96,6 +109,7 @@ def test_a_leader_that_is_stopped_hands_over(cluster: Cluster) -> None:
 def test_the_log_of_a_broker_that_does_not_lead_refuses(cluster: Cluster) -> None:
     topic = new_topic()
     write(cluster, topic, ["placed"])
+    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
     leader = cluster.leader(topic)
     other = next(broker for broker in cluster.brokers.values() if broker is not leader)
     with pytest.raises(ProtocolError) as refused:
@@ -120,8 +134,8 @@ def test_a_broker_with_the_settings_of_a_cluster_joins_it() -> None:
     with Cluster(nodes=1) as cluster:
         settings: dict[str, str | int] = {"cluster.name": "embedded", "cluster.store": cluster.store, "node.id": 2}
         with Broker(settings=settings) as joined:
-            nodes = AdminClient({"bootstrap.servers": joined.bootstrap_servers}).list_topics(timeout=30).brokers
-            assert sorted(nodes) == [1, 2]
+            admin = AdminClient({"bootstrap.servers": joined.bootstrap_servers})
+            eventually(lambda: sorted(admin.list_topics(timeout=30).brokers) == [1, 2], what="both brokers")
 
 
 def test_settings_of_the_cluster_itself_are_refused() -> None:

@@ -14,6 +14,7 @@ from cordwood.embedded.loop_calls import BrokerStopped
 from cordwood.embedded.store_thread import StoreThread
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.settings import InvalidSetting
+from cordwood.node.partition import no_such_partition
 
 NAME: Final = "embedded"
 MAX_REPLICAS: Final = 3
@@ -135,11 +136,18 @@ class Cluster:
         return f"unix://{self._socket_path}"
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
-        """The broker that leads the partition, as a running broker knows it. Raises ProtocolError if there is none."""
+        """The broker that leads the partition, as the running broker with the newest metadata knows it: a producer that
+        was acknowledged heard of the leader from some broker, and others may not have heard yet. Raises ProtocolError
+        if there is none."""
+        told: list[tuple[int, int | None]] = []
         for broker in self.brokers.values():
             with suppress(BrokerStopped):
-                leader = broker.log.leader(topic, partition)
-                if leader in self.brokers:
-                    return self.brokers[leader]
-                raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")
-        raise BrokerStopped("all brokers have stopped")
+                told.append(broker.log.leader_at_revision(topic, partition))
+        if not told:
+            raise BrokerStopped("all brokers have stopped")
+        _, leader = max(told, key=lambda answer: answer[0])
+        if leader is None:
+            raise no_such_partition(topic, partition)
+        if leader not in self.brokers:
+            raise ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")
+        return self.brokers[leader]

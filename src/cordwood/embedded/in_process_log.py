@@ -166,15 +166,21 @@ class InProcessLog:
 
     def leader(self, topic: str, partition: int) -> int:
         """The id of the broker that leads the partition, as this broker knows it; -1: none."""
+        _, leader = self.leader_at_revision(topic, partition)
+        if leader is None:
+            raise no_such_partition(topic, partition)
+        return leader
+
+    def leader_at_revision(self, topic: str, partition: int) -> tuple[int, int | None]:
+        """The revision of the metadata that this broker knows, and the leader at that revision: -1 without a leader,
+        None without the partition."""
         _check_type("topic", topic, str)
         _check_type("partition", partition, int)
 
-        def start(server: Server, done: Callable[[int | Exception], None]) -> None:
+        def start(server: Server, done: Callable[[tuple[int, int | None] | Exception], None]) -> None:
             image = server.node.image
             found = image.partition_of(topic, partition)
-            if found is None:
-                raise no_such_partition(topic, partition)
-            done(image.leadership(found).leader)
+            done((image.revision, None if found is None else image.leadership(found).leader))
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
