@@ -80,7 +80,7 @@ def await_topic(admin: AdminClient, name: str, partitions: int) -> None:
 
     def is_there() -> bool:
         # All topics, not this one: librdkafka would have the broker create it.
-        found = admin.list_topics(timeout=20).topics.get(name)
+        found = admin.list_topics(timeout=60).topics.get(name)
         return found is not None and found.error is None and len(found.partitions) == partitions
 
     eventually(is_there, what=f"topic {name}")
@@ -96,7 +96,7 @@ def make_topic(admin: AdminClient) -> MakeTopic:
     def make(partitions: int = 1, **config: str) -> str:
         name = f"topic-{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-        admin.create_topics([new], operation_timeout=20)[name].result(timeout=30)
+        admin.create_topics([new], operation_timeout=20)[name].result(timeout=60)
         await_topic(admin, name, partitions)
         return name
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 POLL_INTERVAL_S = 0.02
 
 
-def eventually(ask: Callable[[], T], within_s: float = 60, *, what: str = "it") -> T:
+def eventually(ask: Callable[[], T], within_s: float = 120, *, what: str = "it") -> T:
     """The first true answer of `ask`; AssertionError once the time is up."""
     deadline = time.monotonic() + within_s
     while True:

@@ -30,7 +30,7 @@ def _reader(key: ApiKey, version: int) -> Read:
 class RawClient:
     """One connection. A version that the API does not have becomes the nearest that it has."""
 
-    def __init__(self, address: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
 

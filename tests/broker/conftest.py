@@ -5,11 +5,13 @@ import contextlib
 import inspect
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 import uvloop
+from tests.deadline import eventually
 from tests.moments import at
 
 from cordwood.broker.connection import Connection
@@ -29,8 +31,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 20))
+        runner.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 100))
     return True
+
+
+def no_new_threads(before: set[threading.Thread]) -> None:
+    """Waits until no other threads than `before` run; threads of earlier tests may end meanwhile."""
+    eventually(lambda: set(threading.enumerate()) <= before, what="the end of all new threads")
 
 
 def request(correlation_id: int, body: bytes = b"", api_key: int = 3, api_version: int = 0) -> bytes:
@@ -138,6 +145,14 @@ class Harness:
         client = Client(connection)
         self.clients.append(client)
         return client
+
+    def idle_after(self, max_idle_s: float) -> None:
+        """From now on connections are closed that are idle for so long: a slow machine does not close them earlier."""
+        self.connections.limits = self.connections.limits._replace(max_idle_s=max_idle_s)
+        self.connections._idle_check_s = max_idle_s / 4
+        self.connections._next_idle_check_s = 0.0
+        self.connections._sweep_timer.cancel()
+        self.connections._sweep()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Lets the loop run until something is so. The test's time limit is the only one."""

@@ -15,15 +15,12 @@ async def test_a_peer_that_does_not_read_is_not_read_from(serving: Any, request_
         client = await broker.connect(receive_buffer=4096)
         broker.node.answer = lambda header, body, reply: reply.send(answer)
         sending = asyncio.create_task(client.send(b"".join(request_frame(number) for number in range(MANY))))
-        served = -1
-        while served != len(broker.node.requests):
-            served = len(broker.node.requests)
-            await asyncio.sleep(0.05)
-        # What the kernel's socket buffers took, and one limit's worth.
-        assert served * len(answer) < 10 << 20
+        await broker.until(lambda: len(broker.connections) == 1)
         (connection,) = broker.connections._open.values()
+        await broker.until(lambda: connection._sender.blocked and not connection.receiving)
+        # What the kernel's socket buffers took, and one limit's worth.
+        assert len(broker.node.requests) * len(answer) < 10 << 20
         assert connection._sender.held_bytes <= (1 << 20) + len(answer)
-        assert not connection.receiving
         received = 0
         while received < MANY * len(answer):
             received += len(await client.receive(min(1 << 20, MANY * len(answer) - received)))
@@ -164,8 +161,9 @@ async def test_under_pressure_peers_that_fall_silent_do_not_keep_large_requests_
 
 async def test_a_peer_that_never_takes_its_answer_is_closed_as_idle(serving: Any, request_frame: Any) -> None:
     answer = struct.pack(">ii", 4 + (8 << 20), 0) + bytes(8 << 20)
-    async with serving(max_idle_s=0.2) as broker:
+    async with serving() as broker:
         client = await broker.connect(receive_buffer=4096)
         broker.node.answer = lambda header, body, reply: reply.send(answer)
         await client.send(request_frame(1))
+        broker.idle_after(0.2)
         await broker.until(lambda: broker.node.closed == [1])

@@ -228,18 +228,20 @@ async def test_connections_beyond_the_maximum_are_closed_at_once(
 
 
 async def test_an_idle_connection_is_closed(serving: Any, request_frame: Any) -> None:
-    async with serving(max_idle_s=0.1) as broker:
+    async with serving() as broker:
         client = await broker.connect()
         await client.send(request_frame(1))
         await client.receive_response()
+        broker.idle_after(0.1)
         assert await client.closed()
         await broker.until(lambda: broker.node.closed == [1])
 
 
 async def test_a_slow_loris_is_closed_as_idle(serving: Any, request_frame: Any) -> None:
-    async with serving(max_idle_s=0.1) as broker:
+    async with serving() as broker:
         client = await broker.connect()
         await client.send(request_frame(1, b"never whole")[:-1])
+        broker.idle_after(0.1)
         assert await client.closed()
         assert broker.node.requests == []
 
@@ -247,10 +249,12 @@ async def test_a_slow_loris_is_closed_as_idle(serving: Any, request_frame: Any) 
 async def test_a_connection_that_waits_for_its_answer_is_not_idle(
     serving: Any, request_frame: Any, response_frame: Any
 ) -> None:
-    async with serving(max_idle_s=0.05) as broker:
+    async with serving() as broker:
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1))
+        await broker.until(lambda: len(broker.node.requests) == 1)
+        broker.idle_after(0.05)
         await asyncio.sleep(0.2)
         broker.node.reply(0).send(response_frame(1, b"long poll"))
         assert await client.receive_response() == (1, b"long poll")

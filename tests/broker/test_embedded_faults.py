@@ -10,6 +10,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.deadline import eventually
 
 from cordwood.embedded import Broker
 
@@ -31,7 +32,7 @@ def produce(broker: Broker, topic: str, value: bytes, **configuration: object) -
 
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 10, **configuration})
     producer.produce(topic, value, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return outcome[0]
 
 
@@ -104,16 +105,17 @@ def test_a_late_answer_is_late_and_the_request_was_carried_out_before(broker: Br
     producer.poll(0)
     fault.wait()
     assert values(broker, "orders") == [b"first", b"late"]
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert time.monotonic() - started >= 0.5
 
 
 def test_an_answer_later_than_the_client_waits_is_a_timeout(broker: Broker) -> None:
-    broker.faults.delay("CreateTopics", 30)
+    broker.faults.delay("CreateTopics", 60)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    created = admin.create_topics([NewTopic("slow", 1)], request_timeout=0.5)["slow"]
+    admin.list_topics(timeout=60)  # connects: the time runs from the question on
+    created = admin.create_topics([NewTopic("slow", 1)], request_timeout=3)["slow"]
     with pytest.raises(KafkaException) as failure:
-        created.result(30)
+        created.result(60)
     assert failure.value.args[0].code() == KafkaError._TIMED_OUT
     assert "slow" in broker.log.topics()
 
@@ -122,12 +124,12 @@ def test_a_fetch_fails_and_the_consumer_hears_of_it(broker: Broker) -> None:
     broker.faults.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", topic="orders")
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     consumer.assign([TopicPartition("orders", 0, 0)])
-    refused = consumer.poll(30)
+    refused = consumer.poll(60)
     assert refused is not None
     error = refused.error()
     assert error is not None
     assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
-    taken = consumer.poll(30)
+    taken = consumer.poll(60)
     assert taken is not None
     assert taken.value() == b"first"
     consumer.close()
@@ -144,7 +146,7 @@ def test_a_fetch_of_a_session_meets_the_fault_too(broker: Broker) -> None:
     assert next(consumer).value == b"second"
     with broker.faults.fail("Fetch", "OFFSET_OUT_OF_RANGE", times=None, topic="audit") as other:
         fault = broker.faults.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", topic="orders")
-        consumer.poll(timeout_ms=200)
+        eventually(lambda: consumer.poll(timeout_ms=50) == {} and fault.hits == 1, what="a fetch that fails")
         broker.log.append("orders", None, "third")
         assert next(consumer).value == b"third"
         assert fault.hits == 1
@@ -155,7 +157,7 @@ def test_a_fetch_of_a_session_meets_the_fault_too(broker: Broker) -> None:
 def test_kafka_python_and_aiokafka_see_faults(broker: Broker) -> None:
     fault = broker.faults.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=10)
-    producer.send("orders", b"kafka-python").get(timeout=30)
+    producer.send("orders", b"kafka-python").get(timeout=60)
     producer.close()
     assert fault.hits == 2
 

@@ -35,7 +35,7 @@ def test_a_client_is_told_the_addresses_of_its_listener(broker: Broker) -> None:
     assert broker.bootstrap_servers == broker.listeners["CLIENTS"]
     told = {}
     for name, servers in broker.listeners.items():
-        (found,) = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=20).brokers.values()
+        (found,) = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=60).brokers.values()
         told[name] = f"{found.host}:{found.port}"
     port = broker.listeners["CLIENTS"].rpartition(":")[2]
     assert told == {"CLIENTS": f"localhost:{port}", "BROKERS": broker.listeners["BROKERS"]}
@@ -45,12 +45,12 @@ def test_clients_of_both_listeners_share_the_log(broker: Broker) -> None:
     for name, servers in broker.listeners.items():
         producer = Producer({"bootstrap.servers": servers, "broker.address.family": "v4"})
         producer.produce("orders", name)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
     for servers in broker.listeners.values():
         settings = {"bootstrap.servers": servers, "broker.address.family": "v4", "group.id": "readers"}
         consumer = Consumer(settings)
         consumer.assign([TopicPartition("orders", 0, 0)])
-        records = consumer.consume(2, timeout=20)
+        records = consumer.consume(2, timeout=60)
         assert [record.value() for record in records] == [b"CLIENTS", b"BROKERS"]
         # Committing needs the coordinator, which is found by the listener, too.
         consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)

@@ -59,7 +59,7 @@ class Process:
 
     def wait(self) -> int:
         """The exit code."""
-        _, self.words = self._process.communicate(timeout=30)
+        _, self.words = self._process.communicate(timeout=90)
         return self._process.returncode
 
     def kill_if_alive(self) -> None:
@@ -154,7 +154,7 @@ def test_it_says_when_it_is_ready_and_stops_when_told(tmp_path: Path) -> None:
 def test_a_stop_under_load_keeps_every_ack_and_needs_no_recovery(tmp_path: Path) -> None:
     with running(tmp_path) as broker:
         load = Acked(broker.address, "orders")
-        assert load.some.wait(20)
+        assert load.some.wait(60)
         broker.signal(signal.SIGTERM)
         assert broker.wait() == 0, broker.words
         load.end()
@@ -169,7 +169,7 @@ def test_a_stop_under_load_keeps_every_ack_and_needs_no_recovery(tmp_path: Path)
 def test_a_kill_keeps_every_ack_and_the_next_start_recovers(tmp_path: Path) -> None:
     with running(tmp_path) as broker:
         load = Acked(broker.address, "orders")
-        assert load.some.wait(20)
+        assert load.some.wait(60)
         broker.signal(signal.SIGKILL)
         broker.wait()
         load.end()
@@ -220,7 +220,7 @@ def test_a_broker_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     with running(tmp_path, ignoring) as broker:
         broker.signal(signal.SIGHUP)
         acked = Acked(broker.address, "t")
-        assert acked.some.wait(30)
+        assert acked.some.wait(60)
         acked.end()
         broker.signal(signal.SIGTERM)
         assert broker.wait() == 0

@@ -2,15 +2,14 @@
 
 import logging
 import shutil
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.broker_process import free_port
 from tests.cli.conftest import Cordwood
+from tests.deadline import eventually
 
 from cordwood.cli.failure import ExitCode
 from cordwood.client.cluster import Cluster
@@ -54,13 +53,6 @@ def alter(data_directory: Path, old: bytes, new: bytes) -> None:
             log.write_bytes(content.replace(old, new))
             return
     raise AssertionError(f"{old!r} is in no segment")
-
-
-def eventually(reached: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def damage(broker: Broker) -> list[tuple[int, int]]:

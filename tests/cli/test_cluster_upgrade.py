@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.cli.conftest import Cordwood
+from tests.deadline import eventually
 
 from cordwood.cluster.metadata_version import UnsupportedMetadata
 from cordwood.embedded import Broker, Cluster
@@ -30,7 +31,7 @@ def produce(broker: Broker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
     errors: list[object] = []
     producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert errors == [None]
 
 
@@ -51,8 +52,8 @@ def test_a_version_is_finalised_when_the_last_node_supports_it(cluster: Cluster,
         assert (code, error["code"]) == (1, "FEATURE_UPDATE_FAILED")
         assert "not supported by broker 2 (only version 1)" in error["message"]
         cluster.brokers[2].stop()
-        code, error = cli.error("cluster", "upgrade", "--yes")
-        assert error["message"].startswith("Broker 2 is away and has replicas: start it with Cordwood")
+        away = "Broker 2 is away and has replicas: start it with Cordwood"
+        eventually(lambda: cli.error("cluster", "upgrade", "--yes")[1]["message"].startswith(away), what=away)
         restart(cluster, 2, tmp_path)
         # Nothing is final yet: a node goes back, and comes again.
         restart(cluster, 2, tmp_path, **{"metadata.version.max": 1})

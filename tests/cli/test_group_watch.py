@@ -63,11 +63,11 @@ def watching(broker: RunningBroker, reader: Reader, *options: str, stdout: int) 
     try:
         yield process
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=90)
         assert (process.returncode, errors) == (0, b"")
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 class Screen:
@@ -133,10 +133,10 @@ def test_lag_counts_what_an_open_transaction_holds_back(
     """Up to the high watermark: what a read_committed group cannot read yet is in the log, and retention removes it."""
     reader.commit(12)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"writer-{topic}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, "held back", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
     def position() -> Any:
         (found,) = cordwood_cli.json("group", "describe", reader.group, "--sample", "0")["positions"]
@@ -150,8 +150,8 @@ def test_lag_counts_what_an_open_transaction_holds_back(
     held_back = position()
     assert held_back["lag_s"] >= 0
     assert held_back["loss_is_foreseen"]
-    producer.commit_transaction(30)
-    assert lag() == (14, 2), "the marker has an offset too"
+    producer.commit_transaction(60)
+    eventually(lambda: lag() == (14, 2), what="the marker, which has an offset too")
     reads = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,

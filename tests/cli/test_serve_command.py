@@ -69,7 +69,7 @@ def _ends(*arguments: str, where: Path, **environment: str) -> "subprocess.Compl
 
 def _terminate(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> int:
     process.send_signal(number)
-    return process.wait(timeout=30)
+    return process.wait(timeout=90)
 
 
 def test_the_bare_command_serves_from_an_empty_directory(tmp_path: Path) -> None:

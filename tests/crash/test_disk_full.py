@@ -87,7 +87,7 @@ def full(disk: Disk, start_broker: StartBroker, make_load: MakeLoad) -> FullDisk
     broker = start_broker(disk.path / "data")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     filler = NewTopic("filler", num_partitions=1, replication_factor=1, config={"file.delete.delay.ms": "0"})
-    admin.create_topics([filler], operation_timeout=20)["filler"].result(30)
+    admin.create_topics([filler], operation_timeout=20)["filler"].result(60)
     load = make_load(broker, partitions=2, value_bytes=1000)
     load.create_topic()
     sender = load.add_sender("p1")
@@ -109,7 +109,7 @@ def assert_all_is_well_again(full: FullDisk) -> None:
     assert full.broker.stop() == 0
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 def test_readers_read_on_and_producers_go_on_once_there_is_space(full: FullDisk) -> None:
     assert full.broker.alive, full.broker.output()[-4000:]
     assert len(read_to_end(full.broker.bootstrap, "orders", range(2))) >= 500
@@ -117,15 +117,15 @@ def test_readers_read_on_and_producers_go_on_once_there_is_space(full: FullDisk)
     assert_all_is_well_again(full)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 def test_deleting_a_topic_makes_space_on_a_disk_without_any(full: FullDisk) -> None:
     admin = AdminClient({"bootstrap.servers": full.broker.bootstrap})
-    admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(30)
+    admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(60)
     assert_all_is_well_again(full)
 
 
 @pytest.mark.landing
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(400)
 def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
     """It serves again, or says that it needs space; with space it has all that was acknowledged."""
     full.broker.kill()
@@ -149,7 +149,7 @@ def test_a_broker_that_was_stopped_starts_on_a_disk_that_somebody_else_has_fille
     """It serves what it has, and deletes a topic, which frees space."""
     broker = start_broker(disk.path / "data")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("orders", 1, 1)], operation_timeout=20)["orders"].result(30)
+    admin.create_topics([NewTopic("orders", 1, 1)], operation_timeout=20)["orders"].result(60)
     produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": "orders", "value": bytes(900_000)}])
     assert broker.stop() == 0
     take_the_rest(disk)
@@ -160,6 +160,6 @@ def test_a_broker_that_was_stopped_starts_on_a_disk_that_somebody_else_has_fille
         broker.kill()
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics(["orders"], operation_timeout=20)["orders"].result(30)
+    admin.delete_topics(["orders"], operation_timeout=20)["orders"].result(60)
     eventually(lambda: free_bytes(disk) > 1 << 19, what="free space")
     assert broker.stop() == 0

@@ -59,7 +59,7 @@ def test_every_record_has_its_effect_once_whoever_is_killed_or_sleeps(
 ) -> None:
     broker = start_broker(settings=SETTINGS)
     administrator = AdminClient({"bootstrap.servers": broker.bootstrap})
-    administrator.create_topics([NewTopic("source", PARTITIONS)], operation_timeout=20)["source"].result(30)
+    administrator.create_topics([NewTopic("source", PARTITIONS)], operation_timeout=20)["source"].result(60)
     values = [[f"record-{index}-{number}".encode() for number in range(RECORDS)] for index in range(PARTITIONS)]
     produce_all(
         Producer({"bootstrap.servers": broker.bootstrap}),

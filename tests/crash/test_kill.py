@@ -15,7 +15,7 @@ KILLS = max(ROUNDS, 6)
 
 
 @pytest.mark.landing
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(180 + 60 * KILLS)
 def test_nothing_acknowledged_is_lost(start_broker: StartBroker, make_load: MakeLoad, chance: random.Random) -> None:
     broker = start_broker(settings={"log.flush.offset.checkpoint.interval.ms": "500"})
     load = make_load(broker, partitions=3)
@@ -44,7 +44,7 @@ def test_nothing_acknowledged_is_lost(start_broker: StartBroker, make_load: Make
     assert broker.stop() == 0
 
 
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(180 + 60 * KILLS)
 def test_nothing_acknowledged_is_lost_where_batches_are_compressed_anew(
     start_broker: StartBroker, make_load: MakeLoad, chance: random.Random
 ) -> None:
@@ -92,11 +92,11 @@ def test_what_administration_acknowledged_survives(start_broker: StartBroker) ->
     names = [f"topic-{number}" for number in range(5)]
     for name in names:
         new = NewTopic(name, num_partitions=2, replication_factor=1, config={"retention.ms": "86400000"})
-        admin.create_topics([new], operation_timeout=20)[name].result(30)
-    cluster_id = admin.list_topics(timeout=20).cluster_id
+        admin.create_topics([new], operation_timeout=20)[name].result(60)
+    cluster_id = admin.list_topics(timeout=60).cluster_id
     broker.kill()
     broker.start()
-    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=20)
+    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60)
     assert found.cluster_id == cluster_id
     assert {name: len(found.topics[name].partitions) for name in names} == dict.fromkeys(names, 2)
 
@@ -106,7 +106,7 @@ def test_a_committed_position_survives(start_broker: StartBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("orders", num_partitions=1, replication_factor=1)], operation_timeout=20)[
         "orders"
-    ].result(30)
+    ].result(60)
     group = f"group-{uuid.uuid4().hex[:8]}"
     for position in (3, 17, 5):
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
@@ -114,7 +114,7 @@ def test_a_committed_position_survives(start_broker: StartBroker) -> None:
         broker.kill()
         broker.start()
         fresh = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-        (found,) = fresh.committed([TopicPartition("orders", 0)], timeout=20)
+        (found,) = fresh.committed([TopicPartition("orders", 0)], timeout=60)
         assert found.offset == position
         fresh.close()
         consumer.close()
@@ -128,5 +128,5 @@ def test_a_second_broker_on_the_same_directory_is_refused(start_broker: StartBro
     assert code is not None
     assert code[0] not in (0, None)
     assert broker.alive
-    assert AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=20).brokers
+    assert AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).brokers
     second.kill()

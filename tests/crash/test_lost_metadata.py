@@ -34,12 +34,12 @@ from cordwood.model.broker_settings import BrokerSettings
 
 def create(broker: BrokerProcess, topic: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=config)], operation_timeout=20)[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)], operation_timeout=20)[topic].result(60)
 
 
 def delete(broker: BrokerProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(60)
 
 
 def send(broker: BrokerProcess, topic: str, values: list[str]) -> None:
@@ -101,7 +101,7 @@ def with_an_older_store(broker: BrokerProcess, backup: Path) -> None:
     create(broker, "late", **{"retention.ms": "1234567890"})
     send(broker, "late", ["a", "b", "c", "d", "e"])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_records([TopicPartition("late", 0, 2)])[TopicPartition("late", 0)].result(30)
+    admin.delete_records([TopicPartition("late", 0, 2)])[TopicPartition("late", 0)].result(60)
     broker.stop()
     shutil.copy(backup, broker.data_dir / "metadata.sqlite")
 
@@ -140,7 +140,7 @@ def test_a_store_that_went_back_is_refused_and_recovered_from_its_witness(
     assert not list(broker.data_dir.glob("*-stray"))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "late")
-    assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "1234567890"
+    assert admin.describe_configs([resource])[resource].result(60)["retention.ms"].value == "1234567890"
     send(broker, "late", ["f"])
     assert read(broker, "late") == ["c", "d", "e", "f"]
 
@@ -254,7 +254,7 @@ def without_a_store(broker: BrokerProcess) -> None:
 def settings_of(broker: BrokerProcess, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    entries = admin.describe_configs([resource])[resource].result(30)
+    entries = admin.describe_configs([resource])[resource].result(60)
     return {name: entry.value for name, entry in entries.items()}
 
 
@@ -269,14 +269,14 @@ def test_a_topic_is_rebuilt_with_its_empty_partitions_and_its_settings(start_bro
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     config = {"retention.ms": "1234567890", "max.message.bytes": "54321"}
-    admin.create_topics([NewTopic("orders", 3, 1, config=config)], operation_timeout=20)["orders"].result(30)
+    admin.create_topics([NewTopic("orders", 3, 1, config=config)], operation_timeout=20)["orders"].result(60)
     send(broker, "orders", ["a"])
     metadata = (broker.data_dir / "orders-0" / "partition.metadata").read_text()
     assert "partitions: 3" in metadata, "with the first record"
-    admin.create_partitions([NewPartitions("orders", 7)])["orders"].result(30)
+    admin.create_partitions([NewPartitions("orders", 7)])["orders"].result(60)
     change = ConfigEntry("max.message.bytes", "65432", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "orders", incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     if end != "stopped":
         broker.kill()
         broker.start()
@@ -361,7 +361,7 @@ def committed_by(broker: BrokerProcess, group: str, topic: str = "orders") -> li
 
 def transact(broker: BrokerProcess, transactional_id: str, value: str, topic: str = "orders") -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     produce_all(producer, [{"topic": topic, "partition": 0, "value": value}])
     producer.commit_transaction(30)
@@ -379,7 +379,7 @@ def test_internal_topics_that_came_into_use_since_are_merged_and_neither_loses_a
 ) -> None:
     broker = start_broker(settings={"offsets.topic.num.partitions": "7"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("orders", 3, 1)], operation_timeout=20)["orders"].result(30)
+    admin.create_topics([NewTopic("orders", 3, 1)], operation_timeout=20)["orders"].result(60)
     send(broker, "orders", ["a"] * 20)
     commit_as(broker, "both", TopicPartition("orders", 0, 5), TopicPartition("orders", 1, 6))
     commit_as(broker, "old", TopicPartition("orders", 2, 7))

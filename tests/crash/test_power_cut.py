@@ -25,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 
 
 @pytest.mark.landing
-@pytest.mark.timeout(60 + 30 * CUTS)
+@pytest.mark.timeout(180 + 60 * CUTS)
 @pytest.mark.parametrize("partitions", [3, 100], ids=["few dirty logs", "many dirty logs"])
 def test_acknowledged_means_on_disk(
     disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad, chance: random.Random, partitions: int

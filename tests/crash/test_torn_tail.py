@@ -24,7 +24,7 @@ STAMP_MS = int(time.time() * 1000) - 3_600_000
 def create(broker: BrokerProcess, partitions: int = 1, config: dict[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = NewTopic(TOPIC, num_partitions=partitions, replication_factor=1, config=config or {})
-    admin.create_topics([new], operation_timeout=20)[TOPIC].result(30)
+    admin.create_topics([new], operation_timeout=20)[TOPIC].result(60)
 
 
 def fill(
@@ -192,7 +192,7 @@ def assert_damage_is_not_served(broker: BrokerProcess, offset: int) -> None:
         }
     )
     consumer.assign([TopicPartition(TOPIC, 0, offset)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert message is not None
     error = message.error()
     if error is None:
@@ -249,7 +249,7 @@ def test_indexes_that_are_missing_or_wrong_are_made_again(start_broker: StartBro
         consumer.assign([TopicPartition(TOPIC, 0, number)])
         assert read_some(consumer, 1)[0].offset() == number
         stamp = TopicPartition(TOPIC, 0, STAMP_MS + 1000 * number)
-        assert consumer.offsets_for_times([stamp], timeout=20)[0].offset == number
+        assert consumer.offsets_for_times([stamp], timeout=60)[0].offset == number
     consumer.close()
     fill(broker, records=1, start=60, size=200)
     assert values(broker) == expected(61)

@@ -105,7 +105,7 @@ class Workload:
     def create_topic(self, **config: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         new = NewTopic(self.topic, num_partitions=self.partitions, replication_factor=1, config=config)
-        admin.create_topics([new], operation_timeout=20)[self.topic].result(30)
+        admin.create_topics([new], operation_timeout=20)[self.topic].result(60)
 
     def add_sender(
         self,
@@ -178,7 +178,7 @@ class Workload:
     def acked(self) -> int:
         return sum(sender.acked for sender in self.senders)
 
-    def await_acks(self, more: int, within_s: float = 30) -> None:
+    def await_acks(self, more: int, within_s: float = 90) -> None:
         """Waits until so many more records were acknowledged."""
         wanted = self.acked + more
         eventually(lambda: self.acked >= wanted, within_s, what=f"{more} more acknowledged records")
@@ -187,7 +187,7 @@ class Workload:
         for partition in range(self.partitions):
             self.recorder.leader_lost(self.topic, partition)
 
-    def stop_sending(self, within_s: float = 60) -> None:
+    def stop_sending(self, within_s: float = 120) -> None:
         """No new sends, and every send ended one way or another."""
         self._stop_sending.set()
         for thread in self._senders:
@@ -198,7 +198,7 @@ class Workload:
             left = sender.client.flush(max(deadline - time.monotonic(), 1))
             assert left == 0, f"{left} records of {sender.who} have no outcome after {within_s} s"
 
-    def finish(self, within_s: float = 60) -> Report:
+    def finish(self, within_s: float = 120) -> Report:
         """Ends the load, drains every partition, and judges the history."""
         self.stop_sending(within_s)
         self._stop_reading.set()

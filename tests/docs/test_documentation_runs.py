@@ -7,19 +7,17 @@ page that uses a STORE which it does not set gets the address of an etcd.
 """
 
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.broker_process import free_port
 from tests.etcd.members import EtcdCluster
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +114,7 @@ def _environment(tmp_path: Path) -> dict[str, str]:
     script = commands / "cordwood"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cordwood.cli "$@"\n')
     script.chmod(0o755)
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     kept = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
     return {
         **kept,
@@ -126,15 +124,6 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         "CORDWOOD_DATA_DIR": str(tmp_path / "data"),
         "PYTHONDONTWRITEBYTECODE": "",
     }
-
-
-def _free_port() -> int:
-    """A port to be used in a moment: outside the range from which the system gives ports to others meanwhile."""
-    while True:
-        port = random.randrange(20_000, 30_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def _run(command: list[str], workplace: Path, environment: dict[str, str]) -> None:
@@ -174,10 +163,8 @@ def _broker(workplace: Path, environment: dict[str, str]) -> Iterator[None]:
     process = subprocess.Popen(["cordwood", "serve"], cwd=workplace, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        deadline = time.monotonic() + 30
         line = process.stdout.readline()
         assert "ready on" in line, line
-        assert time.monotonic() < deadline
         yield
     finally:
         process.kill()

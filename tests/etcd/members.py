@@ -1,11 +1,9 @@
 """A real etcd of one or three members on the loopback address, for tests: started, killed, paused, ended by pid."""
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -19,7 +17,9 @@ from tests import pausing
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
-START_WITHIN_S = 30.0
+from cordwood.cli.cluster.local_brokers import free_ports
+
+START_WITHIN_S = 90.0
 _START_ATTEMPTS = 3
 
 
@@ -128,7 +128,7 @@ class EtcdMember:
 
     def post(self, path: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
         """The answer of etcd's JSON gateway."""
-        decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 10, token))
+        decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 30, token))
         return decoded
 
     def _check_alive(self) -> None:
@@ -164,10 +164,10 @@ class EtcdMember:
         if number != signal.SIGKILL:
             process.send_signal(signal.SIGCONT)
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(60)
 
 
 class EtcdCluster:
@@ -189,7 +189,10 @@ class EtcdCluster:
         self._places = places or [Place(directory)] * members
         self._count = len(self._places)
         self._certificate = certificate
-        self._options = options or ("--unsafe-no-fsync", "--heartbeat-interval=20", "--election-timeout=200")
+        # Members that vote would elect again and again where the machine stands still for 200 ms.
+        election_ms = 200 if self._count == 1 else 1000
+        elections = (f"--heartbeat-interval={election_ms // 10}", f"--election-timeout={election_ms}")
+        self._options = options or ("--unsafe-no-fsync", *elections)
         self.members: list[EtcdMember] = []
 
     @property
@@ -217,7 +220,7 @@ class EtcdCluster:
         self.end()
 
     def _start(self, places: Sequence[Place]) -> None:
-        ports = _free_ports(2 * self._count)
+        ports = free_ports(2 * self._count)
         self.members = [
             EtcdMember(self._etcd, f"m{number}", place, client_port, peer_port, self._certificate)
             for number, (place, client_port, peer_port) in enumerate(zip(places, ports[::2], ports[1::2], strict=True))
@@ -265,11 +268,3 @@ class EtcdCluster:
 def _ends_with_us() -> list[str]:
     """A command that has the kernel kill the member when the process of the tests dies, whichever way."""
     return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 
-def produce_all(producer: Producer, records: Iterable[dict[str, Any]], timeout_s: float = 30) -> list[Message]:
+def produce_all(producer: Producer, records: Iterable[dict[str, Any]], timeout_s: float = 90) -> list[Message]:
     """Sends the records and returns their delivered messages in order of sending; raises on the first that failed."""
     delivered: dict[int, Message] = {}
     errors: list[KafkaError] = []
@@ -46,7 +46,7 @@ def reader(bootstrap: str, config: Mapping[str, Any] | None = None) -> Consumer:
     )
 
 
-def read_some(consumer: Consumer, count: int, timeout_s: float = 30) -> list[Message]:
+def read_some(consumer: Consumer, count: int, timeout_s: float = 90) -> list[Message]:
     """Exactly `count` messages from a consumer that is assigned."""
     messages: list[Message] = []
     deadline = time.monotonic() + timeout_s
@@ -67,7 +67,7 @@ def read_to_end(
     partitions: Sequence[int] = (0,),
     *,
     start: int = OFFSET_BEGINNING,
-    timeout_s: float = 30,
+    timeout_s: float = 90,
     at_least: int = 0,
     config: Mapping[str, Any] | None = None,
 ) -> list[Message]:

@@ -10,7 +10,7 @@ PARTITIONS = 4
 
 CONSUMER = {"group.protocol": "consumer"}
 
-SETTINGS = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.session.timeout.ms": "3000"}
+SETTINGS = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.session.timeout.ms": "6000"}
 """Of a broker whose members of the consumer protocol should not take their time."""
 
 CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}

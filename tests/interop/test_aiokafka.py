@@ -216,6 +216,8 @@ def test_a_transaction_moves_positions(broker: RunningBroker, topic: str) -> Non
             await producer.begin_transaction()
             await producer.send_offsets_to_transaction({partition: 3}, group)
             await producer.commit_transaction()
-            assert await consumer.committed(partition) == 3
+            # A commit is answered when it is decided; aiokafka does not ask for what is decided alone.
+            while await consumer.committed(partition) != 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     run(story())

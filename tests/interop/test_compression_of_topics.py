@@ -37,7 +37,7 @@ def test_transactions_are_whole_with_a_topics_own_codec(broker: RunningBroker, m
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap, "transactional.id": uuid.uuid4().hex, "compression.type": "snappy"}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for number in range(6):
         producer.begin_transaction()
         for part in range(20):

@@ -36,7 +36,7 @@ def fresh_name() -> str:
 
 
 def create(admin: AdminClient, name: str, partitions: int = 1, **kwargs: Any) -> None:
-    admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1)], **kwargs)[name].result(30)
+    admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1)], **kwargs)[name].result(60)
     if not kwargs.get("validate_only"):
         await_topic(admin, name, partitions)
 
@@ -48,7 +48,7 @@ def error_code(failure: pytest.ExceptionInfo[KafkaException]) -> int:
 
 def topic_configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(30)
+    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(60)
     return found
 
 
@@ -56,7 +56,7 @@ class TestTopics:
     def test_create_describe_delete(self, admin: AdminClient) -> None:
         name = fresh_name()
         create(admin, name, partitions=3, operation_timeout=20)
-        description = admin.describe_topics(TopicCollection([name]))[name].result(30)
+        description = admin.describe_topics(TopicCollection([name]))[name].result(60)
         assert description.name == name
         assert not description.is_internal
         assert [partition.id for partition in description.partitions] == [0, 1, 2]
@@ -64,15 +64,15 @@ class TestTopics:
             assert partition.leader is not None
             assert [node.id for node in partition.replicas] == [partition.leader.id]
             assert [node.id for node in partition.isr] == [partition.leader.id]
-        admin.delete_topics([name], operation_timeout=20)[name].result(30)
-        eventually(lambda: name not in admin.list_topics(timeout=20).topics, what="the topic's absence")
+        admin.delete_topics([name], operation_timeout=20)[name].result(60)
+        eventually(lambda: name not in admin.list_topics(timeout=60).topics, what="the topic's absence")
 
     def test_two_topics_have_two_ids(self, admin: AdminClient) -> None:
         names = [fresh_name(), fresh_name()]
         for name in names:
             create(admin, name, operation_timeout=20)
         found = admin.describe_topics(TopicCollection(names))
-        ids = {str(found[name].result(30).topic_id) for name in names}
+        ids = {str(found[name].result(60).topic_id) for name in names}
         assert len(ids) == 2
 
     def test_a_topic_created_again_under_the_same_name_is_empty(
@@ -81,8 +81,8 @@ class TestTopics:
         name = fresh_name()
         create(admin, name, operation_timeout=20)
         produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": name, "value": b"old"}])
-        admin.delete_topics([name], operation_timeout=20)[name].result(30)
-        eventually(lambda: name not in admin.list_topics(timeout=20).topics, what="the topic's absence")
+        admin.delete_topics([name], operation_timeout=20)[name].result(60)
+        eventually(lambda: name not in admin.list_topics(timeout=60).topics, what="the topic's absence")
 
         def created() -> bool:
             try:
@@ -99,7 +99,7 @@ class TestTopics:
     def test_validate_only_creates_nothing(self, admin: AdminClient) -> None:
         name = fresh_name()
         create(admin, name, validate_only=True)
-        assert name not in admin.list_topics(timeout=20).topics
+        assert name not in admin.list_topics(timeout=60).topics
 
     def test_a_name_that_is_taken(self, admin: AdminClient, topic: str) -> None:
         with pytest.raises(KafkaException) as failure:
@@ -131,26 +131,26 @@ class TestTopics:
     def test_more_replicas_than_brokers(self, admin: AdminClient) -> None:
         name = fresh_name()
         with pytest.raises(KafkaException) as failure:
-            admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=3)])[name].result(30)
+            admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=3)])[name].result(60)
         assert error_code(failure) == KafkaError.INVALID_REPLICATION_FACTOR
 
     def test_replicas_assigned_by_hand(self, admin: AdminClient) -> None:
         name = fresh_name()
-        node = next(iter(admin.list_topics(timeout=20).brokers))
+        node = next(iter(admin.list_topics(timeout=60).brokers))
         new = NewTopic(name, num_partitions=2, replica_assignment=[[node], [node]])
-        admin.create_topics([new], operation_timeout=20)[name].result(30)
+        admin.create_topics([new], operation_timeout=20)[name].result(60)
         await_topic(admin, name, 2)
 
     def test_deleting_what_is_not_there(self, admin: AdminClient) -> None:
         name = fresh_name()
         with pytest.raises(KafkaException) as failure:
-            admin.delete_topics([name])[name].result(30)
+            admin.delete_topics([name])[name].result(60)
         assert error_code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def test_describing_what_is_not_there(self, admin: AdminClient) -> None:
         name = fresh_name()
         with pytest.raises(KafkaException) as failure:
-            admin.describe_topics(TopicCollection([name]))[name].result(30)
+            admin.describe_topics(TopicCollection([name]))[name].result(60)
         assert error_code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def test_a_hundred_topics_at_once(self, admin: AdminClient) -> None:
@@ -159,7 +159,7 @@ class TestTopics:
             [NewTopic(name, num_partitions=1, replication_factor=1) for name in names], operation_timeout=30
         ).values():
             future.result(60)
-        eventually(lambda: set(names) <= set(admin.list_topics(timeout=20).topics), what="100 topics")
+        eventually(lambda: set(names) <= set(admin.list_topics(timeout=60).topics), what="100 topics")
         for future in admin.delete_topics(names, operation_timeout=30).values():
             future.result(60)
 
@@ -170,7 +170,7 @@ class TestPartitions:
     ) -> None:
         client = Producer({"bootstrap.servers": broker.bootstrap})
         produce_all(client, [{"topic": topic, "value": b"old"}])
-        admin.create_partitions([NewPartitions(topic, 4)], operation_timeout=20)[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, 4)], operation_timeout=20)[topic].result(60)
         await_topic(admin, topic, 4)
         writer = Producer({"bootstrap.servers": broker.bootstrap})
         produce_all(writer, [{"topic": topic, "value": b"new", "partition": p} for p in range(1, 4)])
@@ -181,7 +181,7 @@ class TestPartitions:
         topic = make_topic(partitions=3)
         for count in (2, 3):
             with pytest.raises(KafkaException) as failure:
-                admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+                admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
             assert error_code(failure) == KafkaError.INVALID_PARTITIONS
 
 
@@ -212,7 +212,7 @@ class TestConfigs:
         def change(name: str, value: str | None, operation: AlterConfigOpType) -> None:
             entry = ConfigEntry(name, value, incremental_operation=operation)
             resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-            admin.incremental_alter_configs([resource])[resource].result(30)
+            admin.incremental_alter_configs([resource])[resource].result(60)
 
         def shown(name: str) -> str | None:
             return topic_configs(admin, topic)[name].value
@@ -232,7 +232,7 @@ class TestConfigs:
         entry = ConfigEntry("retention.ms", "-7", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         with pytest.raises(KafkaException) as failure:
-            admin.incremental_alter_configs([resource])[resource].result(30)
+            admin.incremental_alter_configs([resource])[resource].result(60)
         assert error_code(failure) == KafkaError.INVALID_CONFIG
         assert topic_configs(admin, topic)["retention.ms"].value == "604800000"
 
@@ -240,7 +240,7 @@ class TestConfigs:
     def test_the_old_alter_replaces_all(self, admin: AdminClient, make_topic: MakeTopic) -> None:
         topic = make_topic(**{"retention.ms": "12345", "segment.bytes": "1048576"})
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={"segment.bytes": "2097152"})
-        admin.alter_configs([resource])[resource].result(30)
+        admin.alter_configs([resource])[resource].result(60)
         eventually(
             lambda: (
                 {n: topic_configs(admin, topic)[n].value for n in ("retention.ms", "segment.bytes")}
@@ -252,16 +252,16 @@ class TestConfigs:
     def test_a_new_limit_is_enforced_at_once(self, admin: AdminClient, broker: RunningBroker, topic: str) -> None:
         entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
+        admin.incremental_alter_configs([resource])[resource].result(60)
         eventually(lambda: topic_configs(admin, topic)["max.message.bytes"].value == "1000", what="the new limit")
         with pytest.raises(KafkaException) as failure:
             produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": topic, "value": b"x" * 5000}])
         assert error_code(failure) == KafkaError.MSG_SIZE_TOO_LARGE
 
     def test_the_brokers_own(self, admin: AdminClient) -> None:
-        node = next(iter(admin.list_topics(timeout=20).brokers))
+        node = next(iter(admin.list_topics(timeout=60).brokers))
         resource = ConfigResource(ConfigResource.Type.BROKER, str(node))
-        configs = admin.describe_configs([resource])[resource].result(30)
+        configs = admin.describe_configs([resource])[resource].result(60)
         assert configs["node.id"].value == str(node)
         assert configs["log.retention.ms"].name == "log.retention.ms"
         assert configs["node.id"].is_read_only
@@ -269,7 +269,7 @@ class TestConfigs:
     def test_of_a_topic_that_does_not_exist(self, admin: AdminClient) -> None:
         resource = ConfigResource(ConfigResource.Type.TOPIC, fresh_name())
         with pytest.raises(KafkaException) as failure:
-            admin.describe_configs([resource])[resource].result(30)
+            admin.describe_configs([resource])[resource].result(60)
         assert error_code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
@@ -286,7 +286,7 @@ class TestRecordsAndOffsets:
 
     def offsets(self, admin: AdminClient, topic: str, spec: OffsetSpec) -> Any:
         partition = TopicPartition(topic, 0)
-        return admin.list_offsets({partition: spec})[partition].result(30)
+        return admin.list_offsets({partition: spec})[partition].result(60)
 
     def test_list_offsets_with_special_timestamps(self, admin: AdminClient, filled: str) -> None:
         assert self.offsets(admin, filled, OffsetSpec.earliest()).offset == 0
@@ -307,7 +307,7 @@ class TestRecordsAndOffsets:
         self, admin: AdminClient, broker: RunningBroker, filled: str
     ) -> None:
         partition = TopicPartition(filled, 0, 3)
-        deleted = admin.delete_records([partition])[partition].result(30)
+        deleted = admin.delete_records([partition])[partition].result(60)
         assert deleted.low_watermark == 3
         assert self.offsets(admin, filled, OffsetSpec.earliest()).offset == 3
         read = read_to_end(broker.bootstrap, filled)
@@ -317,7 +317,7 @@ class TestRecordsAndOffsets:
 
     def test_all_records_are_deleted(self, admin: AdminClient, broker: RunningBroker, filled: str) -> None:
         partition = TopicPartition(filled, 0, OFFSET_END)
-        assert admin.delete_records([partition])[partition].result(30).low_watermark == 5
+        assert admin.delete_records([partition])[partition].result(60).low_watermark == 5
         assert read_to_end(broker.bootstrap, filled) == []
         (acked,) = produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": filled, "value": b"v5"}])
         assert acked.offset() == 5
@@ -325,20 +325,20 @@ class TestRecordsAndOffsets:
     def test_deleting_beyond_the_end_is_out_of_range(self, admin: AdminClient, filled: str) -> None:
         partition = TopicPartition(filled, 0, 6)
         with pytest.raises(KafkaException) as failure:
-            admin.delete_records([partition])[partition].result(30)
+            admin.delete_records([partition])[partition].result(60)
         assert error_code(failure) == KafkaError.OFFSET_OUT_OF_RANGE
 
     def test_positions_of_a_group_are_altered_and_listed(self, admin: AdminClient, filled: str) -> None:
         group = f"group-{uuid.uuid4().hex[:8]}"
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(filled, 0, 4)])
-        admin.alter_consumer_group_offsets([wanted])[group].result(30)
-        listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+        admin.alter_consumer_group_offsets([wanted])[group].result(60)
+        listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
         assert [(p.topic, p.partition, p.offset) for p in listed.topic_partitions] == [(filled, 0, 4)]
 
 
 class TestCluster:
     def test_describe_cluster(self, admin: AdminClient, broker: RunningBroker) -> None:
-        cluster = admin.describe_cluster().result(30)
+        cluster = admin.describe_cluster().result(60)
         assert cluster.cluster_id
         assert [(node.host, node.port) for node in cluster.nodes] == [(broker.host, broker.port)]
         assert cluster.controller is not None
@@ -346,7 +346,7 @@ class TestCluster:
 
     def test_the_cluster_has_one_id(self, broker: RunningBroker) -> None:
         ids = {
-            AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=20).cluster_id for _ in range(2)
+            AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).cluster_id for _ in range(2)
         }
         assert len(ids) == 1
         assert None not in ids

@@ -62,7 +62,7 @@ def test_from_an_offset(consumer: Consumer, filled: str) -> None:
 def test_from_the_end_only_what_is_new(broker: RunningBroker, consumer: Consumer, filled: str) -> None:
     consumer.assign([TopicPartition(filled, 0, OFFSET_END)])
     # The end of the partition is where the reader stands once it says so.
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert error_code(message) == KafkaError._PARTITION_EOF
     assert message is not None
     assert message.offset() == 100
@@ -72,7 +72,7 @@ def test_from_the_end_only_what_is_new(broker: RunningBroker, consumer: Consumer
 
 
 def test_the_last_records_before_the_end(consumer: Consumer, filled: str) -> None:
-    low, high = consumer.get_watermark_offsets(TopicPartition(filled, 0), timeout=20)
+    low, high = consumer.get_watermark_offsets(TopicPartition(filled, 0), timeout=60)
     assert (low, high) == (0, 100)
     consumer.assign([TopicPartition(filled, 0, high - 2)])
     assert [message.value() for message in read_some(consumer, 2)] == [b"v98", b"v99"]
@@ -89,7 +89,7 @@ def test_seek_moves_both_ways(consumer: Consumer, filled: str) -> None:
 
 def test_an_offset_beyond_the_end_is_out_of_range(consumer: Consumer, filled: str) -> None:
     consumer.assign([TopicPartition(filled, 0, 5000)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert error_code(message) == KafkaError._AUTO_OFFSET_RESET
 
 
@@ -98,7 +98,7 @@ def test_an_offset_beyond_the_end_is_out_of_range(consumer: Consumer, filled: st
     [(-3_600_000, 0), (0, 0), (1, 1), (41_500, 42), (99_000, 99), (99_001, OFFSET_END)],
 )
 def test_offsets_for_times(consumer: Consumer, filled: str, after_ms: int, offset: int) -> None:
-    (found,) = consumer.offsets_for_times([TopicPartition(filled, 0, FIRST_STAMP_MS + after_ms)], timeout=20)
+    (found,) = consumer.offsets_for_times([TopicPartition(filled, 0, FIRST_STAMP_MS + after_ms)], timeout=60)
     assert found.error is None
     assert found.offset == offset
 
@@ -111,7 +111,7 @@ def test_offsets_for_times_where_timestamps_are_not_in_order(
     for stamp in stamps:
         produce_all(client, [{"topic": topic, "value": b"v", "timestamp": FIRST_STAMP_MS + stamp}])
     for target, offset in [(1000, 0), (3001, 2), (5000, 2)]:
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, FIRST_STAMP_MS + target)], timeout=20)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, FIRST_STAMP_MS + target)], timeout=60)
         assert found.offset == offset
 
 
@@ -119,17 +119,17 @@ def test_offsets_for_times_inside_one_batch(broker: RunningBroker, consumer: Con
     client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 500, "compression.type": "lz4"})
     produce_all(client, [{"topic": topic, "value": f"v{n}", "timestamp": FIRST_STAMP_MS + 10 * n} for n in range(200)])
     for target in (0, 5, 990, 1990):
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, FIRST_STAMP_MS + target)], timeout=20)
+        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, FIRST_STAMP_MS + target)], timeout=60)
         assert found.offset == -(-target // 10)
 
 
 def test_positions_are_committed_and_fetched_without_members(consumer: Consumer, filled: str) -> None:
     partition = TopicPartition(filled, 0)
-    (before,) = consumer.committed([partition], timeout=20)
+    (before,) = consumer.committed([partition], timeout=60)
     assert before.offset == OFFSET_INVALID
     (committed,) = consumer.commit(offsets=[TopicPartition(filled, 0, 42, metadata="halfway, ü")], asynchronous=False)
     assert committed.error is None
-    (after,) = consumer.committed([partition], timeout=20)
+    (after,) = consumer.committed([partition], timeout=60)
     assert (after.offset, after.metadata) == (42, "halfway, ü")
 
 
@@ -155,7 +155,7 @@ def test_positions_of_two_groups_are_apart(broker: RunningBroker, make_topic: Ma
         consumer.close()
     for number, group in enumerate(groups):
         consumer = reader(broker.bootstrap, {"group.id": group})
-        found = consumer.committed([TopicPartition(topic, p) for p in range(3)], timeout=20)
+        found = consumer.committed([TopicPartition(topic, p) for p in range(3)], timeout=60)
         assert [position.offset for position in found] == [10 * (number + 1) + p for p in range(3)]
         consumer.close()
 
@@ -168,8 +168,8 @@ def test_watermarks_of_an_empty_and_of_a_filled_partition(
         Producer({"bootstrap.servers": broker.bootstrap}),
         [{"topic": topic, "value": b"v", "partition": 1} for _ in range(7)],
     )
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20) == (0, 0)
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 1), timeout=20) == (0, 7)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (0, 0)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 1), timeout=60) == (0, 7)
 
 
 def test_a_reader_that_waits_gets_a_record_when_it_comes(broker: RunningBroker, topic: str) -> None:
@@ -203,7 +203,7 @@ def test_small_fetches_return_every_record(broker: RunningBroker, topic: str) ->
 
 
 def test_a_topic_that_does_not_exist_is_an_error(broker: RunningBroker, consumer: Consumer) -> None:
-    metadata = consumer.list_topics("no-such-topic-here", timeout=20)
+    metadata = consumer.list_topics("no-such-topic-here", timeout=60)
     assert metadata.topics["no-such-topic-here"].error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     with pytest.raises(KafkaException) as failure:
         consumer.get_watermark_offsets(TopicPartition("no-such-topic-here", 0), timeout=1)

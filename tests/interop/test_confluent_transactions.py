@@ -14,7 +14,7 @@ from cordwood.embedded import Broker
 pytestmark = pytest.mark.landing
 
 COMMITTED = {"isolation.level": "read_committed"}
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def transactional(broker: RunningBroker, transactional_id: str = "", timeout_ms: int = 60_000) -> Producer:

@@ -57,7 +57,7 @@ def test_librdkafkas_producer_begins_anew_and_loses_nothing(broker: Broker) -> N
 
     for number in range(6):
         producer.produce("orders", b"%d" % number, partition=0, on_delivery=delivered)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         if number % 2:
             flood(broker, "orders")
     sent = [record.value for record in broker.log.read("orders", partition=0) if record.value != b"made up"]

@@ -46,7 +46,7 @@ def topic(process: BrokerProcess) -> str:
 
 def new_topic(process: BrokerProcess, name: str) -> str:
     administrator = AdminClient({"bootstrap.servers": process.bootstrap})
-    administrator.create_topics([NewTopic(name, PARTITIONS)], operation_timeout=20)[name].result(30)
+    administrator.create_topics([NewTopic(name, PARTITIONS)], operation_timeout=20)[name].result(60)
     return name
 
 
@@ -282,7 +282,7 @@ def test_a_position_that_retention_took_is_said_and_not_skipped(
     administrator = AdminClient({"bootstrap.servers": process.bootstrap})
     cut = [TopicPartition(topic, partition, 15) for partition in range(PARTITIONS)]
     for future in administrator.delete_records(cut).values():
-        future.result(30)
+        future.result(60)
     second = join()
 
     def said() -> bool:
@@ -305,7 +305,7 @@ def test_a_topic_that_is_created_anew_is_read_from_its_beginning(
     work(books, first, until=20)
     first.close()
     administrator = AdminClient({"bootstrap.servers": process.bootstrap})
-    administrator.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    administrator.delete_topics([topic], operation_timeout=20)[topic].result(60)
     new_topic(process, topic)
     fill(process, topic, 100, 140)
     work(books, join(), until=60)
@@ -484,7 +484,7 @@ def test_a_topic_that_is_created_anew_under_a_consumer_is_read_from_its_beginnin
     consumer = join(**{"topic.metadata.refresh.interval.ms": 500})
     work(books, consumer, until=20)
     administrator = AdminClient({"bootstrap.servers": process.bootstrap})
-    administrator.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    administrator.delete_topics([topic], operation_timeout=20)[topic].result(60)
     new_topic(process, topic)
     fill(process, topic, 100, end)
 
@@ -503,12 +503,12 @@ def test_the_position_is_behind_the_end_of_the_last_transaction(
 ) -> None:
     """Before it, retention would take the marker, and what was lost would be nothing."""
     producer = Producer({"bootstrap.servers": process.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for commits in (True, False):
         producer.begin_transaction()
         for number in range(4):
             producer.produce(topic, value=f"v{number}", partition=0)
-        producer.flush(30)
+        producer.flush(60)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
     consumer = join()
     eventually(

@@ -43,7 +43,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     observed = Observed(tmp_path_factory.mktemp("idle"))
     with observed.broker:
         admin = AdminClient({"bootstrap.servers": observed.broker.bootstrap})
-        admin.create_topics([NewTopic("idle", 1, 1)])["idle"].result(30)
+        admin.create_topics([NewTopic("idle", 1, 1)])["idle"].result(60)
         yield observed
 
 
@@ -99,7 +99,7 @@ def test_a_consumer_that_asks_for_its_watermarks_all_the_time_is_bounded(observe
     before, started_s = observed.requests("Fetch"), time.monotonic()
     asked = 0
     while time.monotonic() < started_s + 3:
-        consumer.get_watermark_offsets(partition, timeout=20)
+        consumer.get_watermark_offsets(partition, timeout=60)
         asked += 1
     fetches, elapsed_s = observed.requests("Fetch") - before, time.monotonic() - started_s
     consumer.close()

@@ -51,7 +51,7 @@ def consumer(broker: RunningBroker) -> Iterator[KafkaConsumer]:
     client.close(autocommit=False)
 
 
-def read_some(consumer: KafkaConsumer, count: int, timeout_s: float = 30) -> list[Any]:
+def read_some(consumer: KafkaConsumer, count: int, timeout_s: float = 90) -> list[Any]:
     records: list[Any] = []
     deadline = time.monotonic() + timeout_s
     while len(records) < count:
@@ -73,7 +73,7 @@ def test_every_codec(
         producer.send(topic, key=b"k%d" % n, value=b"value-%d-" % n * 20, headers=[("n", b"%d" % n)])
         for n in range(200)
     ]
-    assert [future.get(timeout=30).offset for future in futures] == list(range(200))
+    assert [future.get(timeout=60).offset for future in futures] == list(range(200))
     producer.close()
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
@@ -88,7 +88,7 @@ def test_every_acks(broker: RunningBroker, consumer: KafkaConsumer, topic: str, 
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks=acks, enable_idempotence=False)
     for n in range(20):
         producer.send(topic, value=b"v%d" % n)
-    producer.flush(timeout=30)
+    producer.flush(timeout=60)
     producer.close()
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
@@ -97,8 +97,8 @@ def test_every_acks(broker: RunningBroker, consumer: KafkaConsumer, topic: str, 
 
 def test_nulls_and_timestamps(broker: RunningBroker, consumer: KafkaConsumer, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    producer.send(topic, key=None, value=b"", timestamp_ms=STAMP_MS).get(timeout=30)
-    producer.send(topic, key=b"k", value=None, timestamp_ms=STAMP_MS + 5).get(timeout=30)
+    producer.send(topic, key=None, value=b"", timestamp_ms=STAMP_MS).get(timeout=60)
+    producer.send(topic, key=b"k", value=None, timestamp_ms=STAMP_MS + 5).get(timeout=60)
     producer.close()
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
@@ -111,9 +111,9 @@ def test_refusals_have_their_reason(broker: RunningBroker, make_topic: MakeTopic
     small = make_topic(**{"max.message.bytes": "20000", "message.timestamp.after.max.ms": "60000"})
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
     with pytest.raises(MessageSizeTooLargeError):
-        producer.send(small, value=b"x" * 50_000).get(timeout=30)
+        producer.send(small, value=b"x" * 50_000).get(timeout=60)
     with pytest.raises(InvalidTimestampError):
-        producer.send(small, value=b"x", timestamp_ms=int(time.time() * 1000) + 3_600_000).get(timeout=30)
+        producer.send(small, value=b"x", timestamp_ms=int(time.time() * 1000) + 3_600_000).get(timeout=60)
     producer.close()
 
 
@@ -121,7 +121,7 @@ def test_reading_from_anywhere(broker: RunningBroker, consumer: KafkaConsumer, t
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for n in range(50):
         producer.send(topic, value=b"v%d" % n, timestamp_ms=STAMP_MS + 1000 * n)
-    producer.flush(timeout=30)
+    producer.flush(timeout=60)
     producer.close()
     partition = TopicPartition(topic, 0)
     assert consumer.beginning_offsets([partition]) == {partition: 0}
@@ -196,7 +196,7 @@ class TestAdministration:
     ) -> None:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         for n, stamp in enumerate([0, 9000, 1000]):
-            producer.send(topic, value=b"v%d" % n, timestamp_ms=STAMP_MS + stamp).get(timeout=30)
+            producer.send(topic, value=b"v%d" % n, timestamp_ms=STAMP_MS + stamp).get(timeout=60)
         producer.close()
         partition = TopicPartition(topic, 0)
 
@@ -228,7 +228,7 @@ class TestAdministration:
 
     def test_log_directories(self, administrator: KafkaAdminClient, broker: RunningBroker, topic: str) -> None:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        producer.send(topic, value=b"x" * 5000).get(timeout=30)
+        producer.send(topic, value=b"x" * 5000).get(timeout=60)
         producer.close()
         partitions = [
             (entry["name"], partition["partition_index"], partition["partition_size"])
@@ -243,7 +243,7 @@ class TestAdministration:
     def test_producers(self, administrator: KafkaAdminClient, broker: RunningBroker, topic: str) -> None:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True)
         for _ in range(3):
-            producer.send(topic, value=b"v").get(timeout=30)
+            producer.send(topic, value=b"v").get(timeout=60)
         producer.close()
         partition = TopicPartition(topic, 0)
         (state,) = administrator.describe_producers([partition])[partition].active_producers
@@ -262,14 +262,14 @@ def test_a_transaction_is_committed_or_aborted_whole_with_its_positions(
     producer.init_transactions()
     for number in range(4):
         producer.begin_transaction()
-        producer.send(topic, f"value-{number}".encode()).get(timeout=30)
+        producer.send(topic, f"value-{number}".encode()).get(timeout=60)
         producer.send_offsets_to_transaction({partition: OffsetAndMetadata(number + 1, "", -1)}, group)
         if number % 2:
             producer.abort_transaction()
         else:
             producer.commit_transaction()
     producer.close()
-    assert consumer.committed(partition) == 3
+    eventually(lambda: consumer.committed(partition) == 3, what="the committed position")
     reader = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     )

@@ -151,14 +151,14 @@ def test_a_follower_shows_readers_of_committed_records_no_others(cluster: Cluste
             aborted = transaction % 2
             producer.produce(TOPIC, f"{-1 if aborted else number:08d}")
             number += not aborted
-        producer.flush(30)
+        producer.flush(60)
         if transaction % 2:
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
     producer.begin_transaction()
     producer.produce(TOPIC, "99999999")
-    producer.flush(30)
+    producer.flush(60)
     reader = RackReader(cluster, **{"isolation.level": "read_committed"})
     reader.read_to(number)
     assert not reader._consumer.consume(10, 2.0), "an open transaction is shown"

@@ -174,7 +174,7 @@ def test_an_offset_that_is_not_there_is_named_with_those_that_are(
 ) -> None:
     partition = TopicPartition(topic, 0)
     fill(cluster, partition, batches=3, per_batch=10)
-    admin.delete_records([Position(topic, 0, 20)])[Position(topic, 0)].result(timeout=20)
+    admin.delete_records([Position(topic, 0, 20)])[Position(topic, 0)].result(timeout=60)
     with pytest.raises(OffsetOutOfRange, match="everything below offset 20") as below:
         list(cluster.stream(partition, 5, 30))
     raised = below.value

@@ -12,7 +12,7 @@ from tests.interop.group_workers import PARTITIONS, Worker, fill, shared
 
 PROTOCOLS = [{"group.protocol": "classic"}, {"group.protocol": "consumer"}]
 REFUSALS = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 protocols = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each["group.protocol"])
 

@@ -27,7 +27,7 @@ def busy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProc
 def create(broker: BrokerProcess, name: str, **config: str) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     dotted = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, 1, 1, config=dotted)])[name].result(timeout=20)
+    admin.create_topics([NewTopic(name, 1, 1, config=dotted)])[name].result(timeout=60)
     return admin
 
 
@@ -54,11 +54,11 @@ class Row(NamedTuple):
 
 def read_all(broker: BrokerProcess, topic: str) -> list[Row]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True})
-    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.assign([TopicPartition(topic, 0, low)])
     rows: list[Row] = []
     while True:
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None, "neither a record nor the end of the partition"
         if message.error():
             break
@@ -90,7 +90,7 @@ def test_compaction_keeps_the_latest_of_each_key_at_its_offset_also_over_a_kill(
         found = read_all(busy_broker, topic)
         return found if len(found) < 60 else None
 
-    survivors = eventually(compacted, 30, what="compaction")
+    survivors = eventually(compacted, 60, what="compaction")
     assert survivors is not None
     for row in survivors:
         key, value = rows[row.offset]
@@ -111,19 +111,19 @@ def test_retention_by_size_removes_the_oldest_segments_and_frees_their_disk(busy
     topic = "by-size"
     create(busy_broker, topic, segment_bytes="2000", retention_bytes="4000", file_delete_delay_ms="0")
     produce(busy_broker, topic, [("k", "x" * 200) for _ in range(100)])
-    eventually(lambda: log_bytes(busy_broker, topic) <= 6000, 30, what="retention")
+    eventually(lambda: log_bytes(busy_broker, topic) <= 6000, 60, what="retention")
     rows = read_all(busy_broker, topic)
     assert rows[0].offset > 0
     assert rows[-1].offset == 99
     directory = busy_broker.data_dir / f"{topic}-0"
-    eventually(lambda: not list(directory.glob("*.deleted")), 30, what="removal of deleted files")
+    eventually(lambda: not list(directory.glob("*.deleted")), 60, what="removal of deleted files")
 
 
 def test_retention_by_time_removes_what_is_too_old(busy_broker: BrokerProcess) -> None:
     topic = "by-time"
     create(busy_broker, topic, retention_ms="300", segment_ms="100")
     produce(busy_broker, topic, [("k", "v") for _ in range(5)])
-    eventually(lambda: read_all(busy_broker, topic) == [], 30, what="retention")
+    eventually(lambda: read_all(busy_broker, topic) == [], 60, what="retention")
     produce(busy_broker, topic, [("k", "v")])
 
 
@@ -132,7 +132,7 @@ def test_delete_records_moves_the_start_and_keeps_the_offsets(busy_broker: Broke
     admin = create(busy_broker, topic)
     produce(busy_broker, topic, [("k", str(index)) for index in range(10)])
     result = admin.delete_records([TopicPartition(topic, 0, 4)])
-    assert next(iter(result.values())).result(timeout=20).low_watermark == 4
+    assert next(iter(result.values())).result(timeout=60).low_watermark == 4
     assert [row.offset for row in read_all(busy_broker, topic)] == [4, 5, 6, 7, 8, 9]
     busy_broker.kill()
     busy_broker.start()
@@ -145,7 +145,7 @@ def test_deleting_a_topic_frees_its_disk_and_a_new_one_starts_at_zero(busy_broke
     produce(busy_broker, topic, [("k", "old") for _ in range(10)])
     directory = busy_broker.data_dir / f"{topic}-0"
     assert directory.exists()
-    admin.delete_topics([topic])[topic].result(timeout=20)
+    admin.delete_topics([topic])[topic].result(timeout=60)
     eventually(lambda: not list(busy_broker.data_dir.glob(f"{topic}-0*")), what="freed disk")
     create(busy_broker, topic)
     produce(busy_broker, topic, [("k", "new")])

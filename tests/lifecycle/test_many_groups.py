@@ -72,7 +72,7 @@ def check(broker: BrokerProcess) -> None:
 
 
 def test_ten_thousand_groups_work_on_one_node_and_the_next_is_refused(tmp_path: Path) -> None:
-    settings = {"groups.max": str(GROUPS), "group.consumer.session.timeout.ms": "60000"}
+    settings = {"groups.max": str(GROUPS), "group.consumer.session.timeout.ms": "600000"}
     with BrokerProcess(tmp_path / "data", settings=settings, keep_port=True) as broker:
         administrator = AdminClient({"bootstrap.servers": broker.bootstrap})
         administrator.create_topics([NewTopic("orders", 3)])["orders"].result(60)

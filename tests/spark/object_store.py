@@ -2,16 +2,17 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.fs
 from tests.deadline import eventually
+
+from cordwood.cli.cluster.local_brokers import free_ports
 
 BUCKET = "lake"
 ACCESS_KEY = "access-key-of-the-tests"
@@ -71,7 +72,7 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
     }
     config = directory / "s3.json"
     config.write_text(json.dumps({"identities": [identity]}))
-    ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], _free_ports(2 * len(_PORTS)), strict=True))
+    ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], free_ports(2 * len(_PORTS)), strict=True))
     command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-volume.max=100", "-master.volumeSizeLimitMB=64"]
     command += [f"-{name}={port}" for name, port in ports.items()]
@@ -99,11 +100,3 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
         # Asked to end it would wait for its connections.
         process.kill()
         process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as open_ones:
-        found = [open_ones.enter_context(socket.socket()) for _ in range(count)]
-        for each in found:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in found]

@@ -19,7 +19,12 @@ from cordwood.model.moment import Moment
 
 def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(test(), 20))
+        runner.run(asyncio.wait_for(test(), 100))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
 
 
 class Ticket:
@@ -92,6 +97,7 @@ def test_waking_often_ticks_once() -> None:
         driven = Driven()
         for _ in range(10):
             driven.driver.wake()
+        await until(lambda: driven.node.ticks)
         await asyncio.sleep(0.01)
         assert driven.node.ticks == [driven.now]
         driven.close()
@@ -112,7 +118,7 @@ def test_dirty_logs_are_flushed_and_the_next_round_begins_by_itself() -> None:
                 driven.node.dirty = [second]
 
         driven.node.flushed = more_gets_dirty  # type: ignore[method-assign]
-        await asyncio.sleep(0.01)
+        await until(lambda: len(driven.node.rounds) == 2)
         assert driven.node.rounds == [[first], [second]]
         driven.close()
 
@@ -213,7 +219,7 @@ def test_an_exception_of_the_node_stops_it_and_is_reported_once() -> None:
             raise bug
 
         driven.node.on_tick = fail
-        await asyncio.sleep(0.01)
+        await until(lambda: driven.failures)
         assert driven.failures == [bug]
         driven.driver.wake()
         driven.driver.apply(cast("Any", "delta"))

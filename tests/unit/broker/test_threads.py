@@ -45,7 +45,7 @@ def test_no_more_threads_are_started_than_there_is_work_for() -> None:
         assert len(workers._threads) == 1
         gate = threading.Event()
         for _ in range(20):
-            workers.submit(lambda: gate.wait(10), done.put_nowait)
+            workers.submit(lambda: gate.wait(60), done.put_nowait)
         assert workers.under_way == 20
         gate.set()
         for _ in range(20):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
+from tests.deadline import eventually
 from tests.unit.client.scripted_peer import Peer, ScriptedPeer
 
 from cordwood.client.connection import Connection
@@ -224,8 +225,7 @@ def test_a_peer_that_hung_up_while_nothing_was_asked_is_noticed() -> None:
         connection = peer.connect()
         assert ask(connection, b"one") == b"one"
         assert connection.is_open
-        time.sleep(0.7)
-        assert not connection.is_open
+        eventually(lambda: not connection.is_open, what="the end of an idle connection")
 
 
 def test_a_host_that_can_have_no_address_cannot_be_reached() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.etcd.members import EtcdCluster
+from tests.unit.cluster.hurrying import hurry
 
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
 from cordwood.cluster.stores.interface import (
@@ -146,10 +147,10 @@ async def test_a_watch_misses_nothing_when_its_member_dies_and_sees_nothing_twic
 async def test_a_paused_member_is_left(start_etcd: StartEtcd) -> None:
     with start_etcd(3) as cluster:
         async with opened(cluster, attempt_ms=300) as store:
-            assert store.member is not None
-            member = cluster.at(store.member)
             watch = asyncio.ensure_future(anext(store.watch("", 2)))
             await store.get("a")
+            assert store.member is not None
+            member = cluster.at(store.member)
             member.pause()
             assert await store.get("a") is None
             assert store.member != member.endpoint
@@ -160,12 +161,13 @@ async def test_a_paused_member_is_left(start_etcd: StartEtcd) -> None:
 
 async def test_without_a_majority_calls_and_watches_end_and_later_go_on(start_etcd: StartEtcd) -> None:
     with start_etcd(3) as cluster:
-        async with opened(cluster, deadline_ms=1_000, attempt_ms=300) as store:
+        async with opened(cluster, attempt_ms=300) as store:
+            watch = asyncio.ensure_future(anext(store.watch("", 2)))
+            await store.get("a")
             assert store.member is not None
             last = cluster.at(store.member)
             dead = [member for member in cluster.members if member is not last]
-            watch = asyncio.ensure_future(anext(store.watch("", 2)))
-            await store.get("a")
+            hurry(store, 1_000)
             for member in dead:
                 member.kill()
             # The member that is left answers nobody's question, but its connection stays: etcd has to end the watch.
@@ -193,7 +195,8 @@ async def test_the_outcome_of_a_transaction_without_an_answer_is_unknown_and_tho
 ) -> None:
     with start_etcd() as cluster:
         (member,) = cluster.members
-        async with opened(cluster, deadline_ms=500, attempt_ms=500) as store:
+        async with opened(cluster, attempt_ms=500) as store:
+            hurry(store, 500)
             member.pause()
             outcomes = await asyncio.gather(
                 *(store.txn((), [Put(key, b"")]) for key in ("a", "b", "c")), return_exceptions=True

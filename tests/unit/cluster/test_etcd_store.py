@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
+from tests.deadline import eventually
 from tests.etcd.members import Certificate, EtcdCluster
 from tests.etcd.scripted_member import scripted_member
+from tests.unit.cluster.hurrying import hurry
 
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
 from cordwood.cluster.stores.etcd.versions import refusal
@@ -77,10 +80,11 @@ async def test_a_member_of_another_etcd_is_not_used() -> None:
     async with (
         scripted_member() as one,
         scripted_member(cluster_id=8) as two,
-        opened(one.endpoint, two.endpoint, deadline_ms=300) as store,
+        opened(one.endpoint, two.endpoint, deadline_ms=60_000) as store,
     ):
         used = one if store.member == one.endpoint else two
         used.gone = True
+        hurry(store, 1_000)
         with pytest.raises(StoreUnavailable, match="belongs to another etcd"):
             await store.get("a")
 
@@ -89,7 +93,7 @@ async def test_a_member_whose_raft_term_went_back_is_left() -> None:
     async with (
         scripted_member() as one,
         scripted_member() as two,
-        opened(one.endpoint, two.endpoint, deadline_ms=500) as store,
+        opened(one.endpoint, two.endpoint, deadline_ms=60_000) as store,
     ):
         await store.get("a")
         used, other = (one, two) if store.member == one.endpoint else (two, one)
@@ -98,6 +102,7 @@ async def test_a_member_whose_raft_term_went_back_is_left() -> None:
         assert store.member == other.endpoint
         used.cut_off, used.revision = False, 11
         other.gone = True
+        hurry(store, 1_000)
         with pytest.raises(StoreUnavailable, match="raft term 4 after term 5"):
             await store.get("a")
 
@@ -222,8 +227,16 @@ async def test_a_watch_begins_after_the_token_expired_and_a_changed_password_is_
             assert (await store.txn((), [Put("b", b"2", lease)])).succeeded
             await store.revoke(lease)
             assert await store.get("b") is None
-            token = member.post("/v3/auth/authenticate", {"name": "root", "password": "secret"})["token"]
-            member.post("/v3/auth/user/changepw", {"name": "broker", "password": "new"}, token)
+
+            def change_password() -> bool:
+                token = member.post("/v3/auth/authenticate", {"name": "root", "password": "secret"})["token"]
+                try:
+                    member.post("/v3/auth/user/changepw", {"name": "broker", "password": "new"}, token)
+                except HTTPError:
+                    return False  # the token's second was over
+                return True
+
+            eventually(change_password, what="another password")
             password.write_text("new\n")
             await asyncio.sleep(3.5)
             assert (await store.txn((), [Put("a", b"2")])).succeeded

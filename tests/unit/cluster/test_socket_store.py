@@ -141,6 +141,9 @@ async def test_a_server_that_hangs_is_given_up_once_for_all_who_wait(path: Path)
     client = SocketStore(str(path), NAME, 0.05)
     failures = await asyncio.gather(*(client.get("a") for _ in range(20)), return_exceptions=True)
     assert all(isinstance(failure, StoreUnavailable) for failure in failures), failures
+    while not connections:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
     assert len(connections) == 1
     connections[0].close()
     server.close()
@@ -149,9 +152,12 @@ async def test_a_server_that_hangs_is_given_up_once_for_all_who_wait(path: Path)
 async def test_an_answer_that_does_not_come_in_time_ends_the_connection(path: Path) -> None:
     store = StuckStore()
     async with serving(store, path):
-        client = await SocketStore.connect(str(path), NAME, answer_within_s=0.05)
+        client = await connect(path)
+        patience_s, client._answer_within_s = client._answer_within_s, 0.05
         with pytest.raises(OutcomeUnknown, match="did not answer within"):
             await client.txn((), [Put("a", b"1")])
+        await store.stuck.wait()
+        client._answer_within_s = patience_s
         store.go_on.set()
         item = await client.get("a")
         assert item is not None

@@ -25,7 +25,7 @@ seen = []
 def test_orders(cordwood, round):
     producer = Producer({"bootstrap.servers": cordwood.bootstrap_servers})
     producer.produce("orders", b"value")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert [(record.offset, record.value) for record in cordwood.log.read("orders", 0)] == [(0, b"value")]
     assert cordwood.bootstrap_servers not in seen
     seen.append(cordwood.bootstrap_servers)

@@ -133,7 +133,7 @@ def test_a_handle_is_not_closed_while_a_thread_syncs_it(tmp_path: Path, monkeypa
 
     def slow_sync(descriptor: int) -> None:
         inside.set()
-        assert closed.wait(10)
+        assert closed.wait(60)
         os.fstat(descriptor)
 
     monkeypatch.setattr(os, "fdatasync", slow_sync)
@@ -147,10 +147,10 @@ def test_a_handle_is_not_closed_while_a_thread_syncs_it(tmp_path: Path, monkeypa
 
     thread = threading.Thread(target=sync)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     file.close()
     closed.set()
-    thread.join(10)
+    thread.join(60)
     assert not failures
     monkeypatch.undo()
     assert file.read(0, 1) == b"x"
@@ -330,7 +330,7 @@ def test_threads_sync_and_read_while_handles_come_and_go(tmp_path: Path) -> None
                 file.close()
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert not failures
     for number, file in enumerate(files):
         assert file.size == 60 * block

@@ -29,7 +29,7 @@ class ForgetfulKernel:
             told, self._told = self._told, True
         if not told:
             self.first_is_inside.set()
-            assert self.let_first_go.wait(10)
+            assert self.let_first_go.wait(60)
             raise OSError(5, "Input/output error")
 
 
@@ -61,13 +61,13 @@ def test_a_sync_beside_one_that_fails_does_not_succeed(
     outcomes: list[str] = []
     threads = [threading.Thread(target=outcome, args=(call, outcomes)) for _ in range(2)]
     threads[0].start()
-    assert kernel.first_is_inside.wait(10)
+    assert kernel.first_is_inside.wait(60)
     threads[1].start()
     threads[1].join(0.2)
     assert outcomes == [], "the second waits until it is known how the first ended"
     kernel.let_first_go.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert outcomes == ["failure", "failure"]
     assert len(kernel.descriptors) == 1, "after a failure the kernel is not asked again"
 

@@ -110,7 +110,7 @@ def test_what_a_killed_worker_leaves_behind_is_gone_before_the_next_one_starts(s
                 return Path("/proc", java.read_text(), "stat").read_text().split()[2] == "Z"
             except OSError:
                 return True
-        for _ in range(500):  # the signal is sent; the system may take a moment
+        for _ in range(6000):  # the signal is sent; the system may take a moment
             if is_gone():
                 break
             time.sleep(0.01)
