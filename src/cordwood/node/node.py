@@ -305,6 +305,8 @@ class Node:
         self.loop.now = now
         self._deposed(self.hosted.registered(now))
         self._load_coordinators()
+        if self.serving.shared:
+            self.producer_ids.reserve()
 
     def _load_coordinators(self) -> None:
         """Loads coordinators when their partitions become led here: deadlines run without a request, and decided

@@ -1,43 +1,50 @@
-"""Hands out producer ids from a block that the cluster reserved for this node: no two nodes give the same id."""
+"""Hands out producer ids from blocks that the cluster reserved for this node: no two nodes give the same id.
 
+A broker of a cluster reserves its first block as soon as it takes part, and the next one while half a block is left: a
+metadata store that does not answer keeps no new producer waiting until these ids are used up.
+"""
+
+from collections import deque
 from collections.abc import Callable
 
+from cordwood.cluster.planner.registration import PRODUCER_IDS_PER_BLOCK
 from cordwood.model.errors import ErrorCode
 from cordwood.node.loop import Loop
+
+FEW_IDS = PRODUCER_IDS_PER_BLOCK // 2
 
 
 class ProducerIds:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._ids = range(0)
-        self._waiting: list[Callable[[int | ErrorCode], None]] = []
+        self._ids: deque[int] = deque()
+        self._waiting: deque[Callable[[int | ErrorCode], None]] = deque()
+        self._asked = False
+        """Whether a block is being reserved."""
 
     def next(self, done: Callable[[int | ErrorCode], None]) -> None:
         """Calls back with an id that was never given before, or with an error if the cluster cannot reserve a block."""
-        if self._ids and not self._waiting:
-            done(self._take())
-            return
-        self._waiting.append(done)
-        if len(self._waiting) == 1:
-            self._allocate()
+        if self._ids:
+            done(self._ids.popleft())
+        else:
+            self._waiting.append(done)
+        self.reserve()
 
-    def _allocate(self) -> None:
-        wall_ms = self._loop.now.wall_ms
-        self._loop.effects.metadata(lambda writer: writer.allocate_producer_ids(wall_ms), self._allocated)
-
-    def _take(self) -> int:
-        producer_id, self._ids = self._ids[0], self._ids[1:]
-        return producer_id
+    def reserve(self) -> None:
+        """Reserves a block if few ids are left. After a failure the next call tries again."""
+        if len(self._ids) < FEW_IDS and not self._asked:
+            self._asked = True
+            wall_ms = self._loop.now.wall_ms
+            self._loop.effects.metadata(lambda writer: writer.allocate_producer_ids(wall_ms), self._allocated)
 
     def _allocated(self, block: range | Exception) -> None:
+        self._asked = False
         if isinstance(block, Exception):
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, deque()
             for done in waiting:
                 done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        self._ids = block
-        served, self._waiting = self._waiting[: len(block)], self._waiting[len(block) :]
-        for done in served:
-            done(self._take())
-        if self._waiting:
-            self._allocate()
+        self._ids.extend(block)
+        while self._waiting and self._ids:
+            self._waiting.popleft()(self._ids.popleft())
+        self.reserve()
