@@ -163,6 +163,27 @@ def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
     assert segments(world, follower) == sound
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_first_segments_that_are_missing_at_a_start_come_back(
+    world: World, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    machine = world.machine_of(others(leader)[1])
+    sound = b"".join(segments(world, machine.broker_id))
+    if clean:
+        machine.stop()
+    else:
+        machine.kill()
+    for base_offset in (0, 4):
+        machine.disk.platter.remove(f"{DATA_DIRECTORY}/{TOPIC}-0/{segment_file_name(base_offset, Suffix.LOG)}")
+    machine.start()
+    world.advance(SCRUBBED_MS)
+    assert f"{TOPIC}-0: offsets 0 to 7 are damaged" in caplog.text
+    assert b"".join(segments(world, machine.broker_id)) == sound
+    assert repairs(world, machine.broker_id) == [(0, 8, (leader,))]
+
+
 def test_two_damaged_batches_of_a_segment_come_from_the_replicas_that_have_each(world: World) -> None:
     leader = create(world, segment_bytes="1800")
     fill(world, leader)

@@ -120,8 +120,10 @@ class Log:
         loaded_indexes: LoadedIndexes = SHARED,
         describe_topic: DescribeTopic = lambda topic_id: None,
         witnessed_end_offset: int = 0,
+        start_is_known: bool = False,
     ) -> "Log":
-        """The log in this directory, recovered after an unclean stop. No file is created before the first append."""
+        """The log in this directory, recovered after an unclean stop. No file is created before the first append.
+        `start_is_known`: files from `log_start_offset` on that are not there were lost."""
         place = PartitionDirectory(filesystem, directory, partition, topic_id, describe_topic)
         offsets = LogOffsets(
             log_start_offset,
@@ -131,7 +133,8 @@ class Log:
         )
         segments = LogSegments(place, offsets, settings, loaded_indexes, now, ever_compacted=ever_compacted)
         replayed, saved, reports = Replayed(producer_expiration_ms), SavedState(place), LogReports(partition, offsets)
-        Opening(segments, offsets, replayed, saved, reports).open_files(clean=clean)
+        opening = Opening(segments, offsets, replayed, saved, reports, start_is_known=start_is_known)
+        opening.open_files(clean=clean)
         return cls(segments, offsets, replayed, saved, reports)
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ class LogOffsets:
         "durable_end",
         "end",
         "on_cut",
+        "on_removal",
         "recovery_point",
         "recovery_point_lost",
         "saved_recovery_point",
@@ -37,6 +38,9 @@ class LogOffsets:
         self.on_cut: Callable[[int], None] | None = None
         """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
         before it returns."""
+        self.on_removal: Callable[[], Callable[[], None]] = lambda: _nothing_to_save
+        """Called in the loop before the files of dropped segments are removed. The returned function makes the log's
+        start durable, in any thread: a start that finds fewer files than the saved start says takes them for lost."""
 
     def begin_at(self, offset: int) -> None:
         """Makes this the start and all ends of a log without batches. The saved recovery point follows later."""
@@ -52,3 +56,7 @@ class LogOffsets:
         """Moves the end back to this offset."""
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
+
+
+def _nothing_to_save() -> None:
+    """A log outside of a data directory: the caller keeps its start."""

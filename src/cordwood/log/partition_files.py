@@ -7,7 +7,7 @@ from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
-from cordwood.segments.names import Stage, Suffix, is_kept_cut, parse_segment_file
+from cordwood.segments.names import Stage, Suffix, is_kept_cut, parse_segment_file, segment_file_name
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.set_aside import NOTE_FILE
 
@@ -18,10 +18,16 @@ class PartitionFiles(NamedTuple):
     segments: list[int]
     """Base offsets of the log files, ascending."""
     snapshots: list[int]
+    dropped: list[int]
+    """Base offsets of segments that were dropped from the log's start, which is not saved yet: their files stay, and
+    show until then that no other file is missing."""
 
 
-def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> PartitionFiles:
-    """The segments and snapshots of a directory. Finishes an interrupted replacement, and removes leftovers."""
+def sort_out(
+    filesystem: Filesystem, directory: str, names: list[str], saved_start: int | None = None
+) -> PartitionFiles:
+    """The segments and snapshots of a directory. Finishes an interrupted replacement, and removes leftovers.
+    `saved_start`: the log start on disk; None: unknown."""
     if MANIFEST in names:
         finish_replacement(filesystem, directory)
         names = filesystem.list(directory)
@@ -44,9 +50,16 @@ def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> Partit
             beside.append((parsed.base_offset, name))
     known = set(segments)
     left_over.extend(name for base_offset, name in beside if base_offset not in known)
+    first = min(segments, default=0)
+    dropped: set[int] = set()
+    if saved_start is not None and saved_start < first:
+        deleted = [parsed for name in left_over if (parsed := parse_segment_file(name)) and parsed.base_offset < first]
+        dropped = {each.base_offset for each in deleted if each[1:] == (Suffix.LOG, Stage.DELETED)}
+        kept = {segment_file_name(*each) for each in deleted if each.base_offset in dropped}
+        left_over = [name for name in left_over if name not in kept]
     for name in left_over:
         filesystem.remove(f"{directory}/{name}")
-    return PartitionFiles(sorted(segments), sorted(snapshots))
+    return PartitionFiles(sorted(segments), sorted(snapshots), sorted(dropped))
 
 
 def holds_a_log(filesystem: Filesystem, directory: str) -> bool:

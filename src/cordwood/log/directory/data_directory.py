@@ -261,6 +261,7 @@ class DataDirectory:
             loaded_indexes=self._loaded_indexes,
             describe_topic=self._descriptions.of,
             witnessed_end_offset=self._ends.of(topic_id, partition),
+            start_is_known=self._knows_start(partition),
         )
         self._descriptions.opened(partition, topic_id)
         if log.reports.damage and log.offsets.witnessed_end > log.offsets.saved_recovery_point:
@@ -268,12 +269,24 @@ class DataDirectory:
         self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
         log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        log.offsets.on_removal = partial(self._about_to_be_removed, log)
         # Work that began before a cut that failed must not take this log for the one that it knew.
         log.offsets.truncations += self._to_recover.pop(partition, 0)
         self._logs[partition] = log
         if self.on_disk.take_missing_id(partition):
             log.directory.restore_topic_id()
         return log
+
+    def _knows_start(self, partition: TopicPartition) -> bool:
+        """Whether the log had its present files from the saved log start on when this directory was last in use."""
+        put_back = partition in self.on_disk.put_back or partition in self._to_recover
+        return not put_back and self._offsets.saved_log_start(partition) is not None
+
+    def _about_to_be_removed(self, log: Log) -> Callable[[], None]:
+        saved, segments = self._offsets.saved_log_start(log.partition), log.segments
+        if saved is not None and segments.all and saved >= segments[0].base_offset:
+            return do_nothing
+        return self.save_offsets([log])
 
     def _make_way(self, partition: TopicPartition, wall_ms: int) -> None:
         """Moves away an old directory that has the name of a new partition."""
@@ -433,11 +446,14 @@ class DataDirectory:
     # Cuts
 
     def _about_to_be_cut(self, partition: TopicPartition, recovery_point: int) -> None:
-        if self._logs.get(partition) not in self._being_cut:
-            self._begin_cut(partition, recovery_point, recovery_point)()
+        log = self._logs.get(partition)
+        if log not in self._being_cut:
+            start = 0 if log is None else log.offsets.start
+            self._begin_cut(partition, recovery_point, recovery_point, start)()
 
-    def _begin_cut(self, partition: TopicPartition, recovery_point: int, end: int) -> Callable[[], None]:
-        sync_ends, save_offsets = self._ends.begin_forget(), self._offsets.begin_cut(partition, recovery_point, end)
+    def _begin_cut(self, partition: TopicPartition, recovery_point: int, end: int, start: int) -> Callable[[], None]:
+        sync_ends = self._ends.begin_forget()
+        save_offsets = self._offsets.begin_cut(partition, recovery_point, end, start)
 
         def save() -> None:
             sync_ends()
@@ -459,7 +475,8 @@ class DataDirectory:
         offsets.recovery_point = min(offsets.recovery_point, base, offset)
         offsets.truncations += 1
         self._being_cut.add(log)
-        save = self._begin_cut(log.partition, offsets.recovery_point, offset)
+        start = max(offsets.start, offset) if anew else offsets.start
+        save = self._begin_cut(log.partition, offsets.recovery_point, offset, start)
 
         def cut() -> None:
             with self._condemned.renaming:
@@ -546,6 +563,7 @@ class DataDirectory:
         self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
         log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        log.offsets.on_removal = partial(self._about_to_be_removed, log)
         self._descriptions.read(partition)
         if note.cleaned_to is not None:
             self._offsets.clean_offsets[partition] = note.cleaned_to

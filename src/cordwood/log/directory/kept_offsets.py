@@ -6,7 +6,7 @@ a newer one. Each checkpoint has a witness: a flipped bit in one of the two file
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.model.identifiers import TopicPartition
@@ -38,6 +38,9 @@ class KeptOffsets:
         self.recovery_points: dict[TopicPartition, int] = {}
         """A recovery point that was never saved is not in it; a lost one is 0."""
         self.log_starts: dict[TopicPartition, int] = {}
+        """Logs that never had a segment, and those that Kafka wrote, may be missing."""
+        self._starts_on_disk: Mapping[TopicPartition, int] = {}
+        """The log starts in the file, if its witness knows the file."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """Of partitions with several replicas only."""
@@ -63,6 +66,8 @@ class KeptOffsets:
         recovery_points = self._read(RECOVERY_POINT_FILE, problems)
         self.recovery_points, self.recovery_points_lost = recovery_points or {}, recovery_points is None
         self.log_starts = self._read(LOG_START_FILE, problems) or {}
+        if LOG_START_FILE in self._written and self._filesystem.exists(witness_path(f"{self._path}/{LOG_START_FILE}")):
+            self._starts_on_disk = dict(self.log_starts)
         self.clean_offsets = self._read(CLEANER_FILE, problems) or {}
         self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems) or {}
         return problems
@@ -95,6 +100,10 @@ class KeptOffsets:
         self._forgotten.pop(partition, None)
         self._open_logs[partition] = offsets
 
+    def saved_log_start(self, partition: TopicPartition) -> int | None:
+        """The log start on disk, as this software wrote it; None: unknown."""
+        return self._starts_on_disk.get(partition)
+
     def note(self, partition: TopicPartition, offsets: LogOffsets, *, has_segments: bool) -> None:
         """Takes the current offsets of an open log."""
         before = self.recovery_points.get(partition)
@@ -103,13 +112,18 @@ class KeptOffsets:
         elif offsets.recovery_point > max(before or 0, offsets.start):
             # All files of the log are lost: only the recovery point keeps its offsets from being given out again.
             self.recovery_points[partition] = offsets.recovery_point
-        if offsets.start or partition in self.log_starts:
+        # A start of 0 is noted as well: it tells the next start of the log that the file of offset 0 has to be there.
+        if has_segments or offsets.start or partition in self.log_starts:
             self.log_starts[partition] = offsets.start
 
-    def begin_cut(self, partition: TopicPartition, recovery_point: int, end: int) -> Callable[[], None]:
+    def begin_cut(self, partition: TopicPartition, recovery_point: int, end: int, start: int = 0) -> Callable[[], None]:
         """Lowers, in the loop, the recovery point of a log that is about to be cut at `end`, and its high watermark.
-        The returned function writes them, in any thread."""
+        `start`: the log start from now on. The returned function writes them, in any thread."""
         lowered = []
+        if start > self.log_starts.get(partition, start):
+            # A log that begins anew removes its first files.
+            self.log_starts[partition] = start
+            lowered.append(LOG_START_FILE)
         if self.recovery_points.get(partition, 0) > recovery_point:
             self.recovery_points[partition] = recovery_point
             lowered.append(RECOVERY_POINT_FILE)
@@ -146,6 +160,8 @@ class KeptOffsets:
                     if name == RECOVERY_POINT_FILE:
                         for partition, log in open_logs:
                             log.saved_recovery_point = by_partition.get(partition, 0)
+                    elif name == LOG_START_FILE:
+                        self._starts_on_disk = by_partition
                     self._saved[name] = number
 
         return write

@@ -4,12 +4,13 @@ Partitions are visited a few at a time, so that ten thousand partitions do not s
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.retention import DROPPED_AT_ONCE
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.hosted import HostedReplicas
@@ -102,8 +103,8 @@ class Maintenance:
                 deleted.reason,
             )
         if due := log.segments.take_due_deletions(now.boot_ms):
-            filesystem = log.directory.filesystem
-            self._loop.effects.blocking(lambda: _remove(filesystem, due), self._removed)
+            filesystem, save_start = log.directory.filesystem, log.offsets.on_removal()
+            self._loop.effects.blocking(lambda: _remove(filesystem, due, save_start), self._removed)
         if removed:
             self._checkpoints.soon()
             # A waiting fetch may hold slices of the removed segments.
@@ -117,6 +118,15 @@ class Maintenance:
             self._reports.failed_write(result)
 
 
-def _remove(filesystem: Filesystem, paths: list[str]) -> None:
+def _remove(filesystem: Filesystem, paths: list[str], save_start: Callable[[], None]) -> None:
+    """Removes the files of dropped segments, once it is on disk where their log starts."""
+    try:
+        save_start()
+    except DiskFull:
+        # An emptied file makes room for the save, and its name still shows that it was dropped.
+        for path in paths:
+            with suppress(FileNotFoundError):
+                filesystem.open(path).truncate(0)
+        save_start()
     for path in paths:
         remove_if_there(filesystem, path)

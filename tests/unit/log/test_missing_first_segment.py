@@ -1,0 +1,169 @@
+"""A log whose first files are missing: the saved log start tells their loss from retention."""
+
+import uuid
+
+import pytest
+from tests.moments import at
+from tests.unit.log.log_making import NOW_MS, bases, batch_bytes, fill, values
+
+from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.files.crashing_filesystem import CrashingFilesystem
+from cordwood.log.log import Log
+from cordwood.model.errors import DamagedLog
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.checkpoint_witness import witness_path
+from cordwood.segments.filesystem import remove_if_there
+from cordwood.segments.names import SegmentFileName, Suffix, parse_segment_file, segment_file
+from cordwood.segments.offset_checkpoint import LOG_START_FILE
+
+PATH = "/broker/data"
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=42)
+KEEPS_ALL = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
+KEEPS_LITTLE = TopicSettings(segment_bytes=1000, index_interval_bytes=200, retention_bytes=2000, file_delete_delay_ms=0)
+COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",))
+
+
+def opened(filesystem: CrashingFilesystem, settings: TopicSettings = KEEPS_ALL) -> tuple[DataDirectory, Log]:
+    directory = DataDirectory(filesystem, PATH)
+    directory.open()
+    return directory, directory.open_log(ORDERS, TOPIC_ID, settings, at(NOW_MS))
+
+
+def end(directory: DataDirectory, log: Log, *, clean: bool) -> None:
+    """Ends the life of a broker; without `clean` by kill -9."""
+    if clean:
+        directory.close()
+    else:
+        log.close()
+
+
+def files(filesystem: CrashingFilesystem) -> list[SegmentFileName]:
+    names = [parse_segment_file(name) for name in filesystem.list(f"{PATH}/{ORDERS}")]
+    return [name for name in names if name is not None]
+
+
+def lose(filesystem: CrashingFilesystem, *base_offsets: int) -> None:
+    """Removes all files of segments, as a wrong command of an operator does."""
+    for name in files(filesystem):
+        if name.base_offset in base_offsets and name.suffix is not Suffix.SNAPSHOT:
+            filesystem.remove(segment_file(f"{PATH}/{ORDERS}", *name))
+
+
+def damaged(log: Log) -> list[tuple[int, int]]:
+    return [(each.first_offset, each.end_offset) for each in log.reports.damage]
+
+
+@pytest.mark.parametrize("settings", [KEEPS_ALL, KEEPS_LITTLE, COMPACTED])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_missing_first_files_are_damage_and_the_rest_is_served(clean: bool, lost: int, settings: TopicSettings) -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, settings)
+    expected = fill(log, 40)
+    directory.checkpoint()
+    there = bases(log)
+    end(directory, log, clean=clean)
+    lose(filesystem, *there[:lost])
+    for _ in range(3):
+        directory, log = opened(filesystem, settings)
+        assert damaged(log) == [(0, there[lost])]
+        assert (log.offsets.start, log.offsets.end) == (0, 40)
+        with pytest.raises(DamagedLog):
+            batch_bytes(log, 0)
+        assert values(log, there[lost]) == expected[there[lost] :]
+        end(directory, log, clean=False)
+
+
+def test_a_log_that_retention_had_shortened_says_which_of_its_files_are_missing() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, KEEPS_LITTLE)
+    fill(log, 60)
+    directory.checkpoint()
+    assert log.apply_retention(at(NOW_MS), limit_offset=60)
+    start, second = bases(log)[:2]
+    assert start > 0
+    directory.close()
+    lose(filesystem, start)
+    _, log = opened(filesystem, KEEPS_LITTLE)
+    assert damaged(log) == [(start, second)]
+
+
+def test_a_file_that_is_put_back_mends_the_log() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    expected = fill(log, 40)
+    directory.close()
+    path = segment_file(f"{PATH}/{ORDERS}", 0, Suffix.LOG)
+    copy = filesystem.read_bytes(path)
+    lose(filesystem, 0)
+    directory, log = opened(filesystem)
+    end(directory, log, clean=False)
+    filesystem.replace(path, copy)
+    _, log = opened(filesystem)
+    assert damaged(log) == []
+    assert values(log) == expected
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_files_that_retention_dropped_are_not_missed(steps: int, power: bool) -> None:
+    """A crash after each step of a removal: dropped, start saved, files removed, checkpoint; and the next start."""
+    for seed in range(10):
+        filesystem = CrashingFilesystem(seed)
+        directory, log = opened(filesystem, KEEPS_LITTLE)
+        fill(log, 60)
+        directory.checkpoint()
+        assert log.apply_retention(at(NOW_MS), limit_offset=60)
+        kept = bases(log)[0]
+        due, save = log.segments.take_due_deletions(NOW_MS), log.offsets.on_removal()
+        if steps > 0:
+            save()
+        for path in due if steps > 1 else ():
+            remove_if_there(filesystem, path)
+        if steps > 2:
+            directory.checkpoint()
+        for _ in range(2):
+            if power:
+                filesystem.crash()
+            else:
+                end(directory, log, clean=False)
+            directory, log = opened(filesystem, KEEPS_LITTLE)
+            assert damaged(log) == []
+            assert log.offsets.start <= kept
+        save = log.offsets.on_removal()
+        save()
+        for path in log.segments.take_due_deletions(NOW_MS):
+            remove_if_there(filesystem, path)
+        end(directory, log, clean=False)
+        assert damaged(opened(filesystem, KEEPS_LITTLE)[1]) == []
+
+
+def test_a_log_that_began_anew_further_on_misses_nothing() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 40)
+    directory.checkpoint()
+    directory.begin_cut(log, 100, anew=True)()
+    assert directory.end_cut(log)
+    end(directory, log, clean=False)
+    _, log = opened(filesystem)
+    assert (damaged(log), log.offsets.start, log.offsets.end) == ([], 100, 100)
+
+
+@pytest.mark.parametrize("harm", ["no witness", "no entry"])
+def test_a_start_that_is_not_known_is_where_the_first_file_begins(harm: str) -> None:
+    """Kafka keeps no log start of a log that begins with its first file."""
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 40)
+    second = bases(log)[1]
+    directory.close()
+    lose(filesystem, 0)
+    path = f"{PATH}/{LOG_START_FILE}"
+    filesystem.remove(witness_path(path))
+    if harm == "no entry":
+        filesystem.replace(path, b"0\n0\n")
+    _, log = opened(filesystem)
+    assert (damaged(log), log.offsets.start) == ([], second)
