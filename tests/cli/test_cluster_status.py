@@ -3,6 +3,8 @@
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
+from cordwood.cluster.metadata_version import FIRST_VERSION
+
 
 def test_a_broker_alone_is_a_cluster_without_trouble(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:
     topic = make_topic(3)
@@ -17,6 +19,8 @@ def test_a_broker_alone_is_a_cluster_without_trouble(cordwood_cli: Cordwood, mak
     text = cordwood_cli("cluster", "status")
     assert f"cluster {status['cluster_id']}: 1 broker" in text
     assert "serves, controller" in text
+    assert status["metadata_version"] >= FIRST_VERSION
+    assert f", metadata version {status['metadata_version']}" in text
 
 
 def test_more_replicas_demanded_than_there_are_is_a_trouble(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:

@@ -281,8 +281,9 @@ class Server:
             await asyncio.sleep(0)
         if recovered:
             logger.info(
-                "checked %d partitions after an unclean stop, in %.0f ms",
+                "checked %d %s after an unclean stop, in %.0f ms",
                 recovered,
+                "partition" if recovered == 1 else "partitions",
                 (self._loop.time() - started_s) * 1000,
             )
 

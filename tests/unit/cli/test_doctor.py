@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember
+from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember, ports_of
 from cordwood.cli.doctor.judgement import (
     Finding,
     State,
@@ -21,6 +21,7 @@ from cordwood.cli.doctor.judgement import (
     judge_store,
 )
 from cordwood.cli.failure import ExitCode
+from cordwood.model.broker_settings import BrokerSettings
 
 GIB = 1 << 30
 SOUND = Disk("/data", True, False, "", "ext4", 50 * GIB, 100 * GIB, 1.0, 1000.0)
@@ -81,6 +82,20 @@ def test_a_taken_port_is_a_problem_unless_the_broker_itself_has_it() -> None:
     assert states([*judge_ports([taken], broker_runs=True)]) == {State.FINE}
     assert State.PROBLEM in states([*judge_ports([replace(PORT, told_is_known=False)], broker_runs=False)])
     assert State.WARNING in states([*judge_ports([replace(PORT, everywhere=True)], broker_runs=False)])
+
+
+def test_the_port_of_metrics_is_looked_at_too() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": address}
+        (_, metrics) = ports_of(BrokerSettings.from_texts(texts))
+    (problem,) = judge_ports([metrics], broker_runs=False)
+    assert (problem.state, address in problem.words) == (State.PROBLEM, True)
+    assert "--set metrics.listener=" in problem.remedy
+    (free,) = judge_ports([replace(metrics, refusal="")], broker_runs=False)
+    assert free.words == f"{address} (metrics.listener) is free"
 
 
 def test_one_dead_member_of_three_is_a_warning_and_two_are_a_problem() -> None:

@@ -45,6 +45,7 @@ def cluster_status(
 def status_as_json(view: "ClusterView") -> dict[str, Any]:
     return {
         "cluster_id": view.cluster_id,
+        "metadata_version": view.metadata_version,
         "nodes": [
             {
                 "id": node.node_id,
@@ -92,7 +93,8 @@ def _show(view: "ClusterView") -> None:
 
     say(
         f"cluster {view.cluster_id}: {count_in_words(len(view.nodes), 'broker')}, "
-        f"{count_in_words(view.topics, 'topic')}, {count_in_words(view.partitions, 'partition')}"
+        f"{count_in_words(view.topics, 'topic')}, {count_in_words(view.partitions, 'partition')}, "
+        f"metadata version {view.metadata_version}"
     )
     print_table(
         ["broker", "address", "rack", "state", "leads", "replicas"],

@@ -2,27 +2,16 @@
 
 from typing import NamedTuple
 
+from cordwood.cli.cluster.node_versions import NodeVersions, node_versions
 from cordwood.cli.cluster.view import first_answer, nodes_of
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, brokers
-from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.cli.failure import Failure
+from cordwood.cli.raw_request import ask, brokers
+from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION
 from cordwood.wire.apis import ApiKey
 
-_API_VERSIONS = 3
-"""The first version of ApiVersions that tells features."""
 _UPDATE_FEATURES = 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
-
-
-class NodeVersions(NamedTuple):
-    node_id: int
-    address: Address
-    supports: VersionRange | None
-    """None: the node does not answer."""
-    finalised: int = FIRST_VERSION
-    updates_features: bool = False
-    """Whether the node can be asked to finalise a version."""
 
 
 class ClusterVersions(NamedTuple):
@@ -42,27 +31,7 @@ class ClusterVersions(NamedTuple):
 def cluster_versions(connection: Connection) -> ClusterVersions:
     """Raises Failure if no broker answers."""
     _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
-    return ClusterVersions(tuple(_node_versions(node.node_id, node.address, connection.timeout_s) for node in nodes))
-
-
-def _node_versions(node_id: int, address: Address, timeout_s: float) -> NodeVersions:
-    values = {"client_software_name": "cordwood-cli", "client_software_version": "1"}
-    try:
-        told = ask(address, ApiKey.API_VERSIONS, _API_VERSIONS, values, timeout_s)
-    except Failure as failure:
-        if failure.exit_code is not ExitCode.NOT_REACHABLE:
-            raise
-        return NodeVersions(node_id, address, None)
-    # A release from before features were told supports the first version alone.
-    supports = {each.name: VersionRange(each.min_version, each.max_version) for each in told.supported_features}
-    finalised = {each.name: each.max_version_level for each in told.finalized_features}
-    return NodeVersions(
-        node_id,
-        address,
-        supports.get(FEATURE, ONLY_FIRST),
-        finalised.get(FEATURE, FIRST_VERSION),
-        any(each.api_key == ApiKey.UPDATE_FEATURES for each in told.api_keys),
-    )
+    return ClusterVersions(tuple(node_versions(node.node_id, node.address, connection.timeout_s) for node in nodes))
 
 
 def finalise(found: ClusterVersions, version: int, timeout_s: float, *, validate_only: bool = False) -> None:

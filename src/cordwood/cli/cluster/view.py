@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from cordwood.cli.cluster.node_versions import finalised_version
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers
@@ -104,6 +105,8 @@ class ClusterView(NamedTuple):
     topics: int
     partitions: int
     troubles: tuple[Trouble, ...]
+    metadata_version: int
+    """The final one, as far as the asked broker knows."""
 
     @property
     def offline(self) -> list[Trouble]:
@@ -133,6 +136,7 @@ def cluster_view(connection: Connection) -> ClusterView:
         len(minima),
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
+        finalised_version(address, connection.timeout_s),
     )
 
 

@@ -19,7 +19,7 @@ from cordwood.cli.inspect.lock import stopped
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
 from cordwood.model.errors import EnvironmentFailure
-from cordwood.model.listeners import EVERY_INTERFACE
+from cordwood.model.listeners import EVERY_INTERFACE, ListenerAddress
 
 SYNCS = 20
 SYNC_BYTES = 4096
@@ -81,6 +81,8 @@ class Port:
     """Whether that host name has an address, as seen from this machine."""
     everywhere: bool
     """Whether the listener listens on all interfaces without an advertised address."""
+    setting: str = "listeners"
+    """The setting that names the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +177,25 @@ def clock() -> Clock:
 def ports_of(settings: BrokerSettings) -> list[Port]:
     ports = []
     for listener in settings.listener_list:
-        refusal = ""
-        try:
-            bind(listener.address).close()
-        except OSError as error:
-            refusal = error.strerror or str(error)
+        refusal = _why_not_bound(listener.address)
         own_host = listener.address.host
         everywhere = listener.advertised is None and own_host in EVERY_INTERFACE
         told = listener.advertised.host if listener.advertised is not None else own_host
         told = socket.gethostname() if everywhere else told
         ports.append(Port(str(listener.address), refusal, told, _is_known(told), everywhere))
+    if (metrics := settings.metrics_address) is not None:
+        # Nobody is told this address: whoever scrapes is configured with it.
+        setting = "metrics.listener"
+        ports.append(Port(settings.metrics_listener, _why_not_bound(metrics), metrics.host, True, False, setting))
     return ports
+
+
+def _why_not_bound(address: ListenerAddress) -> str:
+    try:
+        bind(address).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _is_known(host: str) -> bool:

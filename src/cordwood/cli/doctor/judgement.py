@@ -137,12 +137,13 @@ def judge_ports(ports: Sequence[Port], *, broker_runs: bool) -> Iterator[Finding
                 "ports",
                 State.PROBLEM,
                 port.refusal,
-                "stop who has it (`ss -ltnp`), or give another address with --listen",
+                "stop who has it (`ss -ltnp`), or give another address with "
+                + ("--listen" if port.setting == "listeners" else f"--set {port.setting}=HOST:PORT"),
             )
         else:
-            yield Finding(
-                "ports", State.FINE, f"{port.address} is {'in use by the broker' if port.refusal else 'free'}"
-            )
+            named = "" if port.setting == "listeners" else f" ({port.setting})"
+            used = "in use by the broker" if port.refusal else "free"
+            yield Finding("ports", State.FINE, f"{port.address}{named} is {used}")
         if not port.told_is_known:
             yield Finding(
                 "ports",
