@@ -18,13 +18,13 @@ requests fail: a process that is stopped, or a machine that is gone, would keep 
 
 import asyncio
 import errno
-import struct
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
+from cordwood.broker.peer_link import PeerLink
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
@@ -47,15 +47,9 @@ from cordwood.wire.asking import (
     encode_request,
     request_start,
 )
-from cordwood.wire.receive_buffers import ReceiveBuffers
 
-_SIZE: Final = struct.Struct(">i")
 _ASK_WITH: Final = 3
 _MAX_CORRELATION_ID: Final = 2**31 - 1
-_ARRIVING_BYTES: Final = 64 * 1024
-"""Room for the answers that arrive together."""
-_SMALL_ANSWERS: Final = 100
-"""After so many answers without a large one, the memory for large answers is given back."""
 
 AddressOf = Callable[[int], tuple[str, int] | None]
 """Host and port of a registered broker; None: no such broker is registered."""
@@ -230,7 +224,7 @@ class _Peer:
         self._waiting: deque[_Outgoing] = deque()
         self._sent: deque[_Outgoing] = deque()
         self._sent_bytes = 0
-        self._link: _Link | None = None
+        self._link: PeerLink | None = None
         """The connection, once its versions are known."""
         self._versions: dict[int, tuple[int, int]] = {}
         self._connecting: asyncio.Task[None] | None = None
@@ -292,11 +286,13 @@ class _Peer:
             self._connections.forget(self._broker_id, self)
             return
         host, port = address
-        link: _Link | None = None
+        link: PeerLink | None = None
         tell = self._connections.attempt_of(self._broker_id)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
-                _, link = await self._connections.loop.create_connection(lambda: _Link(self, self._limits), host, port)
+                _, link = await self._connections.loop.create_connection(
+                    lambda: PeerLink(self, self._limits.answer_bytes), host, port
+                )
                 self._versions = await self._ask_versions(link)
         except asyncio.CancelledError:
             if link is not None:
@@ -318,7 +314,7 @@ class _Peer:
         for outgoing in waiting:
             self._write(link, outgoing)
 
-    async def _ask_versions(self, link: "_Link") -> dict[int, tuple[int, int]]:
+    async def _ask_versions(self, link: PeerLink) -> dict[int, tuple[int, int]]:
         body = encode_request(
             ApiKey.API_VERSIONS, _ASK_WITH, {"client_software_name": "cordwood", "client_software_version": "1"}
         )
@@ -338,7 +334,7 @@ class _Peer:
 
     # Requests and answers
 
-    def _write(self, link: "_Link", outgoing: _Outgoing) -> None:
+    def _write(self, link: PeerLink, outgoing: _Outgoing) -> None:
         request = outgoing.request
         served = self._versions.get(request.api_key)
         version = common_version(request.versions, served)
@@ -362,7 +358,7 @@ class _Peer:
         self._last_correlation_id = self._last_correlation_id % _MAX_CORRELATION_ID + 1
         return self._last_correlation_id
 
-    def answered(self, link: "_Link", frame: bytes | memoryview) -> None:
+    def answered(self, link: PeerLink, frame: bytes | memoryview) -> None:
         """The memory of a frame that is a view is not used again while anybody looks at a part of it."""
         if link is not self._link:
             return
@@ -382,7 +378,7 @@ class _Peer:
         self._sent_bytes -= outgoing.size
         self._finish(outgoing, PeerAnswer(outgoing.version, body))
 
-    def lost(self, link: "_Link", reason: str) -> None:
+    def lost(self, link: PeerLink, reason: str) -> None:
         """The connection is gone. Requests that come are sent on a new one."""
         if link is self._link:
             self._link = None
@@ -390,7 +386,7 @@ class _Peer:
             self._fail_all(self._sent, PeerFailure.DISCONNECTED, f"the connection broke: {reason}")
             self._connect_if_needed()
 
-    def _break(self, link: "_Link", reason: str) -> None:
+    def _break(self, link: PeerLink, reason: str) -> None:
         link.abort()
         self._pause()
         self.lost(link, reason)
@@ -427,90 +423,3 @@ def _is_refusal(reason: Exception) -> bool:
     # A host with several addresses: the event loop puts the reasons of all attempts into one text.
     several, refusal = str(reason), f"[Errno {errno.ECONNREFUSED}]"
     return several.startswith("Multiple exceptions") and several.count("[Errno") == several.count(refusal)
-
-
-class _Link(asyncio.BufferedProtocol):
-    """One connection: frames out and in.
-
-    What arrives is received into a small buffer. An answer that does not fit is received straight into memory of its
-    own, which is used again once nobody looks at the answer: fresh memory costs a page fault for each 4 KiB.
-    """
-
-    def __init__(self, peer: _Peer, limits: PeerLimits) -> None:
-        self._peer = peer
-        self._limits = limits
-        self._transport: asyncio.Transport | None = None
-        self._arriving = memoryview(bytearray(_ARRIVING_BYTES))
-        self._arrived = 0
-        """Bytes in `_arriving` that belong to no frame yet."""
-        self._buffers = ReceiveBuffers()
-        self._large: memoryview | None = None
-        """The answer that does not fit into `_arriving`."""
-        self._filled = 0
-        self._small_in_a_row = 0
-        self.first_answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        """The answer to ApiVersions."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._transport.write(data)
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if self._large is not None:
-            return self._large[self._filled :]
-        return self._arriving[self._arrived :]
-
-    def buffer_updated(self, count: int) -> None:
-        large = self._large
-        if large is not None:
-            self._filled += count
-            if self._filled == len(large):
-                self._large = None
-                self._take(large)
-            return
-        self._arrived += count
-        start, arrived = 0, self._arrived
-        while arrived - start >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._arriving, start)
-            if not 0 <= size <= self._limits.answer_bytes:
-                self.abort()
-                self.connection_lost(ConnectionError(f"an answer of {size} bytes"))
-                return
-            begin = start + _SIZE.size
-            if begin + size > arrived:
-                if _SIZE.size + size > _ARRIVING_BYTES:
-                    self._large = self._buffers.take(size)
-                    self._filled = arrived - begin
-                    self._large[: self._filled] = self._arriving[begin:arrived]
-                    start = arrived
-                break
-            start = begin + size
-            self._take(bytes(self._arriving[begin:start]))
-        self._arrived = arrived - start
-        if start and self._arrived:
-            self._arriving[: self._arrived] = bytes(self._arriving[start:arrived])
-
-    def _take(self, frame: bytes | memoryview) -> None:
-        if len(frame) >= _ARRIVING_BYTES:
-            self._small_in_a_row = 0
-        else:
-            self._small_in_a_row += 1
-            if self._small_in_a_row == _SMALL_ANSWERS:
-                self._buffers.forget()
-        if not self.first_answer.done():
-            self.first_answer.set_result(bytes(frame))
-        else:
-            self._peer.answered(self, frame)
-
-    def connection_lost(self, reason: Exception | None) -> None:
-        text = str(reason) if reason is not None else "the broker closed it"
-        if not self.first_answer.done():
-            self.first_answer.set_exception(ConnectionError(text))
-        self._peer.lost(self, text)

@@ -9,12 +9,12 @@ left from an interrupted creation or deletion: the image holds them apart (`stra
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from cordwood.cluster.broker_image import BrokerImage, ControllerImage, broker_image, controller_image
 from cordwood.cluster.metadata_version import FIRST_VERSION, VersionRange, check_supported, supported_up_to
-from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_image, partition_images
+from cordwood.cluster.partition_image import Leadership, PartitionImage
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
@@ -29,9 +29,6 @@ from cordwood.cluster.rows import (
     TOPIC_NAMES,
     TOPICS,
     DamagedMetadata,
-    PartitionRow,
-    TopicRow,
-    Unknown,
     decode_overrides,
     decode_partition,
     decode_topic,
@@ -39,37 +36,13 @@ from cordwood.cluster.rows import (
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
 from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
 from cordwood.cluster.tombstones import Tombstone, decode_tombstone
+from cordwood.cluster.topic_image import NOTHING, StoredTopic, topic_image
+from cordwood.cluster.topic_image import TopicChange as TopicChange
+from cordwood.cluster.topic_image import TopicImage as TopicImage
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
-from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.model.settings import InvalidSetting
-from cordwood.model.topic_settings import TopicSettings, resolve
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class TopicImage:
-    name: str
-    topic_id: TopicId
-    partitions: tuple[PartitionImage, ...]
-    overrides: Mapping[str, str]
-    """The settings that were set on the topic itself."""
-    settings: TopicSettings
-    """The effective settings: the topic's overrides, else the broker's defaults."""
-    internal: bool = False
-    mod_revision: int = 0
-    """The revision of the key that holds the partition count."""
-    config_mod_revision: int = 0
-    """The revision of the key that holds the overrides; 0: no such key."""
-    unknown: Unknown = ()
-    """Fields of the row that this release does not know, for a row that is written again."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicChange:
-    before: TopicImage
-    after: TopicImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +70,6 @@ class ImageDelta:
             or self.evidence_changed
             or self.registered
         )
-
-
-@dataclass(slots=True)
-class _Topic:
-    """The keys that the store holds for one topic id, complete or not."""
-
-    topic_id: TopicId
-    row: TopicRow | None = None
-    row_revision: int = 0
-    name: str | None = None
-    """The topic's name, while the name key points to this id."""
-    partitions: dict[int, tuple[PartitionRow, int]] = field(default_factory=dict)
-    """Rows with their mod_revision, by partition."""
-    overrides: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    overrides_revision: int = 0
-    image: TopicImage | None = None
-    """The topic's image; None while the topic has no name."""
-
-    def empty(self) -> bool:
-        return self.row is None and self.name is None and not self.partitions and not self.overrides_revision
 
 
 class ClusterImage:
@@ -151,7 +104,7 @@ class ClusterImage:
         """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.brokers_revision = 0
         """The revision of the last change of a broker's registration, for caches of brokers that are there."""
-        self.default_broker_config: Mapping[str, str] = _NOTHING
+        self.default_broker_config: Mapping[str, str] = NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.config_mod_revisions: dict[str, int] = {}
@@ -160,7 +113,7 @@ class ClusterImage:
         """The number of partitions of all topics."""
         self.problems: list[str] = []
         """Stored settings that this version cannot use and leaves out."""
-        self._stored: dict[str, _Topic] = {}
+        self._stored: dict[str, StoredTopic] = {}
         """Stored keys by topic id as text: hashing a UUID costs more than the rest of a partition's event."""
         self._ids_by_name: dict[str, str] = {}
         self._by_plain_name: dict[str, str] = {}
@@ -226,12 +179,12 @@ class ClusterImage:
 
     def group_settings(self, group_id: str) -> OneGroupSettings:
         """The effective settings of a group: its overrides, else this broker's settings."""
-        overrides = self.group_configs.get(group_id, _NOTHING)
+        overrides = self.group_configs.get(group_id, NOTHING)
         try:
             return resolve_group(overrides, self.settings.texts)
         except InvalidSetting:
             # The overrides were valid when they were set, but do not fit the broker's newer settings.
-            return resolve_group(_NOTHING, self.settings.texts)
+            return resolve_group(NOTHING, self.settings.texts)
 
     def sorted_topics(self) -> list[TopicImage]:
         """All topics, sorted by name. The caller must not change the list."""
@@ -310,7 +263,7 @@ class ClusterImage:
         defaults_before = self.settings.topic_defaults
         if touched.broker_settings:
             self.settings = self.static_settings.changed_by(
-                self.default_broker_config, self.broker_configs.get(self.node_id, _NOTHING)
+                self.default_broker_config, self.broker_configs.get(self.node_id, NOTHING)
             )
         if touched.registered:
             self.epochs_revision = revision
@@ -379,11 +332,11 @@ class ClusterImage:
         if observers:
             self.evidence[broker_id, epoch] = observers
 
-    def _topic(self, topic_text: str) -> _Topic:
+    def _topic(self, topic_text: str) -> StoredTopic:
         stored = self._stored.get(topic_text)
         if stored is None:
             try:
-                stored = self._stored[topic_text] = _Topic(TopicId(topic_text))
+                stored = self._stored[topic_text] = StoredTopic(TopicId(topic_text))
             except ValueError:
                 raise DamagedMetadata(f"not a topic id: {topic_text!r}") from None
         return stored
@@ -413,7 +366,7 @@ class ClusterImage:
 
     def _take_config(self, rest: str, event: Event | KeyValue, touched: "_Touched") -> None:
         of, _, name = rest.partition("/")
-        overrides: Mapping[str, str] = _NOTHING
+        overrides: Mapping[str, str] = NOTHING
         if event.value is not None:
             overrides = MappingProxyType(decode_overrides(event.key, event.value))
         if of == "topics":
@@ -443,10 +396,11 @@ class ClusterImage:
     def _delta(self, touched: "_Touched") -> ImageDelta:
         created, deleted, changed = [], [], []
         renewed: list[tuple[TopicImage | None, TopicImage | None]] = []
+        defaults = self.settings.topic_defaults
         for topic_text, partitions in touched.topics.items():
             stored = self._stored[topic_text]
             before = stored.image
-            after = stored.image = self._topic_image(stored, before, partitions)
+            after = stored.image = topic_image(stored, partitions, defaults, self.problems)
             if stored.empty():
                 del self._stored[topic_text]
             if before != after:
@@ -489,61 +443,6 @@ class ClusterImage:
         self.topics[topic.name] = topic
         self.partition_count += len(topic.partitions)
         self._by_plain_name[plain_name(topic.name)] = topic.name
-
-    def _topic_image(self, stored: _Topic, before: TopicImage | None, partitions: set[int] | None) -> TopicImage | None:
-        """The image of a stored topic. Only `partitions` changed since `before`; None: anything may have changed."""
-        if stored.name is None:
-            return None
-        if stored.row is None or stored.row.name != stored.name:
-            raise DamagedMetadata(f"topic {stored.name} points to id {stored.topic_id}, which holds {stored.row}")
-        count = stored.row.partition_count
-        try:
-            if before is not None and partitions is not None:
-                renewed = list(before.partitions)
-                for partition in partitions:
-                    if partition < count:
-                        renewed[partition] = partition_image(*stored.partitions[partition])
-                images = tuple(renewed)
-            else:
-                images = partition_images(stored.partitions, count)
-        except KeyError as error:
-            raise DamagedMetadata(f"topic {stored.name} lacks partition {error}") from None
-        return TopicImage(
-            stored.name,
-            stored.topic_id,
-            images,
-            stored.overrides,
-            self._settings_of(stored.name, stored.overrides, images),
-            stored.name in INTERNAL_TOPICS,
-            stored.row_revision,
-            stored.overrides_revision,
-            stored.row.unknown,
-        )
-
-    def _settings_of(
-        self, name: str, overrides: Mapping[str, str], partitions: Sequence[PartitionImage]
-    ) -> TopicSettings:
-        settings = self._topic_settings(name, overrides)
-        if name in INTERNAL_TOPICS and settings.min_insync_replicas > 1:
-            # The setting is for the replicas that the topic will have. Until then all that it has are needed.
-            fewest = min(len(partition.replicas) - len(partition.adding) for partition in partitions)
-            if settings.min_insync_replicas > fewest:
-                return self._topic_settings(name, {**overrides, "min.insync.replicas": str(fewest)})
-        return settings
-
-    def _topic_settings(self, name: str, overrides: Mapping[str, str]) -> TopicSettings:
-        try:
-            return resolve(overrides, self.settings.topic_defaults)
-        except InvalidSetting:
-            # Another version stored these settings. The topic must stay usable, so unusable settings are left out.
-            usable = {}
-            for setting, text in overrides.items():
-                try:
-                    resolve({setting: text})
-                    usable[setting] = text
-                except InvalidSetting as error:
-                    self.problems.append(f"topic {name}: {error}")
-            return resolve(usable, self.settings.topic_defaults)
 
 
 class _Touched:

@@ -11,7 +11,7 @@ method means that the store did not tell the outcome and cannot be read.
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
@@ -20,6 +20,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
+from cordwood.cluster.plan_execution import TOPICS_AT_ONCE, PlanExecution
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -33,24 +34,20 @@ from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.registration import plan_producer_ids
-from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
     PartitionAddition,
-    TopicCreation,
     TopicDeletion,
     TopicReference,
     plan_create_partitions,
     plan_create_topics,
     plan_delete_topics,
 )
-from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, Standing
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
-from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure, TxnResult
+from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
-from cordwood.cluster.strays import StrayPartitions
 from cordwood.cluster.tombstones import plan_directories_gone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
@@ -61,15 +58,8 @@ if TYPE_CHECKING:
     from cordwood.cluster.planner.failover import Election
     from cordwood.cluster.planner.reassignment import Move
 
-_ATTEMPTS = 5
-"""How often a change is planned anew after another broker changed the same keys."""
-_TOPICS_AT_ONCE = 50
-"""Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
 _VALIDATED_AT_ONCE = 250
 
-Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
-Name = TypeVar("Name", bound=Hashable)
-Item = TypeVar("Item")
 Change = TypeVar("Change")
 
 
@@ -127,7 +117,7 @@ class MetadataWriter:
             )
         self._isr_writer = IsrWriter(store, follower, self._authority)
         self.partitions = PartitionWriter(follower, self._authority)
-        self._one_request = asyncio.Lock()
+        self._execution = PlanExecution(follower, self._authority)
         self._producer_ids = asyncio.Lock()
 
     @property
@@ -141,7 +131,7 @@ class MetadataWriter:
         """
         await self.registration.start(self.image.static_settings, endpoints, self._new_id)
         await self.follower.load()
-        await self._sweep()
+        await self._execution.sweep(self.image.strays())
         self.follower.follow()
         if self._clustered:
             self.follower.watchers.append(self._look_at_fence)
@@ -259,24 +249,6 @@ class MetadataWriter:
         await self.registration.stop()
         await self.follower.stop()
 
-    async def _sweep(self) -> None:
-        """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
-        strays = self.image.strays()
-        for topic in strays.topics:
-            await self._authority.attempt(sweep_topic(topic))
-        for partitions in strays.partitions:
-            await self._sweep_partitions(partitions)
-
-    async def _sweep_partitions(self, stray: StrayPartitions) -> int:
-        """Returns the revision that the store is at afterwards."""
-        row_revision = stray.row_revision
-        for group in partition_groups(stray):
-            result = await self._authority.attempt(sweep_partitions(stray, group, row_revision))
-            if not result.succeeded:
-                return result.revision
-            row_revision = result.revision
-        return row_revision
-
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
     ) -> dict[str, CreatedTopic | ProtocolError]:
@@ -288,11 +260,11 @@ class MetadataWriter:
             return topic_id
 
         # Validated topics never get into the image, so name clashes among them are found only within one slice.
-        outcomes = await self._in_slices(
+        outcomes = await self._execution.in_slices(
             [(topic.name, topic) for topic in topics],
             lambda wanted: plan_create_topics(self.image, wanted, new_id, internal=internal),
             validate_only,
-            at_once=_VALIDATED_AT_ONCE if validate_only else _TOPICS_AT_ONCE,
+            at_once=_VALIDATED_AT_ONCE if validate_only else TOPICS_AT_ONCE,
         )
         described: dict[tuple[tuple[str, str], ...], tuple[ConfigEntry, ...]] = {}
         created: dict[str, CreatedTopic | ProtocolError] = {}
@@ -329,7 +301,7 @@ class MetadataWriter:
     async def grow_internal_topics(self) -> None:
         """Adds missing replicas to internal topics. Changes that lose a race are left to the next call. Raises
         StoreFailure."""
-        async with self._one_request:
+        async with self._execution.one_at_a_time:
             for batch in batches(plan_growth(self.image)):
                 result = await self._authority.attempt(together(batch))
                 await self.follower.reach(result.revision)
@@ -338,7 +310,7 @@ class MetadataWriter:
         self, topics: Iterable[MorePartitions], *, validate_only: bool = False
     ) -> dict[str, PartitionAddition | ProtocolError]:
         """Adds partitions; outcomes by topic name, in the order of the request."""
-        return await self._in_slices(
+        return await self._execution.in_slices(
             [(topic.name, topic) for topic in topics],
             lambda wanted: plan_create_partitions(self.image, wanted),
             validate_only,
@@ -348,7 +320,7 @@ class MetadataWriter:
         self, references: Iterable[TopicReference]
     ) -> dict[TopicReference, TopicDeletion | ProtocolError]:
         """Deletes topics; outcomes by reference, in the order of the request."""
-        return await self._in_slices(
+        return await self._execution.in_slices(
             [(reference, reference) for reference in references],
             lambda wanted: plan_delete_topics(self.image, wanted),
             False,
@@ -413,7 +385,7 @@ class MetadataWriter:
         alterations: Sequence[tuple[ConfigResource, Sequence[Change]]],
         validate_only: bool,
     ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
-        return await self._in_slices(
+        return await self._execution.in_slices(
             [(alteration[0], alteration) for alteration in alterations],
             lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
@@ -432,81 +404,3 @@ class MetadataWriter:
                     return block.producer_ids
                 await self._authority.check()
             raise OutcomeUnknown("the metadata store does not say whether it gave out producer ids")
-
-    async def _in_slices(
-        self,
-        wanted: Sequence[tuple[Name, Item]],
-        plan: Callable[[Sequence[Item]], dict[Name, Planned | ProtocolError]],
-        validate_only: bool,
-        at_once: int = _TOPICS_AT_ONCE,
-    ) -> dict[Name, Planned | ProtocolError]:
-        """Carries out a large request in slices, with a turn of the loop after each. Items of a name share one."""
-        by_name: dict[Name, list[Item]] = {}
-        for name, item in wanted:
-            by_name.setdefault(name, []).append(item)
-        names = list(by_name)
-        outcomes: dict[Name, Planned | ProtocolError] = {}
-        for start in range(0, len(names), at_once):
-            outcomes |= await self._carry_out(
-                lambda names: plan([item for name in names for item in by_name[name]]),
-                names[start : start + at_once],
-                validate_only,
-            )
-            await asyncio.sleep(0)
-        return outcomes
-
-    async def _carry_out(
-        self,
-        plan: Callable[[Collection[Name]], dict[Name, Planned | ProtocolError]],
-        names: Iterable[Name],
-        validate_only: bool,
-    ) -> dict[Name, Planned | ProtocolError]:
-        """Plans and executes changes. A change that lost a race is planned again, on the newer image."""
-        async with self._one_request:
-            outcomes: dict[Name, Planned | ProtocolError] = {}
-            wanted: Collection[Name] = dict.fromkeys(names)
-            for _ in range(_ATTEMPTS):
-                planned = plan(wanted)
-                outcomes.update(planned)
-                if validate_only:
-                    return outcomes
-                plans = {
-                    name: outcome.plan
-                    for name, outcome in planned.items()
-                    if not isinstance(outcome, ProtocolError) and outcome.plan is not None
-                }
-                results = await _all(self._execute(each) for each in plans.values())
-                await self.follower.reach(max((result.revision for result in results), default=0))
-                wanted = [name for name, result in zip(plans, results, strict=True) if not result.succeeded]
-                if not wanted:
-                    return outcomes
-                await self._authority.check()
-            for name in outcomes:
-                if name in wanted:
-                    outcomes[name] = ProtocolError(
-                        ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the same metadata: try again."
-                    )
-            return outcomes
-
-    async def _execute(self, plan: Plan) -> TxnResult:
-        """Executes a whole plan, or leaves nothing of it but invisible keys."""
-        results = [] if plan.announcement is None else [await self._authority.attempt(plan.announcement)]
-        if all(result.succeeded for result in results):
-            results += await _all(self._authority.attempt(transaction) for transaction in plan.preparations)
-        if all(result.succeeded for result in results):
-            result = await self._authority.commit(plan)
-            if result.succeeded:
-                return result
-            results.append(result)
-        results += await _all(self._authority.attempt(transaction) for transaction in plan.undo)
-        swept = 0 if plan.leftovers is None else await self._sweep_partitions(plan.leftovers)
-        return TxnResult(False, max(swept, *(result.revision for result in results)))
-
-
-async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
-    """Awaits all calls together. Returns their results, or raises the first error once all calls have ended."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]

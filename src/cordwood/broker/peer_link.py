@@ -1,0 +1,110 @@
+"""One connection to another broker: frames out and in. `broker/peers.py` knows what they mean."""
+
+import asyncio
+import struct
+from typing import Final, Protocol, cast
+
+from cordwood.wire.receive_buffers import ReceiveBuffers
+
+_SIZE: Final = struct.Struct(">i")
+_ARRIVING_BYTES: Final = 64 * 1024
+"""Room for the answers that arrive together."""
+_SMALL_ANSWERS: Final = 100
+"""After so many answers without a large one, the memory for large answers is given back."""
+
+
+class LinkOwner(Protocol):
+    """Hears of what a connection brings."""
+
+    def answered(self, link: "PeerLink", frame: bytes | memoryview) -> None:
+        """The memory of a frame that is a view is not used again while anybody looks at a part of it."""
+
+    def lost(self, link: "PeerLink", reason: str) -> None:
+        """The connection is gone."""
+
+
+class PeerLink(asyncio.BufferedProtocol):
+    """One connection: frames out and in.
+
+    What arrives is received into a small buffer. An answer that does not fit is received straight into memory of its
+    own, which is used again once nobody looks at the answer: fresh memory costs a page fault for each 4 KiB.
+    """
+
+    def __init__(self, owner: LinkOwner, max_answer_bytes: int) -> None:
+        self._owner = owner
+        self._max_answer_bytes = max_answer_bytes
+        self._transport: asyncio.Transport | None = None
+        self._arriving = memoryview(bytearray(_ARRIVING_BYTES))
+        self._arrived = 0
+        """Bytes in `_arriving` that belong to no frame yet."""
+        self._buffers = ReceiveBuffers()
+        self._large: memoryview | None = None
+        """The answer that does not fit into `_arriving`."""
+        self._filled = 0
+        self._small_in_a_row = 0
+        self.first_answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """The answer to ApiVersions."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return self._large[self._filled :]
+        return self._arriving[self._arrived :]
+
+    def buffer_updated(self, count: int) -> None:
+        large = self._large
+        if large is not None:
+            self._filled += count
+            if self._filled == len(large):
+                self._large = None
+                self._take(large)
+            return
+        self._arrived += count
+        start, arrived = 0, self._arrived
+        while arrived - start >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._arriving, start)
+            if not 0 <= size <= self._max_answer_bytes:
+                self.abort()
+                self.connection_lost(ConnectionError(f"an answer of {size} bytes"))
+                return
+            begin = start + _SIZE.size
+            if begin + size > arrived:
+                if _SIZE.size + size > _ARRIVING_BYTES:
+                    self._large = self._buffers.take(size)
+                    self._filled = arrived - begin
+                    self._large[: self._filled] = self._arriving[begin:arrived]
+                    start = arrived
+                break
+            start = begin + size
+            self._take(bytes(self._arriving[begin:start]))
+        self._arrived = arrived - start
+        if start and self._arrived:
+            self._arriving[: self._arrived] = bytes(self._arriving[start:arrived])
+
+    def _take(self, frame: bytes | memoryview) -> None:
+        if len(frame) >= _ARRIVING_BYTES:
+            self._small_in_a_row = 0
+        else:
+            self._small_in_a_row += 1
+            if self._small_in_a_row == _SMALL_ANSWERS:
+                self._buffers.forget()
+        if not self.first_answer.done():
+            self.first_answer.set_result(bytes(frame))
+        else:
+            self._owner.answered(self, frame)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        text = str(reason) if reason is not None else "the broker closed it"
+        if not self.first_answer.done():
+            self.first_answer.set_exception(ConnectionError(text))
+        self._owner.lost(self, text)

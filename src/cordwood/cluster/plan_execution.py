@@ -1,0 +1,131 @@
+"""Carries out plans of changes of the metadata: one request after the other, the changes of one request together.
+
+A change that lost a race against another broker is planned again, on the newer image. A change that fails halfway
+leaves only keys that nobody sees.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from cordwood.cluster.authority import Authority
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.planner.configs import ConfigAlteration
+from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
+from cordwood.cluster.planner.topics import PartitionAddition, TopicCreation, TopicDeletion
+from cordwood.cluster.planner.transactions import Plan
+from cordwood.cluster.stores.interface import TxnResult
+from cordwood.cluster.strays import StrayPartitions, Strays
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+_ATTEMPTS = 5
+"""How often a change is planned anew after another broker changed the same keys."""
+TOPICS_AT_ONCE = 50
+"""Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
+
+Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
+Name = TypeVar("Name", bound=Hashable)
+Item = TypeVar("Item")
+
+
+class PlanExecution:
+    def __init__(self, follower: ImageFollower, authority: Authority) -> None:
+        self._follower = follower
+        self._authority = authority
+        self.one_at_a_time = asyncio.Lock()
+        """Held by whoever carries out a request."""
+
+    async def sweep(self, strays: Strays) -> None:
+        """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
+        for topic in strays.topics:
+            await self._authority.attempt(sweep_topic(topic))
+        for partitions in strays.partitions:
+            await self._sweep_partitions(partitions)
+
+    async def _sweep_partitions(self, stray: StrayPartitions) -> int:
+        """Returns the revision that the store is at afterwards."""
+        row_revision = stray.row_revision
+        for group in partition_groups(stray):
+            result = await self._authority.attempt(sweep_partitions(stray, group, row_revision))
+            if not result.succeeded:
+                return result.revision
+            row_revision = result.revision
+        return row_revision
+
+    async def in_slices(
+        self,
+        wanted: Sequence[tuple[Name, Item]],
+        plan: Callable[[Sequence[Item]], dict[Name, Planned | ProtocolError]],
+        validate_only: bool,
+        at_once: int = TOPICS_AT_ONCE,
+    ) -> dict[Name, Planned | ProtocolError]:
+        """Carries out a large request in slices, with a turn of the loop after each. Items of a name share one."""
+        by_name: dict[Name, list[Item]] = {}
+        for name, item in wanted:
+            by_name.setdefault(name, []).append(item)
+        names = list(by_name)
+        outcomes: dict[Name, Planned | ProtocolError] = {}
+        for start in range(0, len(names), at_once):
+            outcomes |= await self._carry_out(
+                lambda names: plan([item for name in names for item in by_name[name]]),
+                names[start : start + at_once],
+                validate_only,
+            )
+            await asyncio.sleep(0)
+        return outcomes
+
+    async def _carry_out(
+        self,
+        plan: Callable[[Collection[Name]], dict[Name, Planned | ProtocolError]],
+        names: Iterable[Name],
+        validate_only: bool,
+    ) -> dict[Name, Planned | ProtocolError]:
+        """Plans and executes changes. A change that lost a race is planned again, on the newer image."""
+        async with self.one_at_a_time:
+            outcomes: dict[Name, Planned | ProtocolError] = {}
+            wanted: Collection[Name] = dict.fromkeys(names)
+            for _ in range(_ATTEMPTS):
+                planned = plan(wanted)
+                outcomes.update(planned)
+                if validate_only:
+                    return outcomes
+                plans = {
+                    name: outcome.plan
+                    for name, outcome in planned.items()
+                    if not isinstance(outcome, ProtocolError) and outcome.plan is not None
+                }
+                results = await _all(self._execute(each) for each in plans.values())
+                await self._follower.reach(max((result.revision for result in results), default=0))
+                wanted = [name for name, result in zip(plans, results, strict=True) if not result.succeeded]
+                if not wanted:
+                    return outcomes
+                await self._authority.check()
+            for name in outcomes:
+                if name in wanted:
+                    outcomes[name] = ProtocolError(
+                        ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the same metadata: try again."
+                    )
+            return outcomes
+
+    async def _execute(self, plan: Plan) -> TxnResult:
+        """Executes a whole plan, or leaves nothing of it but invisible keys."""
+        results = [] if plan.announcement is None else [await self._authority.attempt(plan.announcement)]
+        if all(result.succeeded for result in results):
+            results += await _all(self._authority.attempt(transaction) for transaction in plan.preparations)
+        if all(result.succeeded for result in results):
+            result = await self._authority.commit(plan)
+            if result.succeeded:
+                return result
+            results.append(result)
+        results += await _all(self._authority.attempt(transaction) for transaction in plan.undo)
+        swept = 0 if plan.leftovers is None else await self._sweep_partitions(plan.leftovers)
+        return TxnResult(False, max(swept, *(result.revision for result in results)))
+
+
+async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
+    """Awaits all calls together. Returns their results, or raises the first error once all calls have ended."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
