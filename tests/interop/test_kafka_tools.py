@@ -236,7 +236,7 @@ def test_a_partition_moves_to_another_data_directory(kafka_jars: KafkaJars, tmp_
         plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
         reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         out = tool(reassign, "--reassignment-json-file", str(plan), "--execute")
-        assert "Successfully started log directory move for: orders-0-1" in out
+        assert f"Successfully started moving log directory to {target} for replica orders-0 with broker 1" in out, out
         eventually(lambda: places() == {target: False}, 100, what="the end of the move")
         out = tool(reassign, "--reassignment-json-file", str(plan), "--verify")
-        assert "Reassignment of replica orders-0-1 completed successfully." in out
+        assert "Reassignment of replica orders-0-1 completed successfully." in out, out

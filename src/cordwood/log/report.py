@@ -1,7 +1,7 @@
 """Findings of recovery and readers about a log, in words that an operator can act on: offsets, files, reasons."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.segment import Segment
@@ -125,6 +125,10 @@ class LogReports:
     def forget_holes(self, path: str) -> None:
         """Removes the damage of a log file from the reports: a mended file has taken its place."""
         self.damage = [each for each in self.damage if each.file != path]
+
+    def moved_to(self, directory: str) -> None:
+        """Names the files in the log's new directory."""
+        self.damage = [replace(each, file=f"{directory}/{each.file.rpartition('/')[2]}") for each in self.damage]
 
     def tell_late(self) -> None:
         """Tells of findings of the first use after a clean stop, if there are any."""

@@ -15,6 +15,7 @@ from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in
+from cordwood.segments.end_witness import FILE_NAMES as WITNESSES
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.future_name import future_name, future_part
 from cordwood.segments.names import Stage, Suffix, segment_file
@@ -427,3 +428,60 @@ def test_a_log_without_files_moves_too() -> None:
     machine.write()
     machine.check()
     assert machine.log.directory.path == f"{B}/{ORDERS}"
+
+
+def test_a_clean_stop_in_the_middle_of_a_move_needs_no_recovery() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    steps = moving(machine)
+    next(step for step in steps if step.phase is Phase.SETTLING)
+    machine.write()
+    machine.stop()
+    machine.start()
+    assert (machine.home, machine.home.clean) == (machine.a, True)
+    machine.check()
+
+
+def test_known_damage_is_told_of_the_file_where_it_is_now() -> None:
+    disk = Disk()
+    machine = Machine(disk)
+    machine.write(30)
+    machine.checkpoint()
+    damaged = machine.log.segments[1]
+    disk.corrupt(damaged.file.path, 70, b"\xff\xff\xff")
+    damaged.examine(machine.log.segments.end_of(1), SETTINGS.index_interval_bytes)
+    machine.log.reports.note_holes(damaged)
+    before = machine.log.reports.damage
+    assert before
+    move_whole(machine)
+    after = machine.log.reports.damage
+    assert [each.file for each in after] == [damaged.file.path] * len(before)
+    assert [(each.first_offset, each.end_offset) for each in after] == [
+        (each.first_offset, each.end_offset) for each in before
+    ]
+    assert damaged.file.path.startswith(B)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_old_directory_claims_nothing_of_a_log_that_is_lost_with_its_new_directory(seed: int) -> None:
+    """The process is killed behind the switch, the power fails later, and the new directory is lost."""
+    disk = Disk(seed)
+    machine = Machine(disk)
+    machine.write(12)
+    for name in WITNESSES:
+        disk.open(f"{A}/{name}").sync()
+    disk.sync_directory(A)
+
+    def stop_behind_the_switch() -> None:
+        if machine.home is machine.b:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        move_whole(machine, stop_behind_the_switch)
+    machine.start()
+    assert machine.home is machine.b
+    disk.crash()
+    disk.remove_tree(B)
+    disk.sync_directory("/")
+    machine.start()
+    assert (machine.home, machine.log.offsets.end, machine.log.reports.damage) == (machine.a, 0, [])

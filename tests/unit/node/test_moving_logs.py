@@ -219,3 +219,14 @@ def test_a_kill_at_any_step_of_a_move_leaves_one_whole_log() -> None:
         if ended:
             return
     raise AssertionError("the move did not end")
+
+
+def test_a_log_that_cannot_be_opened_is_not_moved(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", *VALUES)
+    first, second = paths(world)
+    target = second if where(world) == first else first
+    world.stop()
+    world.start()
+    world.disk.unreadable = True
+    assert ask_to_move(world, target, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]

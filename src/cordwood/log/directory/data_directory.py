@@ -136,6 +136,8 @@ class DataDirectory:
                 claim_directory(filesystem, self.path, identity)
             self.problems += self._offsets.read()
             witness_problems = self._ends.read()
+            if gone := self.on_disk.ends_of_condemned():
+                self._ends.begin_forget(gone)()
             self.problems += self.on_disk.look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
             self.problems += witness_problems
@@ -151,6 +153,8 @@ class DataDirectory:
 
         Without `release` the lock is kept.
         """
+        # No move of a log comes to its switch any more.
+        self._held.clear()
         try:
             try:
                 if clean:

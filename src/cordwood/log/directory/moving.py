@@ -368,6 +368,7 @@ class LogMove:
         self._enter(Phase.SWITCHED)
         files = {base: copy.file for base, copy in self._copies.items() if copy.file is not None}
         old = relocate(log.segments, log.offsets, target.filesystem, final, files, target.describe, condemned)
+        log.reports.moved_to(final)
         forget = source.hand_over(log)
         note = self._note
         assert note is not None

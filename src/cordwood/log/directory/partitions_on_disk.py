@@ -17,8 +17,12 @@ from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemned_part
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.end_witness import EndKey, end_key
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import decode_partition_metadata
 from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 
@@ -180,6 +184,25 @@ class PartitionsOnDisk:
                 self._offsets.begin_save()()
                 for directory in taken:
                     remove_note(self._filesystem, directory)
+
+    def ends_of_condemned(self) -> list[EndKey]:
+        """The keys of the durable ends of partitions whose directories were condemned, and that have no other one here.
+        A killed process may have forgotten these ends, and not durably: the partition may have moved to a directory
+        that is lost, and would count as lost here when it comes back."""
+        names = self._filesystem.list_directories(self._path)
+        here = {name[:LONGEST_PART] for name in names if _partition_of(name) is not None}
+        keys = []
+        for name in names:
+            part = condemned_part(name)
+            if part is None or part in here:
+                continue
+            with suppress(FileNotFoundError, DamagedCheckpoint):
+                metadata = decode_partition_metadata(
+                    self._filesystem.read_bytes(f"{self._path}/{name}/{METADATA_FILE}")
+                )
+                if metadata.partition is not None:
+                    keys.append(end_key(metadata.topic_id, metadata.partition))
+        return keys
 
     def _finish_removals(self, names: Iterable[str]) -> None:
         """Frees the disk of condemned directories; removes them once the checkpoints have forgotten the partitions."""

@@ -54,8 +54,10 @@ class Checkpoints:
         self._under_way = True
 
         def over(result: Exception | None) -> None:
-            then(result if isinstance(result, Exception) else None)
-            self._over(None)
+            try:
+                then(result if isinstance(result, Exception) else None)
+            finally:
+                self._over(None)
 
         def book() -> Iterator[None]:
             save = yield from directory.finish_checkpoint_in_steps(

@@ -16,6 +16,7 @@ from cordwood.log.directory.moving import LogMove, make_future, path_of_copy, re
 from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.flushes import FlushBook
 from cordwood.node.hosted import HostedReplicas
@@ -108,7 +109,14 @@ class LogMoves:
         self._running: _Running | None = None
         self._wishes: dict[TopicPartition, DataDirectory] = {}
         """The directories of partitions that are not here yet."""
+        self._old: list[tuple[int, DataDirectory, str]] = []
+        """Condemned directories of logs that have moved, and when they are removed."""
         self._throttle = Throttle()
+
+    @property
+    def under_way(self) -> list[TopicPartition]:
+        """The partitions that move, or wait for their turn."""
+        return [*([] if self._running is None else [self._running.partition.name]), *self._waiting]
 
     # Requests
 
@@ -291,6 +299,10 @@ class LogMoves:
         if partition.cutting or partition.rewriting:
             self._loop.after(PAUSE_MS, lambda _: self._go_on(running, self._copy))
             return
+        if move.log.segments.replacing:
+            # Only a start finishes it: the files would not fit the log.
+            self._give_up(running, StorageFailure(f"{partition.name} waits for a restart to replace segments"))
+            return
         partition.rewriting = running.holds = True
         self._checkpoints.of_one(move.source, move.log, partial(self._checkpointed, running))
 
@@ -349,15 +361,27 @@ class LogMoves:
 
     def _remove_later(self, source: DataDirectory, path: str, log: Log) -> None:
         """Removes the old files when answers that had slices of them are sent."""
+        due_ms = self._loop.now.boot_ms + log.settings.file_delete_delay_ms
+        self._old.append((due_ms, source, path))
+        if len(self._old) == 1:
+            self._loop.after(log.settings.file_delete_delay_ms, self._remove_old)
+
+    def _remove_old(self, now: Moment) -> None:
+        due = [each for each in self._old if each[0] <= now.boot_ms]
+        self._old = [each for each in self._old if each[0] > now.boot_ms]
+        if self._old:
+            self._loop.after(min(each[0] for each in self._old) - now.boot_ms, self._remove_old)
+
+        def remove() -> None:
+            for _, source, path in due:
+                source.filesystem.remove_tree(path)
 
         def removed(result: Exception | None) -> None:
             if isinstance(result, Exception):
+                # The next start removes them.
                 self._reports.failure(result)
 
-        self._loop.after(
-            log.settings.file_delete_delay_ms,
-            lambda _: self._loop.effects.blocking(lambda: source.filesystem.remove_tree(path), removed),
-        )
+        self._loop.effects.blocking(remove, removed)
 
     def _let_go(self, running: _Running) -> None:
         if running.holds:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.node.turns import Steps
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.node.duties.log_moves import LogMoves
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.reports import Reports
     from cordwood.wire.message_types.alter_replica_log_dirs import AlterReplicaLogDirs
 
 ASKED_PER_STEP = 100
@@ -29,6 +30,7 @@ class MovingRooms(Protocol):
     hosted: HostedReplicas
     logs: DataDirectories
     log_moves: LogMoves
+    reports: Reports
 
 
 def alter_replica_log_dirs(rooms: MovingRooms, request: Request[AlterReplicaLogDirs]) -> Steps:
@@ -53,6 +55,12 @@ def _move(rooms: MovingRooms, name: TopicPartition, path: str) -> ErrorCode:
         # As with Kafka, the partition is made in this directory once it comes.
         rooms.log_moves.wish(name, directory)
         return ErrorCode.REPLICA_NOT_AVAILABLE
+    if rooms.logs.has_log(name):
+        try:
+            partition.log  # noqa: B018
+        except StorageFailure as failure:
+            rooms.reports.failure(failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
     rooms.log_moves.move(partition, directory)
     return ErrorCode.NONE
 

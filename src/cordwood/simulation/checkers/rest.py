@@ -5,8 +5,9 @@ from cordwood.simulation.links import CLIENTS
 from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 
-MOST_TIMERS = 12
-"""The most timers of the node itself: acks, sweeps, checkpoints, positions, compaction, each a few at most."""
+MOST_TIMERS = 13
+"""The most timers of the node itself: acks, sweeps, checkpoints, positions, compaction, the removal of moved logs, each
+a few at most."""
 
 TIMERS_OF_A_FOLLOWER = 1
 """Another broker always has one fetch that waits, and the fetch has a deadline."""
@@ -27,6 +28,7 @@ def _check_at_rest(machine: Machine) -> None:
         "parked fetches": {each: parked for each, parked in node.parked.by_connection.items() if each not in brokers},
         "partitions with acks": node.acks._partitions,
         "dirty partitions": node.flushes.dirty,
+        "moves between directories": node.log_moves.under_way,
         "acks that wait for the disk": [each.name for each in node.hosted if each.waiting_durable],
         "acks that wait for the high watermark": [each.name for each in node.hosted if each.waiting_committed],
         "partitions whose visible end is not durable": [
