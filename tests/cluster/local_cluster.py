@@ -100,6 +100,10 @@ class LocalCluster:
         """The ends of what brokers and members of etcd said."""
         return "\n".join(f"{path}:\n{path.read_text()[-3000:]}" for path in sorted(self.directory.glob("*.log")))
 
+    def log_of(self, node_id: int) -> str:
+        """What the broker has said so far, in all of its lives."""
+        return (self.directory / f"node-{node_id}.log").read_text()
+
     def port(self, node_id: int) -> int:
         return int(self.bootstrap.split(",")[node_id - 1].rpartition(":")[2])
 

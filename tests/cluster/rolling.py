@@ -13,6 +13,7 @@ from cordwood.cli.failure import Failure
 
 IN_SYNC_WITHIN_S = 180.0
 ASK_EVERY_S = 0.2
+READY = "cordwood ready on"
 
 
 class Step(NamedTuple):
@@ -35,6 +36,12 @@ def in_sync(cluster: LocalCluster) -> bool:
         return False
 
 
+def wait_ready(cluster: LocalCluster, node_id: int, said: int) -> None:
+    """Waits until the broker says that it is ready, behind the first `said` characters of its log."""
+    ready = f"broker {node_id} is ready"
+    eventually(lambda: READY in cluster.log_of(node_id)[said:], IN_SYNC_WITHIN_S, what=ready)
+
+
 def rolling_restart(
     cluster: LocalCluster,
     nodes: Sequence[int] | None = None,
@@ -52,7 +59,11 @@ def rolling_restart(
         else:
             cluster.terminate(node_id)
         ended_s = time.monotonic()
+        said = len(cluster.log_of(node_id))
         (restart or cluster.restart)(node_id)
+        if kill:
+            # Nobody may have noticed yet that the broker was killed: its replicas count as in sync until it is back.
+            wait_ready(cluster, node_id, said)
         eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
         steps.append(Step(node_id, ended_s - began_s, time.monotonic() - began_s))
     return steps
