@@ -18,6 +18,7 @@ from cordwood.broker.flusher import RoundFlusher
 from cordwood.broker.loop_watch import NO_REQUEST, STALL_S, LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
+from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.moment import Moment
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class DrivenNode(Protocol):
     def flushed(self, tickets: list[FlushTicket], now: Moment) -> None: ...
 
     def apply(self, delta: ImageDelta, now: Moment) -> None: ...
+
+    def survived(self, failure: StorageFailure, path: str | None = None) -> bool: ...
 
 
 class Driver:
@@ -146,6 +149,24 @@ class Driver:
         self._into_node(acknowledge)
         self._round_over.set()
 
+    def sync_failed(self, ticket: FlushTicket, failure: StorageFailure) -> bool:
+        """Tells the node that a log could not be synced. False if the broker cannot go on."""
+        return self.survived(failure, ticket.directory.parent)
+
+    def survived(self, failure: Exception, path: str | None = None) -> bool:
+        """Whether the broker goes on after a failed sync, without a data directory that failed."""
+        node, goes_on = self._node, False
+
+        def tell() -> None:
+            nonlocal goes_on
+            assert node is not None
+            assert isinstance(failure, StorageFailure)
+            goes_on = node.survived(failure, path)
+
+        if node is not None and (path is not None or isinstance(failure, SyncFailure)):
+            self._into_node(tell)
+        return goes_on and not self._stopped
+
     def run(self, event: Callable[[], None]) -> bool:
         """Runs an event of other code in this process on the node. False if the driver has stopped."""
         return self._into_node(event)
@@ -193,8 +214,9 @@ class Driver:
                 loop.turns.stepped_for = None
             event()
         except Exception as failure:
-            self._stopped = True
-            self._failed(failure)
+            if not (isinstance(failure, SyncFailure) and node is not None and node.survived(failure)):
+                self._stopped = True
+                self._failed(failure)
         finally:
             self._outbox.uncork()
         if watch is not None and (took_s := watch.monotonic_s() - began_s) >= STALL_S:

@@ -6,7 +6,8 @@ the dirty data of other programs on the filesystem, so it is hedged: if it takes
 have, that is started too, and the first to finish ends the round. A round therefore never takes more than about twice
 the time of the faster way. docs/decisions/group-commit.md has the numbers.
 
-A failed sync is reported once and ends the flusher: nothing is acknowledged after it.
+A failed sync is reported once and ends the flusher: nothing is acknowledged after it. With several data directories the
+logs in the others go on.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cordwood.broker.threads import Workers
 from cordwood.metrics.histogram import Histogram
+from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
@@ -77,13 +79,19 @@ class ImmediateFlusher:
         """Does nothing: no round is ever under way."""
 
 
+Synced: TypeAlias = tuple[float, list[tuple["FlushTicket", StorageFailure]]]
+"""Milliseconds for each log of a part of a round, 0 if the round was over before, and the logs that failed."""
+
+
 class _Round:
-    __slots__ = ("parts_left", "started_s", "tickets")
+    __slots__ = ("failed", "parts_left", "started_s", "tickets")
 
     def __init__(self, tickets: list["FlushTicket"], started_s: float) -> None:
         self.tickets = tickets
         self.started_s = started_s
         self.parts_left = 0
+        self.failed: list[FlushTicket] = []
+        """Tickets of data directories that are lost."""
 
 
 class Flusher:
@@ -97,8 +105,11 @@ class Flusher:
         *,
         sync_everything: Callable[[], None] | None,
         threads: int = 8,
+        survived: Callable[["FlushTicket", StorageFailure], bool] = lambda ticket, failure: False,
     ) -> None:
-        """`sync_everything` syncs the whole filesystem; None where syncfs cannot be trusted."""
+        """`sync_everything` syncs the whole filesystem; None where syncfs cannot be trusted. `survived` is told of a
+        log that cannot be synced, in the loop: whether the others go on."""
+        self._survived = survived
         self._loop = loop
         self._flushed = flushed
         self._failed = failed
@@ -158,22 +169,32 @@ class Flusher:
                 lambda result: self._part_synced(current, result),
             )
 
-    def _sync_part(self, current: _Round, part: list["FlushTicket"]) -> float:
-        """Syncs a part of a round, in a thread. Returns milliseconds per log; 0 if the round was over before."""
+    def _sync_part(self, current: _Round, part: list["FlushTicket"]) -> Synced:
+        """Syncs a part of a round, in a thread."""
         started = time.perf_counter()
+        failed: list[tuple[FlushTicket, StorageFailure]] = []
         for ticket in part:
             if self._round is not current:
-                return 0.0
-            ticket.sync()
-        return (time.perf_counter() - started) * 1000 / len(part)
+                return 0.0, failed
+            try:
+                ticket.sync()
+            except StorageFailure as failure:
+                failed.append((ticket, failure))
+        return (time.perf_counter() - started) * 1000 / len(part), failed
 
-    def _part_synced(self, current: _Round, result: float | Exception) -> None:
+    def _part_synced(self, current: _Round, result: Synced | Exception) -> None:
         if isinstance(result, Exception):
             self._break(result)
             return
+        took_ms, failed = result
+        for ticket, failure in failed:
+            if self._broken or not self._survived(ticket, failure):
+                self._break(failure)
+                return
+            current.failed.append(ticket)
         current.parts_left -= 1
-        if result:
-            self.one_sync_ms += _WEIGHT * (result - self.one_sync_ms)
+        if took_ms:
+            self.one_sync_ms += _WEIGHT * (took_ms - self.one_sync_ms)
         if current.parts_left == 0:
             self._over(current)
 
@@ -195,7 +216,10 @@ class Flusher:
         if self._hedge is not None:
             self._hedge.cancel()
             self._hedge = None
-        self._flushed(current.tickets)
+        tickets = current.tickets
+        if current.failed:
+            tickets = [ticket for ticket in tickets if ticket not in current.failed]
+        self._flushed(tickets)
 
     def _break(self, failure: Exception) -> None:
         if not self._broken:

@@ -296,6 +296,7 @@ class Server:
             self._fail,
             sync_everything=self._storage.sync_everything,
             threads=self.settings.flush_threads,
+            survived=self.driver.sync_failed,
         )
 
     def answer_through(self, front: RequestHandler | None) -> None:
@@ -311,7 +312,7 @@ class Server:
 
     def _request_failed(self, failure: Exception) -> None:
         """Handles an exception of a request: the connection is closed; a broken invariant stops the broker."""
-        if isinstance(failure, AssertionError | SyncFailure):
+        if isinstance(failure, AssertionError | SyncFailure) and not self.driver.survived(failure):
             self._fail(failure)
         else:
             logger.error("a request failed: %s", failure, exc_info=failure)

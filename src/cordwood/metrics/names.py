@@ -65,6 +65,10 @@ SET_ASIDE = _gauge(
     "cordwood_set_aside_directories",
     "Directories of partitions that the metadata did not know: kept, and not served. More than 0 wants a person.",
 )
+LOST_DIRECTORIES = _gauge(
+    "cordwood_lost_directories",
+    "Data directories that failed since the start: their partitions are offline here. More than 0 wants a person.",
+)
 LOG_SIZE = _gauge("cordwood_log_size_bytes", "Bytes of a partition's log.", _PARTITION)
 LOG_START = _gauge("cordwood_log_start_offset", "The first offset that a partition still has.", _PARTITION)
 LOG_END = _gauge("cordwood_log_end_offset", "The offset up to which a partition can be read.", _PARTITION)

@@ -190,7 +190,13 @@ class DiskFull(StorageFailure):
 
 
 class SyncFailure(StorageFailure):
-    """fsync failed. The content of the disk is unknown, so the broker stops and acknowledges nothing more."""
+    """fsync failed. The content of the disk is unknown, so nothing more in that data directory is acknowledged: the
+    broker stops, or goes on with its other directories."""
+
+    def __init__(self, message: str, root: str = "") -> None:
+        """`root`: the data directory on that disk; empty: unknown."""
+        super().__init__(message)
+        self.root = root
 
 
 class DamagedLog(StorageFailure):

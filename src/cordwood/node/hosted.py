@@ -71,6 +71,10 @@ class HostedReplicas:
                 and (self._loop.now.boot_ms < self._serving.until_ms or self.serves(partition))
             ):
                 return partition
+            if partition is not None and partition.offline:
+                raise ProtocolError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name} is offline: its data directory failed."
+                )
         if self._image.partition_of(topic, index) is None:
             raise no_such_partition(topic, index)
         raise not_led_here(topic, index)
@@ -104,7 +108,7 @@ class HostedReplicas:
         if found is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
         partition = self.get(found.name, index)
-        if partition is None or partition.cutting or asker not in partition.image.replicas:
+        if partition is None or partition.cutting or partition.offline or asker not in partition.image.replicas:
             raise ProtocolError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of {found.name} is not here for broker {asker}."
             )
@@ -210,6 +214,8 @@ class HostedReplicas:
             return None
         led, led_in = partition.leads, partition.leader_epoch
         leads, leader, leader_epoch = self._leadership(image)
+        if partition.offline:
+            leads, leader = False, NO_LEADER
         acks: list[WaitingAck] = []
         if leads:
             partition.lead(image, leader_epoch, now)
@@ -221,6 +227,15 @@ class HostedReplicas:
         if partition.replicated:
             self.on_role(partition)
         return Deposed(partition, acks) if led and not (leads and leader_epoch == led_in) else None
+
+    def take_offline(self, partition: Partition) -> Deposed:
+        """Ends the role of a partition whose data directory failed. The caller has closed the log."""
+        acks = partition.follow(NO_LEADER, partition.leader_epoch, partition.image) or partition.take_acks()
+        partition.lose_log()
+        partition.offline = True
+        if partition.replicated:
+            self.on_role(partition)
+        return Deposed(partition, acks)
 
     def follow_again(self, partition: Partition, now: Moment) -> None:
         """Takes the role of a follower from the image after its log was cut."""

@@ -55,6 +55,7 @@ from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
 from cordwood.node.loopback import Loopback, PeersAndSelf
+from cordwood.node.lost_directories import LostDirectories
 from cordwood.node.parked import ParkedRequests
 from cordwood.node.partition import Partition
 from cordwood.node.peers import Peers
@@ -128,6 +129,10 @@ class Node:
         self._fetchers = Fetchers(fetching)
         self.near_reads = NearReads(loop, image, hosted)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
+        self.lost_directories = lost = LostDirectories(loop, image, logs, hosted, flushes, shared=serving.shared)
+        lost.deposed = self._deposed
+        lost.on_lost = self.log_moves.directory_lost
+        reports.survived, reports.suspect = lost.survived, lost.suspect
         damage.on_found = self.repair.due
         hosted.on_role = self._fetchers.role_changed
         self.near_reads.on_read = self._fetchers.read_here
@@ -219,6 +224,11 @@ class Node:
         self.loop.now = now
         self.flushes.flushed(tickets, now)
 
+    def survived(self, failure: StorageFailure, path: str | None = None) -> bool:
+        """Whether the node goes on after a failed sync: the data directory at `path`, or that of the failure, is lost,
+        and only its partitions with it."""
+        return self.lost_directories.survived(failure, path)
+
     def recover_all(self) -> Iterator[TopicPartition]:
         """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
         self._removals.sort_out_strays()
@@ -286,6 +296,8 @@ class Node:
             self.repair.brokers_changed()
         if delta.brokers_changed or delta.changed:
             self.in_sync_changes.image_changed()
+        if delta.changed:
+            self.lost_directories.leave()
         if delta.changed or delta.registered:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()

@@ -66,6 +66,7 @@ class Partition:
         "leader_epoch",
         "leads",
         "name",
+        "offline",
         "read_here_until_ms",
         "rewriting",
         "settings",
@@ -100,6 +101,8 @@ class Partition:
         """The partition's row that its present role comes from."""
         self.cutting = False
         """Whether a thread cuts the log: nobody else may use it, and the role does not change."""
+        self.offline = False
+        """Whether the data directory of the log failed: the partition leads and follows nobody until the next start."""
         self.rewriting = False
         """Whether compaction or a repair writes new segments for the log: only one of them does at a time."""
         self._broker_id = broker_id

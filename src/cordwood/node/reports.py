@@ -2,6 +2,7 @@
 well."""
 
 import logging
+from collections.abc import Callable
 
 from cordwood.model.errors import EnvironmentFailure, SyncFailure
 from cordwood.node.loop import Loop
@@ -15,6 +16,10 @@ MAX_REMEMBERED_REPORTS = 256
 class Reports:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
+        self.survived: Callable[[SyncFailure], bool] = lambda failure: False
+        """Whether the broker goes on after a failed sync, without the data directory that failed."""
+        self.suspect: Callable[[Exception], None] = lambda failure: None
+        """Called with each failure: a data directory may have failed."""
         self._reported: dict[str, int] = {}
 
     def report(self, level: int, message: str) -> None:
@@ -31,9 +36,11 @@ class Reports:
     def failure(self, failure: Exception) -> None:
         """Logs a failure of the environment, or, louder, one of our own."""
         self.report(logging.ERROR if isinstance(failure, EnvironmentFailure) else logging.CRITICAL, str(failure))
+        self.suspect(failure)
 
     def failed_write(self, failure: Exception) -> None:
-        """Handles a failed write that promises depend on: a failed sync stops the broker, other failures are logged."""
-        if isinstance(failure, SyncFailure):
+        """Handles a failed write that promises depend on: a failed sync of the home stops the broker, other failures
+        are logged."""
+        if isinstance(failure, SyncFailure) and not self.survived(failure):
             raise failure
         self.failure(failure)

@@ -187,7 +187,11 @@ class LeaderReplica:
     ) -> bool:
         """Takes the partition's row in this epoch. True if the high watermark moved."""
         assert self.broker_id in isr
-        self.in_sync.image_shows(isr, elr, version, recovering=recovering)
+        before, in_sync = self.in_sync.committed, self.in_sync
+        in_sync.image_shows(isr, elr, version, recovering=recovering)
+        for member in before.difference(in_sync.committed, in_sync.elr):
+            # A replica that left because its disk failed has to fetch again before it comes back.
+            self._followers.pop(member, None)
         return self._members_changed()
 
     def change_min_insync(self, min_insync_replicas: int) -> bool:

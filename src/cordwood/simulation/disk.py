@@ -133,6 +133,10 @@ class SimulatedDisk:
         self.unreadable = False
         """Whether every read of the platter fails (EIO)."""
         self.syncs_fail = False
+        self.failing = ""
+        """A data directory in which every read, write and sync fails (EIO); empty: none does."""
+        self.only_syncs_fail = False
+        """Whether reads and writes of the failing directory succeed."""
         self.refuses: Callable[[str], bool] = lambda what: False
         """Whether an operation, which is told in words, fails (EIO)."""
         self.loss_not_noted = False
@@ -154,6 +158,7 @@ class SimulatedDisk:
         self.died = False
         self.die_at = None
         self.unreadable = self.syncs_fail = False
+        self.failing, self.only_syncs_fail = "", False
         self.refuses = lambda what: False
 
     def lose_power(self) -> None:
@@ -179,7 +184,8 @@ class SimulatedDisk:
         self.pause_point()
         if self.died:
             raise ProcessDied(f"{what} by a process that is dead", self.broker_id)
-        if self.refuses(what):
+        fails = self.failing and not self.only_syncs_fail and f"{self.failing}/" in what
+        if self.refuses(what) or (fails and not what.startswith("sync")):
             raise StorageFailure(f"cannot {what}: Input/output error")
         self.operations += 1
         self.last_operation = what
@@ -207,10 +213,15 @@ class SimulatedDisk:
         raise ProcessDied(self.last_operation, self.broker_id)
 
     def check_readable(self, path: str) -> None:
-        if self.unreadable:
+        if self.unreadable or (self._is_failing(path) and not self.only_syncs_fail):
             raise StorageFailure(f"cannot read {path}: Input/output error")
 
+    def _is_failing(self, path: str) -> bool:
+        return bool(self.failing) and f"{path}/".startswith(f"{self.failing}/")
+
     def check_syncs(self, path: str) -> None:
+        if self._is_failing(path):
+            raise SyncFailure(f"fdatasync of {path} failed: Input/output error", self.failing)
         if self.syncs_fail:
             raise SyncFailure(f"fdatasync of {path} failed: Input/output error")
 

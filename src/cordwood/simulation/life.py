@@ -106,7 +106,14 @@ class Life:
             self._failed,
             now=clock.now,
         )
-        self.flusher = SimulatedFlusher(disk, setup.patience, self.driver.flushed, self._failed)
+        self.flusher = SimulatedFlusher(
+            disk,
+            setup.patience,
+            self.driver.flushed,
+            self._failed,
+            self.driver.sync_failed,
+            together=setup.directories == 1,
+        )
         self.serving = Serving(setup.lease_ms) if setup.clustered else Serving()
         self.metadata_writer: MetadataWriter
         self.node: Node

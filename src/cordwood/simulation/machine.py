@@ -187,7 +187,8 @@ class Machine:
             step()
         except EnvironmentFailure as failure:
             # A request failed: the broker closes that connection, and goes on unless a sync failed.
-            if isinstance(failure, SyncFailure):
+            survived = self.life is not None and self.life.driver.survived(failure)
+            if isinstance(failure, SyncFailure) and not survived:
                 raise BrokerFailed(self.broker_id, failure) from failure
             self._request_failed(failure)
         self._check_alive()

@@ -282,6 +282,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._note(cluster_faults.restore(world, chance, self._copies))
             case "full disk":
                 self._note(cluster_faults.fill_disk(world, chance, machine))
+            case "replaced disk" if machine.setup.directories > 1 and chance.random() < 0.5:
+                self._fail_directory(machine)
             case "replaced disk":
                 self._replace_disk(machine)
             case "disk of one and power of all":
@@ -331,6 +333,21 @@ class ReplicationGame(Game[ReplicationOutcome]):
             machine.lose_directory(lost)
         self._report.replaced_disks += 1
         self.checker.lost_disk(machine.broker_id)
+
+    def _fail_directory(self, machine: Machine) -> None:
+        """Has a data directory fail while the broker runs. The operator restarts the broker after a while."""
+        _, *others = machine.setup.data_directories
+        if not others or machine.life is None or machine.disk.failing:
+            return
+        machine.disk.failing = self.chance.choice(others)
+        self._note(f"fault: {machine.disk.failing} of {machine} fails")
+        life = machine.life
+
+        def restart() -> None:
+            if machine.life is life:
+                self._kill(machine)
+
+        self.world.later(self.chance.choice((500, 5_000, 30_000)), restart)
 
     # Life and death
 
@@ -397,6 +414,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
             machine.slow_until_ms = 0
             for connection in machine.network.connections:
                 connection.stuck_until_ms = 0
+            if machine.life is not None and machine.disk.failing:
+                self._kill(machine)
         for machine in self._down():
             self._start(machine)
         self._go_on(self._busy)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from cordwood.log.flushing import FlushTicket
+from cordwood.model.errors import StorageFailure
 from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 
 Work = Callable[[], Any]
@@ -146,9 +147,15 @@ class SimulatedFlusher:
         patience: Patience | None,
         flushed: Callable[[list[FlushTicket]], None],
         failed: Callable[[Exception], None],
+        survived: Callable[[FlushTicket, StorageFailure], bool],
+        *,
+        together: bool,
     ) -> None:
+        """`together`: whether one sync of the whole disk may end a round."""
         self._disk = disk
         self._patience = patience
+        self._survived = survived
+        self._together = together
         self._flushed = flushed
         self._failed = failed
         self._round: list[FlushTicket] | None = None
@@ -174,7 +181,7 @@ class SimulatedFlusher:
             (f"sync {ticket.directory.partition} to {ticket.end_offset}", partial(self._sync, ticket, strand))
             for ticket, strand in self._syncing
         ]
-        if len(self._syncing) > 1:
+        if len(self._syncing) > 1 and self._together:
             steps.append(("sync the whole disk", self._sync_everything))
         return steps
 
@@ -191,10 +198,14 @@ class SimulatedFlusher:
         strand.step()
         if not strand.finished or self._disk.died:
             return
-        if isinstance(strand.result, Exception):
-            self._break(strand.result)
-        else:
-            self._syncing.remove((ticket, strand))
+        failure = strand.result
+        if isinstance(failure, StorageFailure) and self._survived(ticket, failure):
+            assert self._round is not None
+            self._round.remove(ticket)
+        elif isinstance(failure, Exception):
+            self._break(failure)
+            return
+        self._syncing.remove((ticket, strand))
 
     def _sync_everything(self) -> None:
         """Ends the round by one sync of the whole disk; threads that still sync single logs are ended."""

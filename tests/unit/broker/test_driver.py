@@ -14,6 +14,7 @@ from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import ImmediateFlusher
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
+from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.moment import Moment
 
 
@@ -66,6 +67,9 @@ class Node:
 
     def apply(self, delta: Any, now: Moment) -> None:
         self.deltas.append((delta, now))
+
+    def survived(self, failure: StorageFailure, path: str | None = None) -> bool:
+        return isinstance(failure, SyncFailure) and failure.root == "/second"
 
 
 class Driven:
@@ -227,6 +231,24 @@ def test_an_exception_of_the_node_stops_it_and_is_reported_once() -> None:
         assert driven.failures == [bug]
         assert len(driven.node.ticks) == 1
         assert driven.node.deltas == []
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_a_failed_sync_that_the_node_survives_does_not_stop_it() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+
+        def fail(root: str) -> None:
+            raise SyncFailure("fdatasync failed", root)
+
+        assert driven.driver.run(lambda: fail("/second"))
+        assert driven.driver.run(lambda: None), "the node goes on"
+        assert driven.failures == []
+        assert driven.driver.run(lambda: fail("/first"))
+        assert not driven.driver.run(lambda: None)
+        assert len(driven.failures) == 1
         driven.close()
 
     on_a_loop(scenario)

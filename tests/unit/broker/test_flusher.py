@@ -10,7 +10,7 @@ import uvloop
 
 from cordwood.broker.flusher import FEW, Flusher, ImmediateFlusher
 from cordwood.log.flushing import FlushTicket
-from cordwood.model.errors import SyncFailure
+from cordwood.model.errors import StorageFailure, SyncFailure
 
 
 class Ticket:
@@ -32,7 +32,12 @@ class Ticket:
 class Rounds:
     """A flusher, and what it reported."""
 
-    def __init__(self, sync_everything: Callable[[], None] | None = None, threads: int = 2) -> None:
+    def __init__(
+        self,
+        sync_everything: Callable[[], None] | None = None,
+        threads: int = 2,
+        survived: Callable[[FlushTicket, StorageFailure], bool] = lambda ticket, failure: False,
+    ) -> None:
         self.over: asyncio.Queue[list[Ticket]] = asyncio.Queue()
         self.failures: asyncio.Queue[Exception] = asyncio.Queue()
         self.everything_syncs = 0
@@ -48,6 +53,7 @@ class Rounds:
             self.failures.put_nowait,
             sync_everything=None if sync_everything is None else count_everything,
             threads=threads,
+            survived=survived,
         )
 
     def start(self, tickets: list[Ticket]) -> None:
@@ -161,6 +167,27 @@ def test_a_failed_sync_acknowledges_nothing_and_ends_the_flusher(count: int) -> 
         assert rounds.over.empty()
         assert rounds.failures.empty()
         assert not rounds.flusher.idle
+
+    on_a_loop(scenario)
+
+
+def test_logs_of_other_directories_are_acknowledged_when_one_directory_is_lost() -> None:
+    async def scenario() -> None:
+        lost: list[Any] = []
+
+        def survived(ticket: FlushTicket, failure: StorageFailure) -> bool:
+            lost.append(ticket)
+            return True
+
+        rounds = Rounds(None, survived=survived)
+        tickets = [Ticket(failure=SyncFailure("failed") if number % 3 == 0 else None) for number in range(20)]
+        rounds.start(tickets)
+        synced = await asyncio.wait_for(rounds.over.get(), 60)
+        assert synced == [ticket for ticket in tickets if ticket.failure is None]
+        assert set(lost) == {ticket for ticket in tickets if ticket.failure is not None}
+        await rounds.run([Ticket()])
+        assert rounds.failures.empty()
+        rounds.flusher.close()
 
     on_a_loop(scenario)
 

@@ -324,6 +324,20 @@ def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id
     return None if row is None else guarded(image, topic, index, row)
 
 
+def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
+    """Takes a replica whose log cannot be used out of ISR and ELR, as the leader, too. None: it is in neither, or alone
+    in both: then nobody else has the records, and it may have them again. Raises ProtocolError."""
+    topic, partition = _named(image, topic_name, index)
+    if not {*partition.isr, *partition.elr} - {broker_id}:
+        return None
+    if partition.leader == broker_id:
+        return plan_resignation(image, topic_name, index, broker_id)
+    if broker_id not in partition.isr and broker_id not in partition.elr:
+        return None
+    row = _without_lost(image, topic, partition, partition.leader, {broker_id})
+    return None if row is None else guarded(image, topic, index, row)
+
+
 def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_id: int | None = None) -> Election:
     """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
 

@@ -21,11 +21,14 @@ from cordwood.log.directory.strays import Fate, Known, Verdict
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.in_steps import Steps
 from cordwood.log.log import Log
-from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.partition_metadata import TopicDescription
+
+PROBE_FILE = ".probe"
+"""A file that is written, synced and removed, to find out whether a disk works."""
 
 _SERVED = frozenset({Fate.OPENED, Fate.REPAIRED})
 
@@ -79,6 +82,8 @@ class DataDirectories:
         self.undone_moves: dict[TopicPartition, DataDirectory] = {}
         """Moves that a crash interrupted: where the partitions were to go."""
         self._by_path = {directory.path: directory for directory in directories}
+        self.lost: set[DataDirectory] = set()
+        """Directories that failed while the broker ran: nothing in them is used until the next start."""
         self.note_durable: Callable[[Sequence[FlushTicket]], None] = (
             self._note_durable if self._only is None else self._only.note_durable
         )
@@ -130,7 +135,12 @@ class DataDirectories:
 
         Without `release` the locks are kept.
         """
-        in_all([partial(each.close, clean=clean, release=release) for each in reversed(self.directories)])
+        in_all(
+            [
+                partial(each.close, clean=clean and each not in self.lost, release=release)
+                for each in reversed(self.directories)
+            ]
+        )
 
     def release(self) -> None:
         """Releases the locks of directories that were not opened, or not completely; else callers use `close`."""
@@ -146,6 +156,37 @@ class DataDirectories:
     def problems(self) -> list[str]:
         """Faults of the directories' own files, and what was done about them."""
         return [problem for directory in self.directories for problem in directory.problems]
+
+    # Directories that fail
+
+    def lose(self, directory: DataDirectory) -> None:
+        """Forgets, in the loop, the logs in a directory whose disk failed. Their partitions cannot be opened."""
+        assert directory is not self.home, "without its home the broker stops"
+        self.lost.add(directory)
+        directory.give_up()
+
+    def is_lost(self, partition: TopicPartition) -> bool:
+        """Whether the partition is in a directory that failed."""
+        return bool(self.lost) and self._places.get(partition) in self.lost
+
+    @property
+    def _online(self) -> list[DataDirectory]:
+        return [directory for directory in self.directories if directory not in self.lost]
+
+    def probe(self) -> list[tuple[DataDirectory, StorageFailure]]:
+        """The directories but the home in which nothing can be written durably, in any thread. A full disk is no
+        failure."""
+        failed = []
+        for directory in self.directories[1:]:
+            path = f"{directory.path}/{PROBE_FILE}"
+            try:
+                directory.filesystem.replace(path, b"")
+                directory.filesystem.remove(path)
+            except DiskFull:
+                continue
+            except (StorageFailure, FileNotFoundError) as failure:
+                failed.append((directory, StorageFailure(str(failure))))
+        return failed
 
     # Where partitions are
 
@@ -254,7 +295,7 @@ class DataDirectories:
         grouped: dict[DataDirectory, list[tuple[TopicId, TopicPartition]]] = {}
         for each in gone:
             grouped.setdefault(self._at(each[1]), []).append(each)
-        return _together([directory.forget_ends(ends) for directory, ends in grouped.items()])
+        return _together([each.forget_ends(ends) for each, ends in grouped.items() if each not in self.lost])
 
     def forget_ends_but(self, hosted: Iterable[tuple[TopicId, TopicPartition]]) -> None:
         """Forgets, waiting for the disks, the durable ends of all partitions but these: they left their directory."""
@@ -263,8 +304,8 @@ class DataDirectories:
             directory.forget_ends_but(each for each in known if self._places.get(each[1], directory) is directory)
 
     def has_log(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a directory or an open log."""
-        return self._at(partition).has_log(partition)
+        """Whether the partition has a directory or an open log, and its disk has not failed."""
+        return self._at(partition).has_log(partition) and not self.is_lost(partition)
 
     def log(self, partition: TopicPartition) -> Log | None:
         return self._at(partition).log(partition)
@@ -281,6 +322,8 @@ class DataDirectories:
         if directory is None:
             directory = self._choose(partition, topic_id)
             self._put(partition, directory)
+        if directory in self.lost:
+            raise StorageFailure(f"{partition} is offline: its data directory {directory.path} failed")
         return directory.open_log(partition, topic_id, settings, now)
 
     def _choose(self, partition: TopicPartition, topic_id: TopicId | None) -> DataDirectory:
@@ -288,7 +331,7 @@ class DataDirectories:
         for directory in self.directories:
             if directory.witnessed_end(topic_id, partition):
                 return directory
-        return min(self.directories, key=lambda each: self._counts[each])
+        return min(self._online, key=lambda each: self._counts[each])
 
     def condemn_logs(
         self, partitions: Iterable[TopicPartition], before: Callable[[], None] = do_nothing
@@ -330,7 +373,7 @@ class DataDirectories:
     def begin_checkpoint_in_steps(self) -> Steps[CheckpointOfAll]:
         """Takes the checkpoint of all logs, a few logs in each step. Logs that are deleted meanwhile are left out."""
         parts = []
-        for directory in self.directories:
+        for directory in self._online:
             parts.append((directory, (yield from directory.begin_checkpoint_in_steps())))
         return CheckpointOfAll(parts)
 
@@ -341,6 +384,8 @@ class DataDirectories:
         them, in any thread."""
         saves = []
         for directory, part in checkpoint.parts:
+            if directory in self.lost:
+                continue
             saves.append((yield from directory.finish_checkpoint_in_steps(part, booked)))
         return _together(saves)
 
@@ -356,7 +401,8 @@ class DataDirectories:
         for ticket in tickets:
             grouped.setdefault(self._by_path[ticket.directory.parent], []).append(ticket)
         for directory, own in grouped.items():
-            directory.note_durable(own)
+            if directory not in self.lost:
+                directory.note_durable(own)
 
     # Cuts
 
@@ -371,8 +417,8 @@ class DataDirectories:
     # Disks
 
     def free_bytes(self) -> list[tuple[int, int]]:
-        """The size of each directory's disk and its free bytes. Raises StorageFailure."""
-        return [directory.free_bytes() for directory in self.directories]
+        """The size of each directory's disk and its free bytes, but for disks that failed. Raises StorageFailure."""
+        return [directory.free_bytes() for directory in self._online]
 
 
 class RemovalOfAll:

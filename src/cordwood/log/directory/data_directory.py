@@ -103,6 +103,8 @@ class DataDirectory:
         """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
         self._forgetting: Callable[[], None] | None = None
         """Makes durable that ends were forgotten; None: they are."""
+        self._given_up: list[Log] = []
+        """Logs that were open when the disk failed."""
         self._lock: Lock | None = None
 
     # Life
@@ -160,7 +162,7 @@ class DataDirectory:
                 if clean:
                     self.checkpoint()
             finally:
-                for log in self._logs.values():
+                for log in (*self._logs.values(), *self._given_up):
                     log.close()
                 self._ends.close()
             if (
@@ -173,6 +175,13 @@ class DataDirectory:
         finally:
             if release:
                 self.release()
+
+    def give_up(self) -> None:
+        """Forgets all logs, since the disk failed. Threads may still use their files, which `close` closes."""
+        self._given_up = list(self._logs.values())
+        for log in self._given_up:
+            log.offsets.truncations += 1
+        self._logs.clear()
 
     def release(self) -> None:
         """Releases the lock of a directory that was not opened, or not completely; else callers use `close`."""

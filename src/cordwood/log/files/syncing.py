@@ -80,9 +80,9 @@ class Syncing:
 
     def _call(self, call: Callable[[int], None], descriptor: int, path: str) -> None:
         if self._failure is not None:
-            raise SyncFailure(self._failure)
+            raise SyncFailure(self._failure, self._root)
         try:
             call(descriptor)
         except OSError as error:
             self._failure = f"{call.__name__.lstrip('_')} of {path} failed: {error.strerror}"
-            raise SyncFailure(self._failure) from error
+            raise SyncFailure(self._failure, self._root) from error

@@ -223,7 +223,7 @@ class Compaction:
         """Replaces neighbouring segments by one. False if retention, a cut or a deletion was faster, or if the disk
         failed: the next round looks again."""
         partition = chosen.partition
-        if not self._hosted.hosts(partition):
+        if not self._hosted.hosts(partition) or partition.offline:
             return False
         log = partition.log
         if partition.cutting or log.offsets.truncations != chosen.truncations:

@@ -279,7 +279,8 @@ class Fetching:
     def _damaged(self, partition: Partition, damage: DamagedLog) -> ErrorCode:
         """Has the log examined. Returns the client's error; a client of a follower goes to the leader for another."""
         self._rooms.reports.failure(damage)
-        self._rooms.damage.look_at(partition.log)
+        if (log := partition.opened) is not None:
+            self._rooms.damage.look_at(log)
         return ErrorCode.CORRUPT_MESSAGE if partition.leads else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
@@ -296,9 +297,9 @@ class Fetching:
         aborted = found.aborted_transactions
         if self._committed_only:
             # Aborts are listed up to the last stable offset of the first look, where the records end, too.
-            log, offset = partition.log, self._plan.targets[place].fetch_offset
+            offset = self._plan.targets[place].fetch_offset
             try:
-                aborted = log.aborts.in_slice(records, offset, found.last_stable_offset)
+                aborted = partition.log.aborts.in_slice(records, offset, found.last_stable_offset)
             except StorageFailure as failure:
                 self._failed(place, partition, failure)
                 return

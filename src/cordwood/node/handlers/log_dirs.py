@@ -46,7 +46,8 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
         partition = rooms.hosted.get(topic, index)
         if partition is not None:
             directory = logs.directory_of(partition.name) or logs.home
-            sized[directory.path].append((topic, _sized(rooms, partition)))
+            if not partition.offline:
+                sized[directory.path].append((topic, _sized(rooms, partition)))
             if (future := rooms.log_moves.future_of(partition.name)) is not None:
                 sized[future.directory.path].append((topic, _copy(partition, future)))
         if not looked_at % SIZED_PER_STEP:
@@ -54,9 +55,10 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
 
     def measured(free: list[tuple[int, int]] | Exception) -> None:
         assert not isinstance(free, Exception)
+        lost = {directory.path for directory in logs.lost}
         results: list[DescribeLogDirs.AnswerResult] = [
             {
-                "error_code": ErrorCode.NONE,
+                "error_code": ErrorCode.KAFKA_STORAGE_ERROR if path in lost else ErrorCode.NONE,
                 "log_dir": path,
                 "topics": [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(found)],
                 "total_bytes": total_bytes,
