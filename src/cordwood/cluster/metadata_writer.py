@@ -354,7 +354,7 @@ class MetadataWriter:
             plan = plan_finalising(self.image, version)
             if plan is None or validate_only:
                 return
-            result = await self._authority.attempt(plan)
+            result = await self._authority.commit(plan)
             await self.follower.reach(result.revision)
             if result.succeeded:
                 return

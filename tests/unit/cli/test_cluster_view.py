@@ -141,3 +141,9 @@ def test_the_last_broker_says_why_nobody_answers() -> None:
 def test_a_broker_that_refuses_the_question_has_answered() -> None:
     with pytest.raises(Failure, match="refuses:1 refuses"):
         first_answer([("refuses", 1), ("alive", 2)], dead_or_alive)
+
+
+def test_a_cluster_without_brokers_is_a_failure_with_words() -> None:
+    with pytest.raises(Failure, match="no broker is registered") as failed:
+        first_answer([], lambda address: address)
+    assert failed.value.exit_code is ExitCode.NOT_REACHABLE

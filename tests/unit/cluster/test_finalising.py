@@ -40,11 +40,11 @@ async def test_a_version_that_all_support_is_finalised_once() -> None:
     metadata = await old_cluster(1, 2, 3)
     plan = plan_finalising(metadata.image, 2)
     assert plan is not None
-    assert (await metadata.store.txn(*plan)).succeeded
+    assert (await metadata.store.txn(*plan.commit)).succeeded
     await metadata.refresh()
     assert metadata.image.metadata_version == 2
     assert plan_finalising(metadata.image, 2) is None
-    assert not (await metadata.store.txn(*plan)).succeeded, "another version may have been finalised since"
+    assert not (await metadata.store.txn(*plan.commit)).succeeded, "another version may have been finalised since"
 
 
 async def test_a_version_is_refused_while_a_broker_does_not_support_it() -> None:
@@ -88,7 +88,7 @@ async def test_a_broker_that_comes_back_as_an_older_release_meanwhile_prevents_t
     plan = plan_finalising(metadata.image, 2)
     assert plan is not None
     await register_older(metadata, 2)
-    assert not (await metadata.store.txn(*plan)).succeeded
+    assert not (await metadata.store.txn(*plan.commit)).succeeded
 
 
 async def at_version_one() -> MemoryStore:

@@ -19,7 +19,7 @@ from cordwood.cluster.planner.configs import (
 )
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.cluster.rows import Endpoint
-from cordwood.cluster.stores.interface import Listing, OutcomeUnknown, StoreFailure
+from cordwood.cluster.stores.interface import KeyValue, Listing, OutcomeUnknown, Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
@@ -158,3 +158,41 @@ async def test_an_outcome_that_cannot_be_read_is_told_as_unknown() -> None:
         forgetful._share = 1.0
         with pytest.raises(OutcomeUnknown, match="no route to the store"):
             await writer.create_topics([NewTopic("t")])
+
+
+async def at_version_one() -> MemoryStore:
+    store = new_store()
+    await store.txn((), [Put("cluster_id", b"c"), Put("metadata_version", b"1")])
+    return store
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_version_is_finalised_and_known_to_be(seed: int) -> None:
+    forgetful = ForgetfulStore(await at_version_one(), seed, 0.0)
+    async with started(forgetful) as writer:
+        forgetful._share = 0.5
+        await writer.finalise_metadata_version(2)
+        assert writer.image.metadata_version == 2
+
+
+async def test_nobody_is_told_that_a_version_is_not_final_if_nobody_knows() -> None:
+    class BlindStore(ForgetfulStore):
+        async def list(self, prefix: str, revision: int = 0) -> Listing:
+            self._look()
+            return await super().list(prefix, revision)
+
+        async def get(self, key: str) -> KeyValue | None:
+            self._look()
+            return await super().get(key)
+
+        def _look(self) -> None:
+            if self.unknown:
+                raise StoreFailure("no route to the store")
+
+    store = await at_version_one()
+    forgetful = BlindStore(store, 0, 0.0, [Fate.HAPPENED])
+    async with started(forgetful) as writer:
+        forgetful._share = 1.0
+        with pytest.raises(OutcomeUnknown, match="no route to the store"):
+            await writer.finalise_metadata_version(2)
+        assert (await listed(store)).metadata_version == 2

@@ -8,10 +8,13 @@ from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import ask, brokers
 from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION
+from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
 _UPDATE_FEATURES = 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_REFUSALS = {ErrorCode.FEATURE_UPDATE_FAILED, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_UPDATE_VERSION}
+"""With another error, as that of a store without a quorum, a version may be final all the same."""
 
 
 class ClusterVersions(NamedTuple):
@@ -61,8 +64,9 @@ def finalise(found: ClusterVersions, version: int, timeout_s: float, *, validate
         lambda asked: ask(asked, ApiKey.UPDATE_FEATURES, _UPDATE_FEATURES, values, timeout_s),
     )
     if answer.error_code:
+        refused = answer.error_code in _REFUSALS
         raise Failure(
             code_name(answer.error_code),
             answer.error_message or "it is not finalised",
-            "nothing was changed",
+            "nothing was changed" if refused else "`cordwood cluster upgrade --dry-run` tells which version is final",
         )

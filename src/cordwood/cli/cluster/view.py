@@ -145,6 +145,13 @@ def first_answer(addresses: Sequence[Address], question: Callable[[Address], T])
 
     Raises Failure if no broker answers.
     """
+    if not addresses:
+        raise Failure(
+            "BROKER_NOT_REACHABLE",
+            "no broker is registered in the metadata store just now",
+            "ask again in some seconds; if it stays so, look at the store",
+            ExitCode.NOT_REACHABLE,
+        )
     *others, last = addresses
     for address in others:
         try:

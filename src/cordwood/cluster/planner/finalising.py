@@ -3,16 +3,16 @@
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_version import FEATURE, RELEASES
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import METADATA_VERSION
-from cordwood.cluster.stores.interface import Put, has_mod_revision
+from cordwood.cluster.stores.interface import Put, has_mod_revision, has_value
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 MOST_NAMED = 5
 
 
-def plan_finalising(image: ClusterImage, version: int) -> StoreTxn | None:
-    """The transaction that finalises a version; None if it is finalised already.
+def plan_finalising(image: ClusterImage, version: int) -> Plan | None:
+    """The plan that finalises a version; None if it is finalised already.
 
     Raises ProtocolError if the version is lower than the finalised one, if a broker does not support it, or if a broker
     that has replicas is away: nobody knows which release that broker comes back with.
@@ -57,7 +57,9 @@ def plan_finalising(image: ClusterImage, version: int) -> StoreTxn | None:
         has_mod_revision(METADATA_VERSION, image.metadata_version_revision),
         *(authority_of(broker_id, broker.epoch) for broker_id, broker in sorted(image.brokers.items())),
     )
-    return StoreTxn(unchanged, (Put(METADATA_VERSION, b"%d" % version),))
+    value = b"%d" % version
+    commit = StoreTxn(unchanged, (Put(METADATA_VERSION, value),))
+    return Plan((), commit, happened=(has_value(METADATA_VERSION, value),))
 
 
 def release_of(version: int) -> str:
