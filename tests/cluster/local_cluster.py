@@ -56,7 +56,13 @@ class LocalCluster:
         return (*CORDWOOD, "cluster", "up", *options, *self._options)
 
     def __enter__(self) -> Self:
-        self._process = process = subprocess.Popen(
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Starts the supervisor, and does not wait for it."""
+        self._process = subprocess.Popen(
             self.command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -65,20 +71,23 @@ class LocalCluster:
             env=self._environment,
             start_new_session=True,
         )
-        assert process.stdout is not None
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+
+    def wait_ready(self) -> None:
+        """Waits until the cluster serves; ends it if it does not."""
+        process = self.supervisor
+        assert process.stdout is not None
         given_up = threading.Timer(START_WITHIN_S, process.terminate)
         given_up.start()
         line = process.stdout.readline()
         given_up.cancel()
         if not line:
-            self._end()
+            self.end()
             raise AssertionError(f"the cluster did not start; it said:\n{self.said}\n{self.logs()}")
         told: dict[str, Any] = json.loads(line)
         self.bootstrap = told["bootstrap_servers"]
         self.pids = {node["id"]: node["pid"] for node in told["nodes"]}
-        return self
 
     def _listen(self) -> None:
         assert self._process is not None
@@ -152,11 +161,12 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self.end()
         if error is not None:
             print(f"the supervisor said:\n{self.said}\n{self.logs()}")
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Ends all processes, by force if need be."""
         for restarted in self._restarted:
             restarted.send_signal(signal.SIGCONT)
             restarted.terminate()

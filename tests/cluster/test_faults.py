@@ -1,7 +1,8 @@
-"""Faults on three real nodes under plain, idempotent and transactional clients: the history checker finds nothing.
+"""Faults on three real nodes, and on the workers of one, under plain, idempotent and transactional clients: the history
+checker finds nothing.
 
-Each test is a run of `python -m tests.cluster.faults`, which prints what it does; the output of a failed test says
-where its logs and histories are.
+Each test is a run of `python -m tests.cluster.faults` or `.workers`, which prints what it does; the output of
+a failed test says where its logs and histories are.
 """
 
 import os
@@ -15,11 +16,12 @@ from tests.seeds import FIRST_SEED
 
 MINUTES = float(os.environ.get("CORDWOOD_FAULT_MINUTES", "1"))
 SEED = FIRST_SEED or 20260101
+WORKERS = "tests.cluster.faults.workers"
 ALL = ("--namespaces", "--disks")
 
 
-def run(*options: str, within_s: float) -> None:
-    command = [sys.executable, "-m", "tests.cluster.faults", "--seed", str(SEED), *options]
+def run(*options: str, within_s: float, module: str = "tests.cluster.faults") -> None:
+    command = [sys.executable, "-m", module, "--seed", str(SEED), *options]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -63,3 +65,15 @@ def test_nothing_is_lost_by_any_one_fault(etcd: Etcd, kinds: str) -> None:
 @pytest.mark.timeout(600 + 120 * MINUTES)
 def test_nothing_is_lost_by_faults_that_come_together(etcd: Etcd) -> None:
     run("--minutes", str(MINUTES), *ALL, within_s=500 + 120 * MINUTES)
+
+
+@pytest.mark.timeout(700)
+def test_nothing_is_lost_when_workers_and_their_supervisor_die_or_hang() -> None:
+    kinds = "worker-killed,worker-hangs,supervisor-paused,supervisor-killed-while-a-worker-hangs,killed-while-starting"
+    run("--only", kinds, within_s=600, module=WORKERS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600 + 120 * MINUTES)
+def test_nothing_is_lost_by_many_faults_of_workers() -> None:
+    run("--minutes", str(MINUTES), within_s=500 + 120 * MINUTES, module=WORKERS)

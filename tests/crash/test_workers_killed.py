@@ -1,24 +1,33 @@
-"""kill -9 while a start moves partitions between workers, at each point: real files, the real metadata store."""
+"""kill -9, a power cut and a full disk while a start moves partitions between workers: real files, the real metadata
+store."""
 
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
+from tests.cluster.faults.stage import fill
+from tests.crash.mounts import LoopDisk, MountUnavailable
 from tests.deadline import eventually
 
 PARTITIONS = 5
 RECORDS = 50
 
 
+def arrange(directory: Path, workers: int, changes: int = -1) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tests.crash.arranging_worker", str(directory), str(workers), str(changes)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
 def arranged(directory: Path, workers: int, changes: int = -1) -> int | None:
     """The number of changes; None if the process was killed before the last of them."""
-    command = [sys.executable, "-m", "tests.crash.arranging_worker", str(directory), str(workers), str(changes)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = arrange(directory, workers, changes)
     if ended.returncode == -9:
         return None
     assert ended.returncode == 0, ended.stderr
@@ -80,6 +89,76 @@ def test_each_partition_is_there_once_after_a_kill_at_any_point(
         if place % 4 == 0:
             _check_served(data)
         shutil.rmtree(data)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[LoopDisk]:
+    try:
+        disk = LoopDisk(tmp_path, size_mib=128)
+    except MountUnavailable as reason:
+        pytest.skip(f"no disk of our own here: {reason}")
+    yield disk
+    disk.destroy()
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 3), (3, 2)])
+def test_each_partition_is_there_once_after_a_power_cut(
+    written: Path, disk: LoopDisk, tmp_path: Path, before: int, after: int
+) -> None:
+    begin = tmp_path / "begin"
+    shutil.copytree(written, begin)
+    if before:
+        arranged(begin, before)
+    logs = logs_in(begin)
+    counted = tmp_path / "counted"
+    shutil.copytree(begin, counted)
+    changes = arranged(counted, after)
+    assert changes is not None
+    data = disk.path / "data"
+    for place, point in enumerate(sorted({*range(before + 1, changes, 7), changes - 1})):
+        shutil.copytree(begin, data)
+        os.sync()
+        assert arranged(data, after, point) is None
+        disk.cut_power()
+        disk.unmount()
+        disk.mount()
+        assert logs_in(data) == logs
+        following = (after, 4, 0)[place % 3]
+        assert arranged(data, following) is not None
+        assert logs_in(data) == logs
+        if place % 4 == 0:
+            _check_served(data)
+        shutil.rmtree(data)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 3), (3, 2)])
+def test_a_full_disk_stops_a_change_of_the_number_of_workers_and_free_space_lets_it_go_on(
+    written: Path, disk: LoopDisk, tmp_path: Path, before: int, after: int
+) -> None:
+    begin = tmp_path / "begin"
+    shutil.copytree(written, begin)
+    if before:
+        arranged(begin, before)
+    logs = logs_in(begin)
+    data = disk.path / "data"
+    refused = 0
+    for place, left_kib in enumerate((0, 4, 16, 48)):
+        shutil.copytree(begin, data)
+        filler = fill(disk)
+        os.truncate(filler, filler.stat().st_size - (left_kib << 10))
+        os.sync()
+        ended = arrange(data, after)
+        filler.unlink()
+        assert logs_in(data) == logs
+        if ended.returncode:
+            refused += 1
+            assert "No space left on device" in ended.stderr or "full" in ended.stderr, ended.stderr
+        assert arranged(data, (after, 4, 0)[place % 3]) is not None
+        assert logs_in(data) == logs
+        if place == 1:
+            _check_served(data)
+        shutil.rmtree(data)
+    assert refused
 
 
 def _check_served(data: Path) -> None:

@@ -65,7 +65,7 @@ class Acknowledgements:
         since_s = time.monotonic()
         while time.monotonic() < since_s + END_WITHIN_S:
             with self._lock:
-                if all(last_s > since_s for last_s in self._last_s.values()):
+                if len(self._last_s) == PARTITIONS and all(last_s > since_s for last_s in self._last_s.values()):
                     return True
             time.sleep(0.05)
         return False
@@ -325,11 +325,12 @@ class Copier(TransactionalSender):
 class Clients:
     """Clients on three topics: for plain and idempotent producers, for transactions, and for copies of the first."""
 
-    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float) -> None:
+    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float, replicas: int = 3) -> None:
         self._bootstrap = bootstrap
         self._history = history
         self._seed = seed
         self._pace_s = pace_s
+        self._replicas = replicas
         self.orders = f"orders-{act}"
         self.payments = f"payments-{act}"
         self.copies = f"copies-{act}"
@@ -371,9 +372,9 @@ class Clients:
                 NewTopic(
                     topic,
                     num_partitions=PARTITIONS,
-                    replication_factor=3,
+                    replication_factor=self._replicas,
                     config={
-                        "min.insync.replicas": "2",
+                        "min.insync.replicas": str(min(self._replicas, 2)),
                         "ack.durability": durability[topic],
                         "segment.bytes": str(1 << 20),
                     },

@@ -33,7 +33,7 @@ DISK_MIB = 600
 START_WITHIN_S = 60.0
 HEAL_WITHIN_S = 90.0
 _ASK_WITHIN_S = 3.0
-_TRACE = re.compile(r"^Traceback|^\S*AssertionError|Task exception was never retrieved", re.MULTILINE)
+TRACE = re.compile(r"^Traceback|^\S*AssertionError|Task exception was never retrieved", re.MULTILINE)
 
 
 class Node:
@@ -261,7 +261,7 @@ class Stage:
             if not node.broker.alive and node.id not in may_have_ended:
                 self._unexpected(f"broker {node.id} ended with {node.broker.exit_code}")
             said = node.broker.output_path.read_text(errors="replace")
-            traces = len(_TRACE.findall(said))
+            traces = len(TRACE.findall(said))
             if traces > self._traces.get(node.id, 0):
                 self._unexpected(f"broker {node.id} has {traces} traces in its log")
             self._traces[node.id] = traces
