@@ -230,3 +230,43 @@ def test_a_log_that_cannot_be_opened_is_not_moved(world: World) -> None:
     world.start()
     world.disk.unreadable = True
     assert ask_to_move(world, target, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def moving_slowly(index_of_source: int) -> tuple[World, str, str]:
+    """A world in which `orders` is on its way from one directory to the other."""
+    settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}
+    world = World(seed=1, settings=settings, directories=2).start()
+    source = paths(world)[index_of_source]
+    target = paths(world)[1 - index_of_source]
+    ask_to_move(world, source, 0)
+    create_topic(world, segment_bytes="200000")
+    fill(world, "orders", *[b"x" * 100_000] * 30)
+    assert ask_to_move(world, target, 0) == [ErrorCode.NONE]
+    world.advance(100)
+    assert described(world, futures=True)
+    return world, source, target
+
+
+def test_a_target_that_fails_ends_the_move_and_nothing_else() -> None:
+    world, source, target = moving_slowly(0)
+    world.disk.failing = target
+    world.advance(10_000_000)
+    assert (where(world), described(world, futures=True)) == (source, [])
+    fill(world, "orders", b"later")
+    assert ask_to_move(world, target, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.node.log_moves.under_way == []
+
+
+def test_a_source_that_fails_takes_its_log_offline_and_the_copy_is_not_taken_for_it() -> None:
+    world, source, target = moving_slowly(1)
+    world.disk.failing = source
+    world.advance(10_000_000)
+    (answer,) = produce(world, "orders", batch_of(world, b"later"))
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert ask_to_move(world, target, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert (world.node.log_moves.under_way, described(world)) == ([], [])
+    world.kill()
+    world.disk.failing = ""
+    world.start()
+    assert where(world) == source
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 30

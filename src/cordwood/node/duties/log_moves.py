@@ -7,6 +7,7 @@ reported and forgotten, and the log stays where it was; a restart takes up moves
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -39,6 +40,9 @@ class Directories(Protocol):
 
     @property
     def directories(self) -> tuple[DataDirectory, ...]: ...
+
+    @property
+    def lost(self) -> AbstractSet[DataDirectory]: ...
 
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None: ...
 
@@ -240,7 +244,8 @@ class LogMoves:
             running.move = move
             logger.info("%s moves from %s to %s: %d bytes", name, source.path, target.path, log.segments.size_bytes)
             kept = {path, *(waiting.path for waiting in self._waiting.values())}
-            self._blocking(running, move.begin(list(self._logs.directories), kept), self._copy)
+            online = [each for each in self._logs.directories if each not in self._logs.lost]
+            self._blocking(running, move.begin(online, kept), self._copy)
 
     def _blocking(self, running: _Running, work: Callable[[], None], then: Callable[[_Running, LogMove], None]) -> None:
         """Does a part of the move in a thread, and goes on with `then` unless the part failed."""
