@@ -163,6 +163,21 @@ def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
     assert segments(world, follower) == sound
 
 
+def test_a_batch_into_which_the_start_of_the_log_was_moved_comes_back(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    deleted = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}
+    world.ask_at(leader, ApiKey.DELETE_RECORDS, 2, topics=[deleted], timeout_ms=1000)
+    world.advance(2 * ROUND_MS)
+    follower = others(leader)[0]
+    assert log(world, follower).offsets.start == 1
+    sound = segments(world, follower)
+    rot(world, follower, 0)
+    world.advance(SCRUBBED_MS)
+    assert segments(world, follower) == sound
+    assert damage(world, follower) == []
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_first_segments_that_are_missing_at_a_start_come_back(
     world: World, clean: bool, caplog: pytest.LogCaptureFixture

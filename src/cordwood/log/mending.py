@@ -98,7 +98,8 @@ class Filling:
                 f"its batch has offsets {base_offset} to {header.last_offset} where {self.next_offset} to "
                 f"{hole.end_offset - 1} are missing"
             )
-        epoch = self._epochs.epoch_at(base_offset)
+        # The history begins at the log's start, which may be within the batch. A batch has one epoch.
+        epoch = self._epochs.epoch_at(header.last_offset)
         if header.partition_leader_epoch != epoch:
             raise Misfit(
                 f"its batch at offset {base_offset} is of leader epoch {header.partition_leader_epoch}, and this log's "

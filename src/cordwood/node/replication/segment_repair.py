@@ -195,7 +195,11 @@ class SegmentRepair:
             else:
                 self._in_background(lambda: _filled(mending, batches), lambda result: self._filled(donor, result))
 
-        self._request(donor, filling.next_offset, hole.end_offset, answered)
+        first_offset, start = filling.next_offset, self._log.offsets.start
+        if first_offset < start < hole.end_offset:
+            # DeleteRecords moved the log's start into a batch. Replicas give that batch for the offsets that they show.
+            first_offset = start
+        self._request(donor, first_offset, hole.end_offset, answered)
 
     def _filled(self, donor: int, result: Misfit | None) -> None:
         mending = self._mending
