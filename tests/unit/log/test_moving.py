@@ -18,6 +18,7 @@ from cordwood.records.batch import batches_in
 from cordwood.segments.end_witness import FILE_NAMES as WITNESSES
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.future_name import future_name, future_part
+from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Stage, Suffix, segment_file
 
 A, B = "/a", "/b"
@@ -334,6 +335,38 @@ def test_a_segment_that_is_replaced_on_the_way_is_copied_anew() -> None:
     machine.start()
     assert machine.home is machine.b
     assert (values(machine.log), machine.log.reports.damage) == (kept, [])
+
+
+def test_the_index_of_a_segment_that_is_replaced_on_the_way_is_copied_anew() -> None:
+    machine = Machine(Disk())
+    machine.write(40)
+    machine.checkpoint()
+    steps = moving(machine)
+    for _ in range(6):
+        move = next(steps)
+    assert move.phase is Phase.COPYING
+    first = machine.log.segments[0]
+    assert machine.disk.exists(segment_file(move.path, first.base_offset, Suffix.INDEX))
+    data = machine.disk.read_bytes(first.path(Suffix.LOG))
+    (_, dropped), *_ = batches_in(data)
+    indexes = SegmentIndexes(first.base_offset, SETTINGS.index_interval_bytes)
+    for position, batch in batches_in(data[dropped.size :]):
+        indexes.note(position, batch.size, batch.last_offset, batch.max_timestamp)
+    indexes.close()
+    cleaned = {
+        Suffix.LOG: data[dropped.size :],
+        Suffix.INDEX: indexes.offsets.to_bytes(),
+        Suffix.TIME_INDEX: indexes.times.to_bytes(),
+    }
+    for suffix, content in cleaned.items():
+        machine.disk.replace(segment_file(f"{A}/{ORDERS}", first.base_offset, suffix, Stage.CLEANED), content)
+    machine.home.expect_compaction(ORDERS)()
+    machine.log.replace_segments([first.base_offset], [first.base_offset])
+    for _ in steps:
+        pass
+    assert machine.home is machine.b
+    copied = {each: machine.disk.read_bytes(machine.log.segments[0].path(each)) for each in cleaned}
+    assert copied == cleaned
 
 
 def test_a_move_that_finds_no_space_leaves_the_log_where_it_is() -> None:

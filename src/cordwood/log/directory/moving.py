@@ -203,6 +203,8 @@ class LogMove:
         if copy.file is None:
             copy.file = self.target.filesystem.open(segment_file(self.path, base_offset, Suffix.LOG), create=True)
             copy.file.truncate(0)
+            # A segment that was replaced has other indexes.
+            self._fixed -= {segment_file_name(base_offset, suffix) for suffix in (Suffix.INDEX, Suffix.TIME_INDEX)}
         while copy.copied < end:
             data = bytearray(min(PIECE_BYTES, end - copy.copied))
             read = copy.of.read_cold(copy.copied, memoryview(data))
