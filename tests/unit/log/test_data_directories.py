@@ -241,12 +241,42 @@ def test_a_deleted_topics_directory_and_a_new_topics_one_are_told_apart_by_their
     directories.prefer(PARTITIONS[0], other)
     written = fill(log_of(directories, PARTITIONS[0], new_id), 2)
     flush_all(directories)
-    del old  # the process is killed before the old directory is renamed
+    del old  # the process is killed before a thread has removed the old directory
     directories = disks.opened()
-    strays = directories.strays(Known(lambda partition: new_id, {TOPIC_ID: "orders"}))
-    assert [(stray.directory.path, stray.verdict.fate) for stray in strays] == [("/disk-1", Fate.DELETED)]
-    strays[0].directory.delete_log(PARTITIONS[0])
+    assert directories.strays(Known(lambda partition: new_id, {TOPIC_ID: "orders"})) == []
     assert values(log_of(directories, PARTITIONS[0], new_id)) == written
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_partition_that_left_and_came_back_to_another_directory_is_not_in_both_after_a_power_cut(
+    seed: int, renamed: bool
+) -> None:
+    disks = Disks(2, seed)
+    directories = disks.opened()
+    filled(directories, PARTITIONS[:3])
+    checkpoint(directories)
+    directories.forget_ends([(TOPIC_ID, PARTITIONS[0])])()
+    removal = directories.condemn_logs(PARTITIONS[:1])
+    if renamed:
+        # The thread stands at its sync, which comes too late.
+        disk = disks.disks["/disk-1"]
+        disk.fail_sync_at = disk.syncs + 1
+        with pytest.raises(SyncFailure):
+            removal.run()
+        disk.fail_sync_at = None
+        assert not disk.exists("/disk-1/orders-0")
+    other = directories.directory_at("/disk-2")
+    assert other is not None
+    directories.prefer(PARTITIONS[0], other)
+    log = log_of(directories, PARTITIONS[0])
+    written = fill(log, 2)
+    flush(log)
+    disks.crash()
+    directories = disks.opened()
+    directories.strays(ALL_KNOWN)
+    assert where(directories)["orders-0"] == "/disk-2"
+    assert values(log_of(directories, PARTITIONS[0])) == written
 
 
 def test_a_log_without_files_goes_on_where_its_offsets_are_saved() -> None:

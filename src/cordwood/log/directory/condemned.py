@@ -6,7 +6,7 @@ one directory itself.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cordwood.log.log import Log
 from cordwood.log.retention import condemn_directory
@@ -33,6 +33,9 @@ class Condemned:
         self.path = path
         self._named: dict[TopicPartition, Doomed] = {}
         """Deleted partitions whose directories still have the names of partitions."""
+        self._not_durable: dict[TopicPartition, Doomed] = {}
+        """Deleted partitions whose directories may have the names of partitions after a power cut."""
+        self._noting = threading.Lock()
         self.renaming = threading.Lock()
         """Held for one rename and the change of the log's paths: readers of the old log never find new files. Held also
         while a thread cuts a log."""
@@ -51,6 +54,8 @@ class Condemned:
             doomed = self._named[partition] = Doomed(partition, log)
         else:
             assert log is None, f"{partition} was opened in a deleted directory"
+        with self._noting:
+            self._not_durable[partition] = doomed
         return doomed
 
     def make_way(self, partition: TopicPartition) -> None:
@@ -58,6 +63,21 @@ class Condemned:
         doomed = self._named.get(partition)
         if doomed is not None:
             self._rename(doomed)
+
+    def free_name(self, partition: TopicPartition) -> None:
+        """Makes durable, waiting for the disk, that no deleted partition's directory has this name: the new partition
+        may be in another data directory. Raises StorageFailure."""
+        if (doomed := self._not_durable.get(partition)) is not None:
+            self._rename(doomed)
+            self.filesystem.sync_directory(self.path)
+            self.synced([doomed])
+
+    def synced(self, doomed: Iterable[Doomed]) -> None:
+        """Notes, in any thread, that the new names of these directories are durable, as far as they have new ones."""
+        with self._noting:
+            for each in doomed:
+                if self._not_durable.get(each.partition) is each and self._named.get(each.partition) is not each:
+                    del self._not_durable[each.partition]
 
     def rename_all(self, doomed: list[Doomed]) -> tuple[list[str], list[StorageFailure]]:
         """Renames the directories, in any thread. Returns the new paths, and a failure for each directory that keeps
@@ -114,6 +134,7 @@ class Removal:
         paths, failures = self._condemned.rename_all(self._doomed)
         if paths:
             self._condemned.filesystem.sync_directory(self._condemned.path)
+        self._condemned.synced(self._doomed)
         return paths, failures
 
     def _free_disk(self, paths: list[str]) -> None:

@@ -324,6 +324,10 @@ class DataDirectories:
             self._put(partition, directory)
         if directory in self.lost:
             raise StorageFailure(f"{partition} is offline: its data directory {directory.path} failed")
+        if self._only is None and not directory.has_log(partition):
+            for other in self.directories:
+                if other is not directory and other not in self.lost:
+                    other.free_name(partition)
         return directory.open_log(partition, topic_id, settings, now)
 
     def _choose(self, partition: TopicPartition, topic_id: TopicId | None) -> DataDirectory:

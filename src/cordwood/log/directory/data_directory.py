@@ -308,6 +308,12 @@ class DataDirectory:
         elif self.filesystem.list(self.on_disk.directory(partition)):
             self.set_aside(partition, "a new partition has its name", wall_ms)
 
+    def free_name(self, partition: TopicPartition) -> None:
+        """Waits, before a new log in another data directory, until nothing of a deleted partition of the same name can
+        be back here after a crash."""
+        self._condemned.free_name(partition)
+        self._be_forgotten(partition)
+
     def condemn_logs(self, partitions: Iterable[TopicPartition], before: Callable[[], None] = do_nothing) -> Removal:
         """Forgets deleted partitions, in the loop. The removal of their files runs in any thread, after `before`.
 
