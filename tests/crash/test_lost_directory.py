@@ -13,6 +13,8 @@ from tests.crash.mounts import LoopDisk, MountUnavailable
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
+from cordwood.embedded import Broker, Cluster
+
 PARTITIONS = 4
 
 
@@ -91,3 +93,50 @@ def test_a_lost_disk_takes_only_its_partitions_with_it(
     for partition, values in written.items():
         assert values_in(broker, partition)[: len(values)] == values
         assert write(partition, "after the restart")
+
+
+def test_other_brokers_lead_what_was_led_on_a_lost_disk_and_producers_notice_nothing(
+    disk: LoopDisk, tmp_path: Path
+) -> None:
+    with Cluster(nodes=2) as cluster:
+        settings: dict[str, str | int] = {
+            "cluster.name": "embedded",
+            "cluster.store": cluster.store,
+            "node.id": 3,
+        }
+        third = Broker(data_dir=f"{tmp_path}/first,{disk.path}/data", settings=settings).start()
+        try:
+            administrator = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+            topic = NewTopic("orders", PARTITIONS, replica_assignment=[[3, 1, 2]] * PARTITIONS)
+            administrator.create_topics([topic])["orders"].result(30)
+            client = Producer(
+                {
+                    "bootstrap.servers": f"{cluster.bootstrap_servers},{third.bootstrap_servers}",
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "log_level": 0,
+                }
+            )
+
+            def write(words: str) -> None:
+                records = [
+                    {"topic": "orders", "partition": partition, "value": f"{words} {number}"}
+                    for number in range(20)
+                    for partition in range(PARTITIONS)
+                ]
+                produce_all(client, records, timeout_s=60)
+
+            write("before")
+            lost = {int(path.name.removeprefix("orders-")) for path in (disk.path / "data").glob("orders-*")}
+            assert len(lost) == PARTITIONS // 2
+            disk.cut_power()
+            write("after")
+            eventually(lambda: all(cluster.brokers[1].log.leader("orders", partition) != 3 for partition in lost))
+            kept = set(range(PARTITIONS)) - lost
+            assert all(cluster.brokers[1].log.leader("orders", partition) == 3 for partition in kept)
+            expected = [f"{words} {number}" for words in ("before", "after") for number in range(20)]
+            for partition in range(PARTITIONS):
+                read = read_to_end(cluster.bootstrap_servers, "orders", (partition,))
+                assert [(message.value() or b"").decode() for message in read] == expected
+        finally:
+            third.stop()

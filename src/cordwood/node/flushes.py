@@ -28,6 +28,8 @@ class FlushBook:
         """Partitions with an open log, by the offsets of the log."""
         self.dirty: dict[Partition, None] = {}
         """Partitions that the next flush round syncs, those that wait for longest first."""
+        self._parts = 2 * len(logs.directories)
+        """Each data directory has its part of the open files, and half of them may be unsynced."""
         self._unsynced: dict[Partition, None] = {}
         """Partitions with appends under ack.durability=os that are not synced yet."""
 
@@ -58,7 +60,7 @@ class FlushBook:
         partition.moved(now)
         partition.unsynced_messages = log.offsets.end - log.offsets.durable_end
         self._unsynced[partition] = None
-        if len(self._unsynced) > self._image.settings.open_files_max // 2:
+        if len(self._unsynced) > self._image.settings.open_files_max // self._parts:
             # Files with unsynced writes stay open. Before they use up the handles, one round syncs all of them.
             self.dirty.update(self._unsynced)
             self._unsynced.clear()

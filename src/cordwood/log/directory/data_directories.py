@@ -178,6 +178,8 @@ class DataDirectories:
         failure."""
         failed = []
         for directory in self.directories[1:]:
+            if directory in self.lost:
+                continue
             path = f"{directory.path}/{PROBE_FILE}"
             try:
                 directory.filesystem.replace(path, b"")

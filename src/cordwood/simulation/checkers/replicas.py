@@ -71,7 +71,8 @@ class ReplicasChecker:
         self.looks += 1
         broker, life = machine.broker_id, machine.lives
         for partition in machine.node.hosted:
-            if (log := partition.opened) is not None:
+            # The first use of a log reads its files, which a failing disk refuses.
+            if (log := partition.opened) is not None and (log.replayed.ready or not machine.disk.failing):
                 self._look_at(broker, life, partition, log)
 
     def _look_at(self, broker: int, life: int, partition: Partition, log: Log) -> None:
