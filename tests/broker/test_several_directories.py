@@ -92,6 +92,22 @@ def test_a_broker_alone_starts_without_a_lost_directory_only_if_the_loss_is_acce
         broker(paths(tmp_path, "a", "b", "gone")).start()
 
 
+@pytest.mark.crash
+def test_a_broker_alone_says_how_the_lost_properties_of_its_home_are_written_again(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    home, other = tmp_path / "a" / "meta.properties", tmp_path / "b" / "meta.properties"
+    home_id = identity(tmp_path / "b").home_id
+    home.unlink()
+    with pytest.raises(StorageFailure, match=f"copy {other} there, and in the copy write directory.id={home_id} in"):
+        broker(paths(tmp_path, "b", "a")).start()
+    kept = [line for line in other.read_text().splitlines() if "directory.id" not in line]
+    home.write_text("\n".join([*kept, f"directory.id={home_id}"]))
+    with broker(paths(tmp_path, "b", "a")) as second:
+        assert read(second.bootstrap_servers, *PARTITIONS) == values
+    assert set(identity(tmp_path / "a").directories.values()) == {str(tmp_path / "a"), str(tmp_path / "b")}
+
+
 def test_commands_for_one_directory_refuse_one_of_several(tmp_path: Path) -> None:
     broker(paths(tmp_path, "a", "b")).start().stop()
     commands = CliRunner()

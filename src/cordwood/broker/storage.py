@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -179,7 +179,7 @@ class Storage:
     async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
         home = self.logs.home
-        _refuse_missing(home, self._found)
+        _refuse_missing(self.logs.directories, self._found)
         if home.arranged_for_workers and len(self.logs.directories) > 1:
             raise StorageFailure(
                 f"{home.path} has partitions in the homes of workers, which use one directory only: start and stop "
@@ -356,15 +356,26 @@ def _missing_in_words(found: DirectorySet) -> list[str]:
     ]
 
 
-def _refuse_missing(home: DataDirectory, found: DirectorySet) -> None:
+def _refuse_missing(directories: Sequence[DataDirectory], found: DirectorySet) -> None:
     """Raises StorageFailure if a directory of a broker alone is missing."""
     if found.complete:
         return
-    what_now = (
-        "Give all directories of the broker in log.dirs. Nothing was changed"
-        if found.home_missing
-        else "Its partitions would begin anew, empty. Nothing was changed. Mount the disk, or name the directory in "
-        f"log.dirs. If it is lost for good, `cordwood recover accept-lost-directory {home.path} DIRECTORY` accepts "
-        "that its records are gone"
-    )
+    if not found.home_missing:
+        what_now = (
+            "Its partitions would begin anew, empty. Nothing was changed. Mount the disk, or name the directory in "
+            f"log.dirs. If it is lost for good, `cordwood recover accept-lost-directory {directories[0].path} "
+            "DIRECTORY` accepts that its records are gone"
+        )
+    else:
+        what_now = "Give all directories of the broker in log.dirs. Nothing was changed"
+        for directory in directories:
+            if directory.identity() is None and directory.filesystem.exists(f"{directory.path}/{METADATA_FILE}"):
+                other, owner = next(
+                    (each.path, owner) for each in directories if (owner := each.identity()) is not None
+                )
+                what_now += (
+                    f". {directory.path} has metadata, and no {PROPERTIES_FILE}. If it is that directory, copy "
+                    f"{other}/{PROPERTIES_FILE} there, and in the copy write directory.id={owner.home_id} in place of "
+                    "the lines with directory.id and home.directory.id"
+                )
     raise StorageFailure(f"{'; '.join(_missing_in_words(found))}. {what_now}")

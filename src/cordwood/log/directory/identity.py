@@ -19,8 +19,9 @@ _ALONE = "1"
 _OF_SEVERAL = "2"
 _IF_DAMAGED = (
     f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata. A broker alone loses no "
-    "records by that. In a cluster the directory then counts as an emptied disk: its replicas are filled from others, "
-    "and a partition without others waits for `cordwood cluster accept-loss`"
+    "records by that; if it has several data directories, give all of them. In a cluster the directory then counts as "
+    "an emptied disk: its replicas are filled from others, and a partition without others waits for `cordwood cluster "
+    "accept-loss`"
 )
 _NONE: Mapping[str, str] = MappingProxyType({})
 
