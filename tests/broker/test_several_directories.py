@@ -1,5 +1,6 @@
 """A broker on several data directories: what it serves, what it says of them, and when it refuses to start."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -153,3 +154,29 @@ def test_a_node_of_a_cluster_fills_the_replicas_of_a_lost_directory_from_others(
             assert read(third.bootstrap_servers, *PARTITIONS) == values
         finally:
             third.stop()
+
+
+@pytest.mark.interop
+def test_the_command_moves_logs_to_another_directory_and_tells_where_they_are(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as running:
+        values = written(running.bootstrap_servers)
+        target = str(tmp_path / "b")
+
+        def move_dir(*arguments: str) -> tuple[int, str]:
+            options = ["--bootstrap-server", running.bootstrap_servers]
+            done = CliRunner().invoke(app, ["cluster", "move-dir", "orders", *arguments, *options])
+            return done.exit_code, done.output
+
+        code, told = move_dir("--to", target)
+        assert code == 0
+        assert told.endswith(f"4 partitions of orders are in {target} now.\n")
+        code, told = move_dir("--json")
+        assert code == 0
+        assert {each["directory"] for each in json.loads(told)["logs"]} == {target}
+        code, told = move_dir("--to", "/elsewhere")
+        assert code != 0
+        assert target in told
+        assert read(running.bootstrap_servers, *PARTITIONS) == values
+    with broker(paths(tmp_path, "a", "b")) as again:
+        assert read(again.bootstrap_servers, *PARTITIONS) == values
+    assert partitions_in(tmp_path / "b") == set(PARTITIONS)
