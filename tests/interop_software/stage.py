@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -105,9 +106,12 @@ class Stage:
         self._brokers.append(broker)
         return broker.start()
 
-    def cluster(self) -> LocalCluster:
-        """Three brokers."""
-        return self._clusters.enter_context(LocalCluster(self.path / "cluster", "--metadata", "supervisor"))
+    def cluster(self, nodes: int = 3) -> LocalCluster:
+        return self.enter(LocalCluster(self.path / "cluster", "--metadata", "supervisor", nodes=nodes))
+
+    def enter(self, entered: AbstractContextManager[T]) -> T:
+        """For whatever has to end with the stage."""
+        return self._clusters.enter_context(entered)
 
     def start(
         self, name: str, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None

@@ -1,9 +1,10 @@
 """What `make interop` plays, in this order."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
-from tests.interop_software import clients, debezium, mirror_maker, rolling, streams
+from tests.interop_software import clients, debezium, mirror_maker, operations, rolling, streams
 from tests.interop_software.software import DEBEZIUM, FRANZ_GO, KAFKA, KAFKAJS
 from tests.interop_software.stage import Stage
 
@@ -54,6 +55,31 @@ STORIES = (
         "producers, transactions, classic and consumer groups on three brokers, all restarted in turn by SIGTERM, "
         "then by kill -9; no error reaches the application",
         rolling.java_clients,
+    ),
+    *(
+        Story(f"{name}-{scene}", software, KAFKA, f"{what}, while {meanwhile}", partial(play, start=start))
+        for scene, play, meanwhile in (
+            ("moved", operations.moved, "each of four brokers is drained, and filled again by undo or rebalance"),
+            (
+                "workers",
+                operations.workers,
+                "workers of `serve --workers` die by kill -9 and their number changes from 2 to 3, 1, 2 and 3",
+            ),
+            (
+                "imported",
+                operations.imported,
+                "a single broker's directory is imported into a cluster and all topics get three replicas",
+            ),
+        )
+        for name, software, what, start in (
+            ("streams", "Apache Kafka Streams", "counts by key with exactly_once_v2", streams.Counting),
+            (
+                "java",
+                "Apache Kafka's Java client",
+                "producers, transactions, classic and consumer groups without an error",
+                rolling.JavaClients,
+            ),
+        )
     ),
     Story(
         "debezium",

@@ -1,14 +1,23 @@
-"""Spark on brokers that an operator drains, fills, and starts with another number of workers."""
+"""Spark on brokers that an operator drains, fills, upgrades, imports, and starts with another number of workers."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
+from tests.broker_process import BrokerProcess
 from tests.cluster import test_workers as workers_of
 from tests.cluster.local_cluster import LocalCluster
+from tests.cluster.rolling import rolling_restart
+from tests.cluster.test_import import cordwood as on_etcd
+from tests.cluster.test_import import told, where
 from tests.cluster.test_leader_killed import create
 from tests.cluster.test_moves import cordwood, replicas
+from tests.cluster.test_upgrade import Release, older_commit, versions
 from tests.cluster.test_workers import LocalWorkers, free_range
 from tests.deadline import eventually
+from tests.etcd.finding import Etcd
+from tests.etcd.members import EtcdCluster
 from tests.spark.copying import copies
 
 PARTITIONS = 3
@@ -55,3 +64,55 @@ def test_a_stream_goes_on_while_a_worker_dies_and_the_number_of_workers_changes(
         assert set(copied.values()) == {1}
     finally:
         running.__exit__(None, None, None)
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_goes_on_while_a_cluster_is_upgraded(
+    spark: SparkSession, tmp_path: Path, etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(etcd.path).parent), prepend=":")
+    old = Release(environment={"PYTHONPATH": str(older_commit(tmp_path))})
+    with LocalCluster(tmp_path / "data", "--metadata", "etcd", environment=old.environment) as cluster:
+        assert not any(node.updates_features for node in versions(cluster).nodes), "the older release runs"
+        topics = create(cluster, PARTITIONS, 3), create(cluster, PARTITIONS, 3)
+
+        def upgrade() -> None:
+            rolling_restart(cluster, restart=Release().start(cluster))
+            assert cordwood(cluster, "cluster", "upgrade", "--yes")["finalised"]
+            rolling_restart(cluster, kill=True)
+
+        copied = copies(cluster.bootstrap, spark, tmp_path / "checkpoint", topics, PARTITIONS, upgrade)
+        assert set(copied.values()) == {1}
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_goes_on_while_a_directory_is_imported_into_a_cluster(
+    spark: SparkSession, tmp_path: Path, one_etcd: EtcdCluster
+) -> None:
+    place = where(one_etcd, "spark")
+    alone = BrokerProcess(tmp_path / "node-1", keep_port=True)
+    nodes = [
+        BrokerProcess(tmp_path / f"node-{number}", options=(*place, "--node-id", str(number)), keep_port=number > 1)
+        for number in (1, 2, 3)
+    ]
+    nodes[0].settings["listeners"] = alone.address
+    servers = ",".join(each.address for each in (alone, *nodes[1:]))
+    with ExitStack() as ending:
+        for each in (alone, *nodes):
+            ending.callback(each.end)
+        alone.start()
+        for topic in ("orders", "copies"):
+            workers_of.create(alone.bootstrap, topic, PARTITIONS)
+
+        def grow() -> None:
+            assert alone.stop() == 0
+            assert told("cluster", "import", str(alone.data_dir), *place, "--yes")["state"] == "imported"
+            for node in nodes:
+                node.start()
+            raised = on_etcd("cluster", "import", str(alone.data_dir), *place, "--raise", "3", "--yes", cwd=tmp_path)
+            assert raised.returncode == 0, raised.stderr
+            # All that the first broker had is on the others.
+            nodes[0].kill()
+
+        copied = copies(servers, spark, tmp_path / "checkpoint", ("orders", "copies"), PARTITIONS, grow)
+        assert set(copied.values()) == {1}
