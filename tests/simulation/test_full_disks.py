@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.simulation.test_refused_batches import sequence_told
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
-    TOPIC,
     begin_produce,
     content,
     create,
@@ -21,9 +21,7 @@ from tests.simulation.test_replication_on_machines import (
 from cordwood.cluster.planner.registration import plan_own_row
 from cordwood.cluster.rows import broker_key
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
-from cordwood.records.build import build_batch
 from cordwood.simulation.world import World
-from cordwood.wire.apis import ApiKey
 
 SOON_MS = 500
 """Much less than replica.lag.time.max.ms."""
@@ -139,18 +137,6 @@ def test_a_gap_is_told_as_a_gap_by_a_leader_whose_disk_was_full_when_it_led_befo
     elect(world, leader)
     world.advance(ROUND_MS)
     assert sequence_told(world, leader, 2) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-
-
-def sequence_told(world: World, leader: int, sequence: int) -> str:
-    """What a producer is told that sends a batch with this sequence number."""
-    batch = bytes(
-        build_batch([(world.clock.wall_ms, None, b"x", [])], producer_id=7, producer_epoch=0, base_sequence=sequence)
-    )
-    entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
-    values = {"acks": -1, "timeout_ms": 1000, "topic_data": [entry]}
-    exchange = world.connect(leader).request(ApiKey.PRODUCE, 8, values)
-    world.settle()
-    return told(exchange)
 
 
 def test_a_replica_with_a_full_disk_stays_in_sync_beside_those_that_have_just_lost_their_power(

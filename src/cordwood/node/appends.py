@@ -1,5 +1,7 @@
 """Appends to the logs that this node leads: batches of clients, records of coordinators, markers."""
 
+from functools import partial
+
 from cordwood.log.log import Appended
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.moment import Moment
@@ -8,6 +10,7 @@ from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
+from cordwood.node.refused_batches import RefusedBatches
 from cordwood.node.replication.full_disk import FullDisk
 from cordwood.records.control import TransactionMarker
 
@@ -20,36 +23,25 @@ class Appends:
         self._checkpoints = checkpoints
         self._grown: dict[Partition, None] = {}
         """Partitions with new records for which followers wait."""
-        self._full: dict[Partition, tuple[int, DiskFull]] = {}
-        """Partitions whose last batch found no space, with the leader epoch in which it came."""
+        self._refused = RefusedBatches()
 
     def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
         replica = partition.replica
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
+            self._refused.note(partition, batch, partial(_too_few_in_sync, partition), now)
             raise _too_few_in_sync(partition)
         log = replica.log
         if log.segments.active is None and log.lost and partition.replicated:
             raise _log_is_gone(partition)
+        if self._refused:
+            self._refused.check(partition, batch, now)
         try:
             appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         except DiskFull as failure:
-            self._full[partition] = (replica.leader_epoch, failure)
+            self._refused.note(partition, batch, partial(DiskFull, str(failure)), now)
             self._full_disk.found(failure)
             raise
-        except ProtocolError as error:
-            epoch, full = self._full.get(partition, (-1, None))
-            if (
-                error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-                and full is not None
-                and epoch == replica.leader_epoch
-            ):
-                # Its predecessor found no space. librdkafka would take a gap for a reason to begin a new epoch in all
-                # partitions, and write again there what waits for its ack.
-                raise full.with_traceback(None) from error
-            raise
-        if self._full:
-            self._full.pop(partition, None)
         if not appended.duplicate:
             partition.appended_bytes += len(batch)
         if log.segments.closing:

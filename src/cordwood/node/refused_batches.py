@@ -1,0 +1,89 @@
+"""Batches that a leader refused for a reason that passes: those behind them are refused for the same reason.
+
+A producer with sequence numbers has several requests in flight. If the reason ends between two of them, the second one
+shows a gap, or is taken as the first batch of a producer that nobody knows: then the order of its records changes.
+librdkafka answers a gap with a new epoch in all partitions, and writes again there what waits for its ack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cordwood.records.batch import HEADER_SIZE, BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cordwood.model.moment import Moment
+    from cordwood.node.partition import Partition
+
+REMEMBERED_MS: Final = 30_000
+"""A producer that has not repeated its batch by then has given it up."""
+MOST_REMEMBERED: Final = 10_000
+_HALF_OF_ALL_SEQUENCES: Final = 2**30
+_LAST_SEQUENCE: Final = 2**31 - 1
+
+
+class _Refused(NamedTuple):
+    leader_epoch: int
+    producer_epoch: int
+    sequence: int
+    """The lowest one that was refused: the batch that has to come first."""
+    until_ms: int
+    refusal: Callable[[], Exception]
+
+
+class RefusedBatches:
+    def __init__(self) -> None:
+        self._refused: dict[tuple[Partition, int], _Refused] = {}
+        """By partition and producer id, the latest last."""
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
+
+    def note(self, partition: Partition, batch: memoryview, refusal: Callable[[], Exception], now: Moment) -> None:
+        """Notes that a client's batch was refused, for a reason that passes. `refusal` makes the exception again: one
+        that was raised keeps the batch."""
+        header = _numbered(batch)
+        if header is None:
+            return
+        key, epoch, sequence = (partition, header.producer_id), header.producer_epoch, header.base_sequence
+        before = self._refused.pop(key, None)
+        if before is not None and before.producer_epoch == epoch and _is_behind(sequence, before.sequence):
+            sequence = before.sequence
+        until_ms = now.boot_ms + REMEMBERED_MS
+        self._refused[key] = _Refused(partition.replica.leader_epoch, epoch, sequence, until_ms, refusal)
+        for oldest, refused in list(self._refused.items()):
+            if len(self._refused) <= MOST_REMEMBERED and refused.until_ms > now.boot_ms:
+                break
+            del self._refused[oldest]
+
+    def check(self, partition: Partition, batch: memoryview, now: Moment) -> None:
+        """Raises the reason for which the batch before this one was refused. Forgets it if this is that batch."""
+        header = _numbered(batch)
+        key = (partition, -1 if header is None else header.producer_id)
+        refused = self._refused.get(key)
+        if refused is None or header is None:
+            return
+        if (
+            refused.until_ms > now.boot_ms
+            and refused.leader_epoch == partition.replica.leader_epoch
+            and refused.producer_epoch == header.producer_epoch
+        ):
+            if _is_behind(header.base_sequence, refused.sequence):
+                raise refused.refusal()
+            if header.base_sequence != refused.sequence:
+                # A batch from before the refused one is repeated.
+                return
+        del self._refused[key]
+
+
+def _numbered(batch: memoryview) -> BatchHeader | None:
+    """The header of a batch with a producer id and sequence numbers."""
+    header = read_header(batch) if len(batch) >= HEADER_SIZE else None
+    return header if header is not None and header.producer_id >= 0 and header.base_sequence >= 0 else None
+
+
+def _is_behind(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes later than another one. Numbers go round."""
+    return 0 < (sequence - other) & _LAST_SEQUENCE < _HALF_OF_ALL_SEQUENCES
