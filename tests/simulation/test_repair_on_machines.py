@@ -151,6 +151,25 @@ def test_the_cluster_knows_of_damage_until_it_is_repaired(world: World) -> None:
     assert not known()
 
 
+def test_a_repair_is_tried_soon_after_brokers_came_and_went(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    sound = segments(world, leader)
+    cut_off(world, leader)
+    rot(world, leader, 1)
+    world.advance(SCRUBBED_MS)
+    assert not_repaired(world, leader) == "no other in-sync replica is running"
+    other = world.machine_of(others(leader)[0])
+    for _ in range(8):
+        other.kill()
+        world.advance(500)
+        other.start()
+        world.advance(500)
+    heal(world, leader)
+    world.advance(30_000)
+    assert segments(world, leader) == sound
+
+
 def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
     leader = create(world, segment_bytes="900")
     fill(world, leader)

@@ -105,9 +105,11 @@ class Repair:
         self._look_in(SOON_MS)
 
     def brokers_changed(self) -> None:
-        """Tries again what was not repaired: another broker may have it."""
+        """Tries again what was not repaired: another broker may have it. Pauses begin anew: brokers that came and went
+        for some seconds would make the next one ten minutes long."""
         if self._pauses:
-            self._pauses = {place: pause._replace(until_ms=0) for place, pause in self._pauses.items()}
+            first_ms = FIRST_PAUSE_MS // 2
+            self._pauses = {place: _Pause(pause.reason, first_ms, 0) for place, pause in self._pauses.items()}
             self.due()
 
     def why_not(self, finding: Finding) -> str:
