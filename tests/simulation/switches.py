@@ -22,6 +22,7 @@ from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.partition import Partition
 from cordwood.node.replication import fetcher
+from cordwood.node.replication.repair import Repair
 from cordwood.node.serving import FOREVER_MS, Serving
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
@@ -379,3 +380,7 @@ def shows_what_is_not_committed_at_followers(patch: Patch) -> None:
         return fetching._find(partition, log, target, end, following.high_watermark, following.last_stable_offset)
 
     patch.setattr(Fetching, "_read_as_follower", read_as_follower)
+
+
+def repairs_nothing(patch: Patch) -> None:
+    patch.setattr(Repair, "due", lambda repair: None)

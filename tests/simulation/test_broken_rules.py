@@ -26,6 +26,7 @@ DISKS = replace(CALM, faults=("replaced disk", "kill", "power"), rate=0.02)
 RESTORES = replace(CALM, faults=("restored store", "kill"), rate=0.02)
 MOVES = replace(CUTS, moves=True)
 NEAR = replace(CUTS, near=True)
+ROT = replace(CALM, faults=("bit rot", "bit rot", "kill", "power"), rate=0.02, rots=True)
 
 Switch = Callable[[Patch], None]
 Scene = Callable[[], None]
@@ -53,6 +54,7 @@ IN_GAMES: list[tuple[Switch, Weather]] = [
     (switches.remembers_producers_of_records_that_were_cut, CUTS),
     (switches.starts_on_a_store_that_went_back, RESTORES),
     (switches.ends_moves_before_their_targets_are_in_sync, MOVES),
+    (switches.repairs_nothing, ROT),
 ]
 IN_SCENES: list[tuple[Switch, Scene]] = [
     (switches.counts_only_the_committed_isr, scenes.a_record_is_written_while_a_joining_replica_is_cut_off),
@@ -108,6 +110,6 @@ def _fails(seed: int, weather: Weather) -> bool:
     return False
 
 
-@pytest.mark.parametrize("weather", [CALM, STORM, POWER, CUTS, DISKS, RESTORES, MOVES, NEAR])
+@pytest.mark.parametrize("weather", [CALM, STORM, POWER, CUTS, DISKS, RESTORES, MOVES, NEAR, ROT])
 def test_a_cluster_that_keeps_all_rules_gets_through_the_same_games(weather: Weather) -> None:
     play(0, weather=weather)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pytest
 from tests.seeds import seeds
 
-from cordwood.simulation.replication_game import play
+from cordwood.simulation.replication_game import Weather, play
 
 SEEDS = int(os.environ.get("CORDWOOD_REPLICATION_SEEDS", "4"))
 
@@ -32,3 +32,8 @@ def test_the_games_are_about_something() -> None:
     assert total["records_read"] > 200
     assert total["elections"] > 10
     assert total["lives"] > 20
+
+
+def test_bytes_rot_and_are_repaired() -> None:
+    weather = Weather(("bit rot", "bit rot", "kill", "power"), 0.02, 0.9, deletes=False, store_fails=0.0, rots=True)
+    assert sum(play(seed, weather=weather).rotten for seed in range(2)) > 2

@@ -204,6 +204,11 @@ class Exchange:
         self._frame = self._bytes = b""
         self._end(State.ANSWERED)
 
+    def carries(self, path: str) -> bool:
+        """Whether the answer on its way has records of this file."""
+        parts = () if isinstance(self._frame, bytes) else self._frame
+        return any(isinstance(part, LogSlice) and part.file.path == path for part in parts)
+
     def lose(self) -> None:
         if not self.ended:
             self._frame = self._bytes = b""

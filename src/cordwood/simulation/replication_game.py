@@ -26,6 +26,7 @@ from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
 from cordwood.simulation.game import STARTS_AGAIN, Game, Pace, play_out
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import BrokerFailed, Machine
+from cordwood.simulation.rot import Rot
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
 from cordwood.simulation.threads import Step
@@ -42,6 +43,10 @@ REFUSALS = ("went back", "cannot be reached", "does not answer")
 """Words of a broker that does not start on an older copy of the store."""
 SETTLE_MS = 300
 ROUNDS_TO_FINISH = 400
+ROUNDS_TO_REPAIR = 1000
+SCRUB_INTERVAL_MS = "2000"
+CLOSED_SOON = {"segment.bytes": "300", "ack.durability": "disk"}
+"""Settings of topics that rot: only closed segments with records that cannot be lost otherwise do."""
 SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
@@ -74,6 +79,7 @@ class ReplicationOutcome:
     replaced_disks: int = 0
     accepted_losses: int = 0
     evidence: int = 0
+    rotten: int = 0
     events: Counter[str] = field(default_factory=Counter)
 
 
@@ -92,12 +98,14 @@ class Weather:
     """Whether partitions are moved to other replicas."""
     near: bool = False
     """Whether brokers are in racks, and readers read from followers."""
+    rots: bool = False
+    """Whether bytes rot on disks, and brokers scrub and repair their logs."""
 
     @classmethod
-    def chosen_by(cls, chance: random.Random, *, near: bool = False) -> "Weather":
+    def chosen_by(cls, chance: random.Random, *, near: bool = False, rots: bool = False) -> "Weather":
         faults = [name for name in FAULTS if chance.random() < 0.5]
         return cls(
-            tuple(faults or ["kill"]),
+            (*(faults or ["kill"]), *(OF_ROT if rots else ())),
             chance.choice((0.003, 0.01, 0.03)),
             chance.choice((0.75, 0.85, 0.95)),
             chance.random() < 0.4,
@@ -105,6 +113,7 @@ class Weather:
             chance.choice((STARTS_AGAIN, STARTS_AGAIN, 0.01)),
             chance.random() < 0.4,
             near,
+            rots,
         )
 
 
@@ -128,6 +137,8 @@ FAULTS = (
     "restored store",
     "full disk",
 )
+OF_ROT = ("bit rot",) * 10
+"""Strikes often: most segments are too young to rot, or have no sound copy among the faults."""
 
 
 def play(
@@ -145,11 +156,22 @@ async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
 class ReplicationGame(Game[ReplicationOutcome]):
     def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None, directories: int = 1) -> None:
         chance = random.Random(seed)
-        # Racks have a die of their own: the others fall as they did before there were racks.
+        # Racks and rot have dice of their own: the others fall as they did before there were racks and rot.
         near = random.Random(f"racks {seed}").random() < 0.5
-        self.weather = Weather.chosen_by(chance, near=near) if weather is None else weather
+        rots = random.Random(f"rot {seed}").random() < 0.3
+        self.weather = Weather.chosen_by(chance, near=near, rots=rots) if weather is None else weather
         settings = {**SETTINGS, "replica.selector.class": RACK_AWARE_SELECTOR} if self.weather.near else SETTINGS
-        world = World(seed, settings, machines=nodes, clustered=True, racks=self.weather.near, directories=directories)
+        if self.weather.rots:
+            settings = {**settings, "log.scrub.interval.ms": SCRUB_INTERVAL_MS}
+        world = World(
+            seed,
+            settings,
+            machines=nodes,
+            scrubbed=self.weather.rots,
+            clustered=True,
+            racks=self.weather.near,
+            directories=directories,
+        )
         super().__init__(seed, chance, world, Pace(0.08, WAITS_MS, self.weather.eagerness))
         self._report = ReplicationOutcome()
         self._fault_rate = self.weather.rate
@@ -157,6 +179,9 @@ class ReplicationGame(Game[ReplicationOutcome]):
         self.clients = self._cast(nodes)
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
         self.checker = ReplicasChecker(world)
+        self.rot = Rot(world, self.checker)
+        if self.weather.rots:
+            self.checker.rotten_until = self.rot.rotten_until
         self._answers = {machine.broker_id: self._judge(machine) for machine in world.machines}
         self._copies: deque[MemoryStore] = deque(maxlen=3)
         """Backups of the store."""
@@ -178,6 +203,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
             replicas=tuple(range(2, min(nodes, 3) + 1)),
             deletes=self.weather.deletes,
             movers=tuple(machine.broker_id for machine in self.world.machines) if self.weather.moves else (),
+            fixed=CLOSED_SOON if self.weather.rots else None,
         )
         clients: list[Client] = [self._administrator]
         clients += [IdempotentProducer(stage, f"idempotent-{number}") for number in range(chance.randint(1, 2))]
@@ -280,6 +306,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._note(cluster_faults.break_connection(chance, machine))
             case "restored store":
                 self._note(cluster_faults.restore(world, chance, self._copies))
+            case "bit rot":
+                self._note(self.rot.strike(chance))
             case "full disk":
                 self._note(cluster_faults.fill_disk(world, chance, machine))
             case "replaced disk" if machine.setup.directories > 1 and chance.random() < 0.5:
@@ -418,6 +446,9 @@ class ReplicationGame(Game[ReplicationOutcome]):
                 self._kill(machine)
         for machine in self._down():
             self._start(machine)
+        # Repairs that failed under faults are tried again after pauses of minutes.
+        if self.weather.rots:
+            self._go_on(self.rot.left, ROUNDS_TO_REPAIR)
         self._go_on(self._busy)
         self._note("--- all clients have come to their end ---")
         for client in self.clients:
@@ -427,14 +458,14 @@ class ReplicationGame(Game[ReplicationOutcome]):
         for machine in world.machines:
             self._stop(machine)
 
-    def _go_on(self, unfinished: Callable[[], str]) -> None:
+    def _go_on(self, unfinished: Callable[[], str], rounds: int = ROUNDS_TO_FINISH) -> None:
         reason = ""
-        for _ in range(ROUNDS_TO_FINISH):
+        for _ in range(rounds):
             self.world.advance(SETTLE_MS)
             self._accept_losses()
             if not (reason := unfinished()):
                 return
-        raise InvariantBroken(f"after {ROUNDS_TO_FINISH * SETTLE_MS} ms without faults: {reason}")
+        raise InvariantBroken(f"after {rounds * SETTLE_MS} ms without faults: {reason}")
 
     def _accept_losses(self) -> None:
         """The operator lets any replica lead where all who could lead have lost their records."""
@@ -479,5 +510,6 @@ class ReplicationGame(Game[ReplicationOutcome]):
         report.sent_near = sum(client.sent_near for client in self.clients if isinstance(client, Reader))
         report.lives = self.world.lives
         report.evidence = self.checker.evidence
+        report.rotten = len(self.rot.flipped)
         report.elections = sum(history.leadership.epoch for history in self.checker.histories.values())
         return report

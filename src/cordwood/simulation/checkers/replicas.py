@@ -5,7 +5,7 @@ commit of the store is looked at once. `PartitionHistory` judges.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cordwood.cluster.partition_image import Leadership
 from cordwood.cluster.rows import (
@@ -56,6 +56,8 @@ class ReplicasChecker:
         self._logs: dict[int, int] = {}
         """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
         self._kept: list[Log] = []
+        self.rotten_until: Callable[[int, Key], int] = lambda broker, key: 0
+        """The end of the part of a broker's replica in which bytes may be flipped. All of it was committed before."""
         self.looks = 0
         self.evidence = 0
         """How often a broker wrote that connections to another were refused."""
@@ -120,8 +122,15 @@ class ReplicasChecker:
             raise InvariantBroken(
                 f"rule 1: broker {broker} leads {partition.name} before it recorded its epoch: {seen}"
             )
-        history.saw(broker, seen, lambda offset: _entries(log, offset))
+        history.saw(broker, seen, lambda offset: self._entries(broker, key, log, offset))
         history.check_in_sync()
+
+    def _entries(self, broker: int, key: Key, log: Log, offset: int) -> Sequence[Entry]:
+        """The batches of a log from an offset on. Where bytes may be flipped, the log holds what was committed."""
+        sound_from = max(offset, self.rotten_until(broker, key))
+        committed = self.histories[key].committed if sound_from > offset else ()
+        rotten = [each for each in committed if each.next > offset and each.base < sound_from]
+        return rotten + [_entry(header, batch) for header, batch in read_batches(log, sound_from)]
 
     # The store
 
@@ -256,18 +265,23 @@ class ReplicasChecker:
         """Whether for each partition of this broker another in-sync replica has all committed records on its disk."""
         if self._store._feed.revision != self._revision:
             self._look_at_store()
-        for history in self.histories.values():
-            row = history.row
-            if row is None or broker not in row.replicas:
-                continue
-            others = [history.replicas.setdefault(each, Replica()) for each in row.isr if each != broker]
-            # Nothing is committed in the history of a compacted partition: its in-sync set is all that is known.
-            if not any(
-                not each.excused and min(each.agreed, history.counted_end(each)) >= history.committed_end
-                for each in others
-            ):
-                return False
-        return True
+        return all(
+            history.row is None or broker not in history.row.replicas or self.has_sound_copy(key, broker)
+            for key, history in self.histories.items()
+        )
+
+    def has_sound_copy(self, key: Key, but: int) -> bool:
+        """Whether an in-sync replica besides this broker's has all committed records on its disk, all sound."""
+        history = self.histories[key]
+        assert history.row is not None
+        # Nothing is committed in the history of a compacted partition: its in-sync set is all that is known.
+        for broker in history.row.isr:
+            replica = history.replicas.setdefault(broker, Replica())
+            has = min(replica.agreed, history.counted_end(replica))
+            whole = not replica.excused and has >= history.committed_end
+            if broker != but and whole and not self.rotten_until(broker, key):
+                return True
+        return False
 
     # The end
 
@@ -284,10 +298,6 @@ class ReplicasChecker:
 
 def digest(batch: bytes) -> bytes:
     return hashlib.blake2b(batch, digest_size=8).digest()
-
-
-def _entries(log: Log, offset: int) -> Sequence[Entry]:
-    return [_entry(header, batch) for header, batch in read_batches(log, offset)]
 
 
 def _entry(header: BatchHeader, batch: bytes) -> Entry:

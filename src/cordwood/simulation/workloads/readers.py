@@ -9,7 +9,7 @@ from typing import Any
 from cordwood.cluster.image import TopicImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
-from cordwood.records.batch import batches_in
+from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.stage import Client, Stage
@@ -262,7 +262,10 @@ class Reader(Client):
         if part.preferred_read_replica >= 0:
             position.near = part.preferred_read_replica
             self.sent_near += 1
-        for _, header in batches_in(part.records or b""):
+        records = part.records or b""
+        for place, header in batches_in(records):
+            if not crc_is_right(records, place, header.size):
+                return  # rotten on the broker's disk; asked for again
             if header.last_offset < position.offset:
                 raise InvariantBroken(
                     f"{self.name} asked for offset {position.offset} and got a batch that ends at {header.last_offset}"

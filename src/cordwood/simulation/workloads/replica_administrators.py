@@ -1,5 +1,7 @@
 """Administrators of replicated topics: clients that create, delete and grow them, and change min.insync.replicas."""
 
+from collections.abc import Mapping
+
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.stage import Client, Stage
@@ -14,13 +16,22 @@ DURABILITY = {"ash": "disk", "beech": "os"}
 
 class ReplicaAdministrator(Client):
     def __init__(
-        self, stage: Stage, name: str, *, replicas: tuple[int, ...], deletes: bool, movers: tuple[int, ...] = ()
+        self,
+        stage: Stage,
+        name: str,
+        *,
+        replicas: tuple[int, ...],
+        deletes: bool,
+        movers: tuple[int, ...] = (),
+        fixed: Mapping[str, str] | None = None,
     ) -> None:
-        """`replicas`: replication factors to choose from. `movers`: brokers to which partitions are moved."""
+        """`replicas`: replication factors to choose from. `movers`: brokers to which partitions are moved. `fixed`:
+        settings that all topics have."""
         super().__init__(stage, name)
         self._replicas = replicas
         self._deletes = deletes
         self._movers = movers
+        self._fixed = fixed or {}
 
     def act(self) -> str | None:
         dice = self.chance.random()
@@ -41,10 +52,12 @@ class ReplicaAdministrator(Client):
 
     def create_topic(self, name: str) -> str:
         replicas = self.chance.choice(self._replicas)
-        settings = FOR_GOOD | {
+        settings = {
+            **FOR_GOOD,
             "segment.bytes": self.chance.choice(("400", "1000", "100000")),
             "min.insync.replicas": str(self.chance.randint(1, min(2, replicas))),
             "ack.durability": DURABILITY.get(name) or self.chance.choice(("disk", "os")),
+            **self._fixed,
         }
         topic = {
             "name": name,
