@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
 from tests.cluster.rolling import rolling_restart
 from tests.interop_software.software import compile_java, java_command
-from tests.interop_software.stage import Stage, make_topic, until
+from tests.interop_software.stage import Stage, committed_ends, make_topic, until
 
 SOURCE = Path(__file__).parent / "java/RollingClients.java"
 TOPICS = ("of-plain", "of-idempotent", "of-transactional")
@@ -60,16 +59,7 @@ class JavaClients:
         self.check()
 
     def _committed(self) -> int:
-        """The ends that a reader of committed records is told. It may never reach them: they move all the time."""
-        reader = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "nobody", "isolation.level": "read_committed"}
-        )
-        ends = [
-            reader.get_watermark_offsets(TopicPartition(TOPICS[-1], partition), timeout=60)
-            for partition in range(PARTITIONS)
-        ]
-        reader.close()
-        return sum(end for _, end in filter(None, ends))
+        return committed_ends(self._bootstrap, TOPICS[-1], PARTITIONS)
 
 
 def java_clients(stage: Stage) -> None:

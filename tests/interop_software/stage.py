@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.cluster.local_cluster import LocalCluster
@@ -156,6 +157,17 @@ def committed_values(bootstrap: str, topic: str, partitions: int = 1) -> list[tu
         return []
     messages = read_to_end(bootstrap, topic, range(partitions), config={"isolation.level": "read_committed"})
     return [(message.key(), message.value()) for message in messages]
+
+
+def committed_ends(bootstrap: str, topic: str, partitions: int) -> int:
+    """The sum of the ends that a reader of committed records is told. While transactions come all the time, it may
+    never find itself at an end."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "isolation.level": "read_committed"})
+    ends = [
+        reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=60) for partition in range(partitions)
+    ]
+    reader.close()
+    return sum(end for _, end in filter(None, ends))
 
 
 def check_lines(output: str, count: int) -> None:

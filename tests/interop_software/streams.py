@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from tests.cluster.confluent_load import Writer, at_work
 from tests.cluster.rolling import rolling_restart as restart_all
 from tests.interop_software.software import compile_java, java_command
-from tests.interop_software.stage import Stage, Started, committed_values, make_topic, until
+from tests.interop_software.stage import Stage, Started, committed_ends, committed_values, make_topic, until
 
 SOURCE = Path(__file__).parent / "java/RunningCounts.java"
 KEYS, RECORDS, PARTITIONS, KILLS = 10, 6000, 4, 2
@@ -92,7 +92,7 @@ class Counting:
         """Streams works during the block, and finishes behind it: each count once, in order, and no error."""
         writer = Feed(self._bootstrap)
         with at_work([writer]):
-            until(lambda: counted(self._bootstrap), 180, what="the first counts")
+            until(self._ends, 180, what="the first counts")
             yield
         assert writer.errors == []
         until(lambda: len(counted(self._bootstrap)) >= writer.sent, 240, what="all counts")
@@ -110,10 +110,13 @@ class Counting:
 
     def go_on(self) -> None:
         """Streams starts again, if it does not run, on the state that it has on its disk, and counts something."""
-        before = len(counted(self._bootstrap))
+        before = self._ends()
         if not self.streams.alive:
             self.streams = self._stage.start("streams", self._command)
-        until(lambda: len(counted(self._bootstrap)) > before, 180, what="further counts")
+        until(lambda: self._ends() > before, 180, what="further counts")
+
+    def _ends(self) -> int:
+        return committed_ends(self._bootstrap, "counts", PARTITIONS)
 
 
 def rolling_restart(stage: Stage) -> None:
