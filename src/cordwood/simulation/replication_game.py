@@ -158,7 +158,8 @@ class ReplicationGame(Game[ReplicationOutcome]):
         chance = random.Random(seed)
         # Racks and rot have dice of their own: the others fall as they did before there were racks and rot.
         near = random.Random(f"racks {seed}").random() < 0.5
-        rots = random.Random(f"rot {seed}").random() < 0.3
+        # A log that moves to another directory takes its flipped bytes along, which the game does not follow.
+        rots = random.Random(f"rot {seed}").random() < 0.3 and directories == 1
         self.weather = Weather.chosen_by(chance, near=near, rots=rots) if weather is None else weather
         settings = {**SETTINGS, "replica.selector.class": RACK_AWARE_SELECTOR} if self.weather.near else SETTINGS
         if self.weather.rots:
