@@ -37,11 +37,13 @@ def run(*options: str, within_s: float, module: str = "tests.cluster.faults") ->
     assert process.returncode == 0, said[-6000:]
 
 
+@pytest.mark.landing
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_when_processes_die_or_hang(etcd: Etcd) -> None:
     run("--only", "kill-9,paused,etcd-leader-and-broker", "--shorter", "4", within_s=360)
 
 
+@pytest.mark.landing
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_when_the_network_is_cut(etcd: Etcd) -> None:
     run("--only", "partition,one-way-partition", "--namespaces", "--shorter", "1.5", within_s=360)
