@@ -67,7 +67,8 @@ class Restart(NamedTuple):
 
 
 class RestartWith(NamedTuple):
-    """The leader's log starts inside of a batch. The empty log begins anew at the start of that batch, and takes it."""
+    """The leader's log starts inside of a batch. A log without records that the leader still has begins anew at the
+    start of that batch, and takes it."""
 
     offset: int
     records: bytes
@@ -143,7 +144,7 @@ class FollowerReplica:
         if answer.diverging_epoch >= 0:
             return Cut(self.cut_at(answer.diverging_epoch, answer.diverging_end))
         offsets, records = self.log.offsets, answer.records or b""
-        if records and offsets.start == offsets.end:
+        if records and (offsets.start == offsets.end or offsets.end <= answer.log_start):
             # The bytes are checked when they are appended.
             base = int.from_bytes(records[:8], "big", signed=True)
             if 0 <= base < offsets.end:

@@ -125,7 +125,10 @@ def all_workers_killed(workers: Workers, chance: random.Random) -> str:
 
 def worker_terminated(workers: Workers, chance: random.Random) -> str:
     worker = chance.randint(1, workers.count)
-    os.kill(workers.pid(worker), signal.SIGTERM)
+    pid = workers.pid(worker)
+    os.kill(pid, signal.SIGTERM)
+    # The life that ends must not count as the next one.
+    eventually(lambda: not is_alive(pid), SERVE_WITHIN_S, what="the end of a worker after SIGTERM")
     return f"SIGTERM of worker {worker} of {workers.count}"
 
 

@@ -20,6 +20,7 @@ from cordwood.replication.follower import (
     LeaderAnswer,
     Refused,
     Restart,
+    RestartWith,
 )
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.checkers.content import read_batches
@@ -95,6 +96,13 @@ def one_round(follower: FollowerReplica, leader: LeaderReplica) -> str:
             log.restart_at(offset)
             follower.was_cut()
             return "restart"
+        case RestartWith(offset, records):
+            log.restart_at(offset)
+            follower.was_cut()
+            log.append_replicated(bytearray(records), leader_epoch=follower.leader_epoch, now=at(NOW_MS))
+            flush(log)
+            log.delete_records_before(answer.log_start)
+            return "restart with a batch"
         case step:
             raise AssertionError(step)
 
@@ -160,6 +168,21 @@ def test_a_follower_behind_the_leaders_log_start_begins_anew_there() -> None:
     follower = FollowerReplica(new_log(), ME, 0, 0)
     assert catch_up(follower, leader)[0] == "restart"
     assert (follower.log.offsets.start, follower.log.offsets.end) == (4, 6)
+
+
+@pytest.mark.parametrize("own", [0, 1, 2])
+def test_a_follower_takes_the_batch_in_which_the_leaders_log_starts(own: int) -> None:
+    """Whether its own log is empty, or has records that the leader deleted, also others than the leader had there."""
+    leader = LeaderReplica(new_log(), ME, 1, [ME], 1)
+    append(leader.log, 0, b"a")
+    append(leader.log, 1, b"b", b"c", b"d")
+    leader.log.delete_records_before(2)
+    follower = FollowerReplica(new_log(), ME, 1, 0)
+    for value in (b"a", b"x")[:own]:
+        append(follower.log, 0, value)
+    catch_up(follower, leader)
+    assert (follower.log.offsets.start, follower.log.offsets.end) == (2, 4)
+    assert content(follower.log)[-1] == content(leader.log)[-1]
 
 
 def test_a_batch_of_a_later_epoch_than_its_leader_is_not_taken() -> None:
