@@ -21,8 +21,10 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.duties.scrub import FIRST_AFTER_MS
+from cordwood.node.replication.repair import SOON_MS
 from cordwood.segments.names import Suffix, segment_file_name
 from cordwood.simulation.life import DATA_DIRECTORY
+from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -149,6 +151,25 @@ def test_the_cluster_knows_of_damage_until_it_is_repaired(world: World) -> None:
     world.advance(SCRUBBED_MS)
     assert damage(world, follower) == []
     assert not known()
+
+
+def test_the_cluster_hears_of_a_repair_although_it_could_not_be_told_of_the_damage_at_once(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    follower, other = others(leader)
+    cut_off(world, follower)
+    rot(world, follower, 1)
+    while not damage(world, follower):
+        world.advance(SOON_MS // 2)
+    world.links.cut(follower, STORE)
+    world.advance(2 * SOON_MS)
+    world.links.heal(follower, STORE)
+    world.advance(ROUND_MS)
+    assert world.machine_of(other).node.image.brokers[follower].damaged
+    heal(world, follower)
+    world.advance(SCRUBBED_MS)
+    assert damage(world, follower) == []
+    assert not world.machine_of(other).node.image.brokers[follower].damaged
 
 
 def test_a_repair_is_tried_soon_after_brokers_came_and_went(world: World) -> None:

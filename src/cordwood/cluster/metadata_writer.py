@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
+from cordwood.cluster.broker_image import BrokerImage
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
@@ -134,20 +135,28 @@ class MetadataWriter:
         await self._execution.sweep(self.image.strays())
         self.follower.follow()
         if self._clustered:
-            self.follower.watchers.append(self._look_at_fence)
+            self.follower.watchers.append(self._look_at_own_row)
         if self.controller is not None and self.evidence is not None:
             self.controller.start()
             self.evidence.start()
 
     @property
+    def _own_row(self) -> BrokerImage | None:
+        """The row of this registration; None: the image does not show it."""
+        broker = self.image.brokers.get(self.image.node_id)
+        return broker if broker is not None and broker.epoch == self.broker_epoch else None
+
+    @property
     def takes_part(self) -> bool:
         """Whether the controller has taken note of this registration and lifted the broker's fence."""
-        broker = self.image.brokers.get(self.image.node_id)
-        return broker is not None and broker.epoch == self.broker_epoch and not broker.fenced
+        row = self._own_row
+        return row is not None and not row.fenced
 
-    def _look_at_fence(self, delta: ImageDelta) -> None:
-        if self.takes_part:
-            self.registration.fence_lifted()
+    def _look_at_own_row(self, delta: ImageDelta) -> None:
+        if (row := self._own_row) is not None:
+            self.registration.row_shows(row)
+            if not row.fenced:
+                self.registration.fence_lifted()
 
     async def ready(self) -> None:
         """Tells the cluster that this broker answers requests, so that its fence can be lifted. Raises StoreFailure."""

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
+from cordwood.cluster.broker_image import BrokerImage
 from cordwood.cluster.metadata_version import SUPPORTED, VersionRange, check_supported
 from cordwood.cluster.planner.registration import (
     RegisteredBroker,
@@ -209,6 +210,11 @@ class BrokerRegistration:
     def fence_lifted(self) -> None:
         """The controller has taken note of the restart: later registrations of this process are clean."""
         self._unclean = False
+
+    def row_shows(self, row: BrokerImage) -> None:
+        """The image has the row of this registration. A row that a late write changed back is corrected at the next
+        renewal: nobody else would ever correct it."""
+        self._said = (row.starting, row.draining, row.disk_full, row.damaged)
 
     async def say(self, *, draining: bool) -> None:
         """Says in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""

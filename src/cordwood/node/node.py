@@ -112,7 +112,7 @@ class Node:
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
-        self._full_disk = full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
+        full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
         self.appends = Appends(loop, flushes, checkpoints, full_disk)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
@@ -306,8 +306,6 @@ class Node:
     def _look_for_own_row(self) -> None:
         """Stops serving if the row of this process's registration is gone from the metadata."""
         image, serving = self.image, self.serving
-        if (row := image.brokers.get(image.node_id)) is not None:
-            self._full_disk.row_shows(row.disk_full)
         # An image of another epoch is behind a new registration, or tells of a later incarnation.
         if image.node_id not in image.brokers and image.broker_epochs.get(image.node_id) == serving.broker_epoch:
             serving.lost()

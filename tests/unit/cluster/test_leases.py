@@ -14,7 +14,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import ALONE, LeaseHolder, NodeIdTaken, Standing
-from cordwood.cluster.rows import Endpoint, decode_broker
+from cordwood.cluster.rows import Endpoint, decode_broker, encode_broker
 from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put, TxnResult
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore
@@ -296,6 +296,20 @@ async def test_what_a_broker_says_while_it_registers_again_is_said_after_that(op
         assert decode_broker("brokers/1", registered_again).starting
         assert said is not None
         assert not decode_broker("brokers/1", said).starting, "the fence of a broker that starts is never lifted"
+        await writer.stop()
+
+
+async def test_a_row_that_a_late_write_changed_back_is_corrected(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        writer = registered(store, lease_ms=3000, standing=IN_A_CLUSTER)
+        await writer.start(ENDPOINTS)
+        assert await writer.take_part(timeout_s=60)
+        said = await store.get("brokers/1")
+        assert said is not None
+        late = decode_broker("brokers/1", said.value)._replace(disk_full=True, damaged=("orders/0",))
+        await store.txn((), [Put("brokers/1", encode_broker(late), said.lease)])
+        (_, corrected) = await take(store.watch("brokers/", said.mod_revision + 1), 2)
+        assert corrected.value == said.value
         await writer.stop()
 
 

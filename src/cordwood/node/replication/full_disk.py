@@ -48,12 +48,6 @@ class FullDisk:
             self._say()
             self._loop.after(LOOK_MS, self._look)
 
-    def row_shows(self, full: bool) -> None:
-        """The metadata has the row of this broker. A row that says otherwise is corrected: it is of a registration that
-        was under way when the disk changed, or of a write that arrived late."""
-        if full is not self._full and self._shared:
-            self._say()
-
     def _say(self) -> None:
         if self._saying:
             return

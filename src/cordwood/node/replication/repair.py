@@ -90,7 +90,7 @@ class Repair:
         self._pauses: dict[Place, _Pause] = {}
         self._look_at_ms: int | None = None
         self._told: tuple[str, ...] = ()
-        """The damaged partitions that the cluster knows of."""
+        """The damaged partitions that the registration was given to tell the cluster."""
 
     def begin(self, in_background: InBackground) -> None:
         self._rooms.background = in_background
@@ -143,13 +143,12 @@ class Repair:
         damaged = tuple(sorted(names)) if len(names) <= MOST_TOLD else (ALL_DAMAGED,)
         if damaged == self._told:
             return
-        before, self._told = self._told, damaged
+        self._told = damaged
 
         def done(result: Exception | None) -> None:
+            # The registration keeps the names, and a later renewal says them: they count as told.
             if isinstance(result, Exception):
                 self._reports.failure(result)
-                self._told = before
-                self._look_in(FIRST_PAUSE_MS)
 
         self._loop.effects.metadata(lambda writer: writer.registration.say_damaged(damaged), done)
 
