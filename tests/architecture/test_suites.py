@@ -60,3 +60,11 @@ def test_a_soak_begins_elsewhere_every_day_and_says_where() -> None:
 def _suite(name: str, program: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tests.suites", name, "--", sys.executable, "-c", program]
     return subprocess.run(command, cwd=Path(TESTS.parent), capture_output=True, text=True, check=False)
+
+
+def test_no_undo_file_of_a_move_is_in_the_repository() -> None:
+    """Commands that move partitions write it to the present directory; a test's directory is its `tmp_path`."""
+    if not (TESTS.parent / ".git").exists():
+        pytest.skip("this is no repository")
+    tracked = subprocess.run(["git", "ls-files"], cwd=TESTS.parent, capture_output=True, text=True, check=True).stdout
+    assert [name for name in tracked.splitlines() if "cordwood-undo-" in name] == []
