@@ -1,5 +1,6 @@
 """`cordwood cluster rebalance`: evens out the brokers of a cluster."""
 
+import dataclasses
 import time
 from typing import Annotated
 
@@ -23,7 +24,7 @@ def rebalance(
             "--sample",
             metavar="DURATION",
             parser=wait_s(0.0),
-            help="How long to watch the logs grow, to even out traffic as well. 0: leaderships are counted alike.",
+            help="How long to watch the logs grow, to even out traffic as well. 0: traffic is not looked at.",
         ),
     ] = 2.0,
     yes: Yes = False,
@@ -35,31 +36,28 @@ def rebalance(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Even out bytes, replicas, leaderships and traffic over brokers, and replicas of each partition over racks.
+    """Even out replicas, bytes, leaderships and traffic over brokers, and replicas of each partition over racks.
 
-    After a broker was added, say: it gets its share. Clients go on. The plan is shown first; brokers within a tenth of
-    the mean are left alone.
+    After a broker was added, say: it gets its share. Clients go on. Counts go first: brokers differ by one replica and
+    one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a tenth of the
+    mean, by exchanges that leave the counts alone. A plan that was carried out leaves nothing to do for the next one.
     """
     from cordwood.cli.cluster.moving import carry_out, gather
     from cordwood.cli.connection import Connection
-    from cordwood.cluster.planner.balance import plan_rebalance
+    from cordwood.cluster.planner.rebalance import plan_rebalance
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)
-    partitions = gathered.partitions
     if sample_s:
         time.sleep(sample_s)
-        later = {(each.topic, each.partition): each.size_bytes for each in gather(connection).partitions}
-        partitions = tuple(
-            each._replace(
-                traffic=max(0, later.get((each.topic, each.partition), each.size_bytes) - each.size_bytes) / sample_s
-            )
-            for each in partitions
-        )
+        later = {each.key: each.size_bytes for each in gather(connection).partitions}
+        grown = ((each, later.get(each.key, each.size_bytes) - each.size_bytes) for each in gathered.partitions)
+        partitions = tuple(each._replace(traffic=max(0, more) / sample_s) for each, more in grown)
+        gathered = dataclasses.replace(gathered, partitions=partitions)
     carry_out(
         connection,
         gathered,
-        plan_rebalance(partitions, gathered.racks),
+        plan_rebalance(gathered.partitions, gathered.racks),
         yes=yes,
         dry_run=dry_run,
         at_once=at_once,

@@ -1,0 +1,78 @@
+"""What brokers hold while a plan is made, replicas or leaderships: of each topic, of all, and what that weighs."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from cordwood.cluster.planner.balance import Key
+from cordwood.cluster.planner.gaps import LEAST_SHARE, Exchange, Gap, best_exchange
+
+
+class Holdings:
+    def __init__(self, brokers: Collection[int], topics: Iterable[str]) -> None:
+        self.brokers = sorted(brokers)
+        self.topics: dict[str, dict[int, dict[Key, None]]] = {
+            topic: {broker: {} for broker in self.brokers} for topic in sorted(set(topics))
+        }
+        """The partitions of each topic that each broker holds."""
+        self.count = dict.fromkeys(self.brokers, 0)
+        self.weight = dict.fromkeys(self.brokers, 0.0)
+
+    def add(self, key: Key, broker: int, weight: float) -> None:
+        """Brokers that are away hold nothing."""
+        if broker in self.count:
+            self.topics[key[0]][broker][key] = None
+            self.count[broker] += 1
+            self.weight[broker] += weight
+
+    def move(self, key: Key, giver: int, taker: int, weight: float) -> None:
+        del self.topics[key[0]][giver][key]
+        self.count[giver] -= 1
+        self.weight[giver] -= weight
+        self.add(key, taker, weight)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.weight.values()) / len(self.weight)
+
+    def of(self, broker: int) -> Iterator[Key]:
+        for there in self.topics.values():
+            yield from there[broker]
+
+    def keeps_counts(self, giver: int, taker: int, given: Key, taken: Key | None) -> bool:
+        """Whether an exchange leaves the counts as even as they are, of each topic and of all."""
+        if taken is None:
+            return self.count[giver] > self.count[taker] and self._has_more(given, giver, taker)
+        same_topic = given[0] == taken[0]
+        return same_topic or (self._has_more(given, giver, taker) and self._has_more(taken, taker, giver))
+
+    def _has_more(self, key: Key, broker: int, other: int) -> bool:
+        there = self.topics[key[0]]
+        return len(there[broker]) > len(there[other])
+
+    def next_exchange(
+        self,
+        least: float,
+        noise: float,
+        items: Callable[[int, int], list[tuple[float, Key]]],
+        is_legal: Callable[[int, int, Key, Key | None], bool],
+    ) -> tuple[int, int, Exchange[Key]] | None:
+        """An exchange between a heavy broker and a light one that evens out the weights and keeps the counts; None:
+        there is none.
+
+        `items` has what a broker can give to another, sorted by weight. An exchange that brings less than `least` is
+        none.
+        """
+        by_weight = sorted(self.brokers, key=lambda broker: (self.weight[broker], broker))
+        least = max(LEAST_SHARE * self.mean, least)
+        for giver in reversed(by_weight):
+            for taker in by_weight:
+                gap = Gap(self.weight[giver], self.weight[taker], least, noise)
+                if not gap.is_open:
+                    break
+
+                def legal(given: Key, taken: Key | None, giver: int = giver, taker: int = taker) -> bool:
+                    return self.keeps_counts(giver, taker, given, taken) and is_legal(giver, taker, given, taken)
+
+                found = best_exchange(gap, items(giver, taker), items(taker, giver), legal)
+                if found is not None:
+                    return giver, taker, found
+        return None
