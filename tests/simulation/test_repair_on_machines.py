@@ -153,6 +153,23 @@ def test_the_cluster_knows_of_damage_until_it_is_repaired(world: World) -> None:
     assert not known()
 
 
+def test_damage_in_records_that_the_other_replicas_have_deleted_stays_until_they_are_deleted_again(
+    world: World,
+) -> None:
+    """Retention on one replica may run ahead, so a leader does not take the log start of a follower over."""
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    for other in others(leader):
+        log(world, other).delete_records_before(4)
+    rot(world, leader, 0)
+    world.advance(SCRUBBED_MS)
+    assert "it does not have these offsets" in not_repaired(world, leader)
+    partitions = [{"partition_index": 0, "offset": 4}]
+    world.ask_at(leader, ApiKey.DELETE_RECORDS, 2, topics=[{"name": TOPIC, "partitions": partitions}], timeout_ms=1000)
+    world.advance(SCRUBBED_MS)
+    assert damage(world, leader) == []
+
+
 def test_the_cluster_hears_of_a_repair_although_it_could_not_be_told_of_the_damage_at_once(world: World) -> None:
     leader = create(world, segment_bytes="900")
     fill(world, leader)

@@ -464,6 +464,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         for _ in range(rounds):
             self.world.advance(SETTLE_MS)
             self._accept_losses()
+            self._delete_damage()
             if not (reason := unfinished()):
                 return
         raise InvariantBroken(f"after {rounds * SETTLE_MS} ms without faults: {reason}")
@@ -486,6 +487,12 @@ class ReplicationGame(Game[ReplicationOutcome]):
             life = self.world.running[0].life
             assert life is not None
             life.loop.create_task(_accept_loss(life.metadata_writer, topic, index))
+
+    def _delete_damage(self) -> None:
+        """The operator deletes damaged records that the other replicas have deleted: nobody can repair them."""
+        for flipped in self.rot.deleted_elsewhere() if self.weather.deletes else ():
+            topic, _, index = self.checker.histories[flipped.place.key].name.rpartition("-")
+            self._note(f"the operator {self._administrator.delete_records(topic, int(index), flipped.end_offset)}")
 
     def _busy(self) -> str:
         busy = [client.name for client in self.clients if client.finish()]

@@ -3,6 +3,9 @@
 Only committed records rot, below the saved recovery point, in topics whose acknowledgements mean the disk, and only
 where another in-sync replica has a sound copy: the repair must always succeed in the end. The flipped byte is covered
 by the batch's checksum.
+
+One kind of damage is left to the operator, as in docs/operations/damaged-records.md. A leader deletes the sound copies
+for a DeleteRecords, and loses power before a damaged replica hears of it durably, which leads next.
 """
 
 import random
@@ -37,8 +40,10 @@ class FlippedByte(NamedTuple):
     position: int
     right: int
     """The byte as it was written."""
+    base_offset: int
+    """The start of the batch with the byte."""
     end_offset: int
-    """The end of the batch with the byte."""
+    """The end of that batch."""
 
     def __str__(self) -> str:
         return f"byte {self.position} of {self.place.path} on broker {self.place.broker_id}"
@@ -62,7 +67,7 @@ class Rot:
         position = chance.randrange(start + CRC_POSITION, start + header.size)
         right = content[position]
         platter.corrupt(place.path, position, bytes([right ^ (1 << chance.randrange(8))]))
-        self.flipped.append(FlippedByte(place, position, right, header.next_offset))
+        self.flipped.append(FlippedByte(place, position, right, header.base_offset, header.next_offset))
         return f"fault: {self.flipped[-1]} flips, at offset {header.base_offset}"
 
     def _places(self, machine: Machine) -> Iterator[Place]:
@@ -82,7 +87,8 @@ class Rot:
         if row is None or history.lost or not history.on_disk or partition.settings.compacted or partition.cutting:
             return False
         key = (partition.topic_id, partition.name.partition)
-        return broker_id in row.replicas and self._checker.has_sound_copy(key, broker_id)
+        log_start = 0 if partition.opened is None else partition.opened.offsets.start
+        return broker_id in row.replicas and self._checker.has_sound_copy(key, broker_id, log_start)
 
     def _closed(self, broker_id: int, key: Key, partition: Partition, committed_end: int) -> Iterator[Place]:
         log = partition.opened
@@ -125,3 +131,13 @@ class Rot:
         history = self._checker.histories.get(flipped.place.key)
         replica = None if history is None else history.replicas.get(flipped.place.broker_id)
         return replica is not None and replica.start < flipped.end_offset and self._is_there(flipped)
+
+    def deleted_elsewhere(self) -> Iterator[FlippedByte]:
+        """The bytes that are not repaired and in records that no other replica has: the others have deleted them."""
+        for flipped in self.flipped:
+            if not self._is_needed(flipped):
+                continue
+            broker_id, history = flipped.place.broker_id, self._checker.histories[flipped.place.key]
+            others = [replica for other, replica in history.replicas.items() if other != broker_id]
+            if not any(replica.start <= flipped.base_offset < replica.end for replica in others):
+                yield flipped

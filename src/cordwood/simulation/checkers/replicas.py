@@ -270,15 +270,17 @@ class ReplicasChecker:
             for key, history in self.histories.items()
         )
 
-    def has_sound_copy(self, key: Key, but: int) -> bool:
-        """Whether an in-sync replica besides this broker's has all committed records on its disk, all sound."""
+    def has_sound_copy(self, key: Key, but: int, log_start: int | None = None) -> bool:
+        """Whether an in-sync replica besides this broker's has all committed records on its disk, all sound.
+        `log_start`: from this offset on; None: from its own log start on."""
         history = self.histories[key]
         assert history.row is not None
         # Nothing is committed in the history of a compacted partition: its in-sync set is all that is known.
         for broker in history.row.isr:
             replica = history.replicas.setdefault(broker, Replica())
             has = min(replica.agreed, history.counted_end(replica))
-            whole = not replica.excused and has >= history.committed_end
+            begins = log_start is None or replica.start <= log_start
+            whole = not replica.excused and begins and has >= history.committed_end
             if broker != but and whole and not self.rotten_until(broker, key):
                 return True
         return False

@@ -123,12 +123,14 @@ class ReplicaAdministrator(Client):
         index = self.chance.randrange(len(topic.partitions))
         partition = self.stage.leading(topic.name, index)
         end = 0 if partition is None or partition.leading is None else partition.leading.high_watermark
-        offset = self.chance.choice((-1, self.chance.randint(0, end), end // 3))
-        entry = {"name": topic.name, "partitions": [{"partition_index": index, "offset": offset}]}
+        return self.delete_records(topic.name, index, self.chance.choice((-1, self.chance.randint(0, end), end // 3)))
+
+    def delete_records(self, topic: str, index: int, offset: int) -> str:
+        entry = {"name": topic, "partitions": [{"partition_index": index, "offset": offset}]}
         version = self.stage.version(ApiKey.DELETE_RECORDS)
-        leader = self.connection_to(self.routes.leader(topic.name, index))
+        leader = self.connection_to(self.routes.leader(topic, index))
         leader.request(ApiKey.DELETE_RECORDS, version, {"topics": [entry], "timeout_ms": 1000}, self._ended)
-        return f"deletes records of {topic.name}-{index} before {offset}"
+        return f"deletes records of {topic}-{index} before {offset}"
 
     def _ended(self, exchange: Exchange) -> None:
         if not self.routes.failed(exchange):
