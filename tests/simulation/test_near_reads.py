@@ -24,7 +24,12 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.replication_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from cordwood.model.settings import InvalidSetting
-from cordwood.node.replication.near_reads import BACK_FOR_MS
+from cordwood.node.replication.near_reads import (
+    BACK_FOR_MS,
+    RECONNECTED_AFTER_MS,
+    TELL_LEADERSHIP_AGAIN_MS,
+    TELL_LEADERSHIP_FOR_MS,
+)
 from cordwood.records.batch import batches_in
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.game import FENCES_LIFTED_MS
@@ -254,6 +259,109 @@ def test_a_client_of_a_follower_that_becomes_the_leader_reads_on(world: World) -
     begin_produce(world, near, b"fresh")
     world.advance(ROUND_MS)
     assert offsets(found(waits)) == [3]
+
+
+class Reader:
+    """A client of one broker, in that broker's rack, which names its software and its leader epoch."""
+
+    def __init__(self, world: World, at: int, software: str = "confluent-kafka-python") -> None:
+        self._world = world
+        self._rack = rack_of(at)
+        self._topic_id = world.machine_of(at).node.image.topic_id(TOPIC)
+        self._connection = world.connect(at)
+        self._connection.request(
+            ApiKey.API_VERSIONS, 3, {"client_software_name": software, "client_software_version": "1"}
+        )
+        world.settle()
+
+    def begin(self, offset: int, epoch: int, wait_ms: int = LONG_MS) -> Exchange:
+        asked = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20, "current_leader_epoch": epoch}
+        values = {"max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+        topics = [{"topic_id": self._topic_id, "partitions": [asked]}]
+        exchange = self._connection.request(
+            ApiKey.FETCH, 16, {**values, "topics": topics, "rack_id": self._rack, "isolation_level": 0}
+        )
+        self._world.settle()
+        return exchange
+
+    def told(self, offset: int, epoch: int) -> tuple[str, int]:
+        """The error of a fetch that does not wait, and the leader that its answer names."""
+        return refusal(found(self.begin(offset, epoch, wait_ms=0)))
+
+
+def refusal(part: Any) -> tuple[str, int]:
+    return ErrorCode(part.error_code).name, part.current_leader.leader_id
+
+
+def test_a_librdkafka_client_of_a_follower_that_becomes_the_leader_is_told_so_without_an_error(world: World) -> None:
+    """FENCED_LEADER_EPOCH and the leader's name in one answer make librdkafka stay at the old leader, which may be
+    dead."""
+    _, near = written(world)
+    old = image(world).leader_epoch
+    waits = Reader(world, near).begin(3, old)
+    assert not waits.answered
+    elect(world, near)
+    part = found(waits)
+    assert (refusal(part), part.current_leader.leader_epoch, offsets(part)) == (("NONE", near), old + 1, [])
+    assert [each.node_id for each in waits.answer.node_endpoints] == [near]
+
+
+def test_a_librdkafka_client_that_asks_in_its_old_epoch_again_is_told_again_after_a_pause(world: World) -> None:
+    _, near = written(world)
+    old = image(world).leader_epoch
+    reader = Reader(world, near)
+    elect(world, near)
+    again = reader.begin(3, old)
+    begin_produce(world, near, b"in the new epoch")
+    assert not again.answered
+    world.advance(TELL_LEADERSHIP_AGAIN_MS)
+    assert (refusal(found(again)), offsets(found(again))) == (("NONE", near), [])
+    assert offsets(found(reader.begin(3, old + 1))) == [3]
+
+
+def test_a_librdkafka_client_that_does_not_hear_of_the_leadership_is_refused_and_asks_for_metadata(
+    world: World,
+) -> None:
+    _, near = written(world)
+    old = image(world).leader_epoch
+    reader = Reader(world, near)
+    elect(world, near)
+    world.advance(TELL_LEADERSHIP_FOR_MS - 1)
+    assert reader.told(3, old) == ("NONE", near)
+    world.advance(1)
+    assert reader.told(3, old) == ("FENCED_LEADER_EPOCH", -1)
+
+
+def test_other_clients_of_a_follower_that_becomes_the_leader_are_refused_with_the_leaders_name(world: World) -> None:
+    _, near = written(world)
+    old = image(world).leader_epoch
+    waits = Reader(world, near, "apache-kafka-java").begin(3, old)
+    elect(world, near)
+    assert refusal(found(waits)) == ("FENCED_LEADER_EPOCH", near)
+
+
+def test_a_librdkafka_client_of_a_follower_that_gets_another_leader_is_refused_with_its_name(world: World) -> None:
+    leader, near = written(world)
+    third = others(leader)[1]
+    old = image(world).leader_epoch
+    waits = Reader(world, near).begin(3, old)
+    elect(world, third)
+    world.advance(ROUND_MS)
+    error, named = refusal(found(waits))
+    assert (error in ("NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"), named) == (True, third)
+
+
+def test_a_leader_sends_nobody_to_a_follower_that_has_just_come_back(world: World) -> None:
+    """A client that could not connect to the follower while it was away waits before it tries again."""
+    leader, near = written(world)
+    world.machine_of(near).kill()
+    world.advance(ROUND_MS)
+    world.machine_of(near).start()
+    world.advance(RECONNECTED_AFTER_MS - 2 * ROUND_MS)
+    assert near in image(world, leader).isr
+    assert fetched(world, leader, 3, rack=rack_of(near)).preferred_read_replica == -1
+    world.advance(2 * ROUND_MS)
+    assert fetched(world, leader, 3, rack=rack_of(near)).preferred_read_replica == near
 
 
 def test_a_follower_that_is_cut_off_from_its_leader_sends_its_clients_back_for_good(world: World) -> None:

@@ -51,6 +51,7 @@ from cordwood.node.flushes import FlushBook
 from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.node.leader_hints import LeaderHints
+from cordwood.node.librdkafka_clients import LibrdkafkaClients
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
@@ -127,7 +128,8 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
-        self.near_reads = NearReads(loop, image, hosted)
+        self.librdkafka_clients = LibrdkafkaClients()
+        self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
         self.lost_directories = lost = LostDirectories(loop, image, logs, hosted, flushes, shared=serving.shared)
         lost.deposed = self._deposed
@@ -144,7 +146,7 @@ class Node:
         self.held_heartbeats = HeldHeartbeats(loop, self.parked)
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
         self.leader_hints = LeaderHints(image)
-        self.told_brokers = ToldBrokers(loop, image)
+        self.told_brokers = ToldBrokers(loop, image, self.librdkafka_clients)
         self.leader_throttle = LeaderThrottle(image)
         self.encoded_topics = EncodedTopics(image, fetching.suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
@@ -204,7 +206,7 @@ class Node:
     def connection_closed(self, connection_id: int) -> None:
         """Drops the waiting requests of a closed connection: nobody reads their answers."""
         self.held_heartbeats.connection_closed(connection_id)
-        self.told_brokers.connection_closed(connection_id)
+        self.librdkafka_clients.connection_closed(connection_id)
         self.catching_up.connection_closed(connection_id)
         self.loop.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
@@ -273,6 +275,7 @@ class Node:
         self.loop.now = now
         if delta.brokers_changed:
             self.told_brokers.brokers_changed()
+            self.near_reads.brokers_changed()
             self._look_for_own_row()
         if delta.deleted:
             self._topics_deleted(delta.deleted)

@@ -65,6 +65,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "leads",
+        "led_since_ms",
         "name",
         "offline",
         "read_here_until_ms",
@@ -95,6 +96,8 @@ class Partition:
         self.leads = False
         self.leader_epoch = -1
         """The epoch in which the partition is led, here or elsewhere."""
+        self.led_since_ms = 0
+        """When this broker last took the lead, or began a new epoch as the leader."""
         self.leader = NO_LEADER
         """The broker that leads; -1: nobody, as far as this broker knows."""
         self.image = image
@@ -205,6 +208,7 @@ class Partition:
             return
         self._end_role()
         self.leads, self.leader, self.leader_epoch, self.image = True, self._broker_id, leader_epoch, image
+        self.led_since_ms = now.boot_ms
         if self._log is not None:
             with suppress(StorageFailure):  # offline: the next use tries again
                 self._watermark_moved(self._take_the_lead(), now)

@@ -17,36 +17,22 @@ if TYPE_CHECKING:
 
     from cordwood.cluster.broker_image import BrokerImage
     from cordwood.cluster.image import ClusterImage
+    from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
 
 TOLD_AFTER_LEAVING_MS: Final = 60_000
 """How long clients on librdkafka are told a broker that left: longer than a restart takes."""
 
 
-def is_on_librdkafka(software: str) -> bool:
-    """Whether a client with this software name (ApiVersions 3 and later) is built on librdkafka: bindings have names of
-    their own."""
-    return "rdkafka" in software or software.startswith("confluent-kafka")
-
-
 class ToldBrokers:
-    def __init__(self, loop: Loop, image: ClusterImage) -> None:
+    def __init__(self, loop: Loop, image: ClusterImage, librdkafka_clients: LibrdkafkaClients) -> None:
         self._loop = loop
         self._image = image
         self._taking_part: dict[int, BrokerImage] = {}
         self._left: dict[int, tuple[BrokerImage, int]] = {}
         """Brokers that took part and do not any more, each with its last row and the time on the boot clock."""
-        self._on_librdkafka: set[int] = set()
-        """Connections of clients on librdkafka."""
+        self._librdkafka_clients = librdkafka_clients
         self.brokers_changed()
-
-    def introduced(self, connection_id: int, software: str) -> None:
-        """Notes the software name that a client gave on its connection."""
-        if is_on_librdkafka(software):
-            self._on_librdkafka.add(connection_id)
-
-    def connection_closed(self, connection_id: int) -> None:
-        self._on_librdkafka.discard(connection_id)
 
     def brokers_changed(self) -> None:
         """Takes over the brokers of the image: some registered, were fenced or unfenced, or went."""
@@ -65,7 +51,7 @@ class ToldBrokers:
     def endpoints(self, listener: str, connection_id: int) -> list[NodeEndpoint]:
         """The brokers as the client of a connection reaches them, by a listener."""
         found: list[NodeEndpoint] = []
-        if connection_id not in self._on_librdkafka:
+        if connection_id not in self._librdkafka_clients:
             found = reached_by(listener, self._taking_part)
         elif self._taking_part:
             since_ms = self._loop.now.boot_ms - TOLD_AFTER_LEAVING_MS

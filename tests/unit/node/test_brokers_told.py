@@ -9,7 +9,8 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
 from cordwood.cluster.rows import Endpoint, broker_key, decode_broker, encode_broker
 from cordwood.cluster.stores.interface import Delete, Put
-from cordwood.node.told_brokers import TOLD_AFTER_LEAVING_MS, is_on_librdkafka
+from cordwood.node.librdkafka_clients import is_on_librdkafka
+from cordwood.node.told_brokers import TOLD_AFTER_LEAVING_MS
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.node.speaking import error
 
 from cordwood.node.catching_up import PATIENCE_MS
-from cordwood.node.handlers.fetching import PARTITIONS_PER_STEP
+from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World

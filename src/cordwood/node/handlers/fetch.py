@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target, targets_of
-from cordwood.node.handlers.fetching import PARTITIONS_PER_STEP, TARGETS_PER_STEP, Fetching, FetchingRooms
+from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP, TARGETS_PER_STEP
+from cordwood.node.handlers.fetching import Fetching, FetchingRooms
 from cordwood.node.replication.fetching_followers import check_follower
 from cordwood.node.request import Request, serves
 from cordwood.node.turns import Steps

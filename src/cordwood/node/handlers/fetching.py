@@ -10,23 +10,23 @@ for that to move, too. A client that names its rack may be sent to a follower th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import ColdRead, Log
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
+from cordwood.node.fetch_sessions import FetchPlan, Target
+from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP, answer_fetch
 from cordwood.node.partition import Partition
 from cordwood.node.replication.fetching_followers import LeaderThrottle, answer_follower, count_follower
+from cordwood.node.replication.near_reads import TELL_LEADERSHIP_AGAIN_MS
 from cordwood.node.request import Request
 from cordwood.node.timers import Timer
 from cordwood.node.turns import Steps
 from cordwood.replication.follower import FollowerReplica
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchRequest
-from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encode_fetch_response
+from cordwood.wire.fetched import FetchedPartition
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cordwood.node.replication.near_reads import NearReads
     from cordwood.node.reports import Reports
     from cordwood.replication.leader import LeaderReplica
-    from cordwood.wire.endpoints import NodeEndpoint
 
 READ_COMMITTED = 1
 EMPTY = b""
@@ -47,10 +46,6 @@ NEAR_READS_FROM = 11
 """From this version on clients understand that they are sent to a follower, and read there."""
 LEADER_HINTS_FROM = 16
 """From this version on an answer tells a client at the wrong broker who leads, as Kafka does."""
-
-PARTITIONS_PER_STEP = 100
-"""A partition takes some ten microseconds, and more if its log has to be opened."""
-TARGETS_PER_STEP = 1_000
 
 
 class FetchingRooms(Protocol):
@@ -200,7 +195,7 @@ class Fetching:
         if self._follower >= 0:
             for partition in self._places:
                 answer_follower(partition, self._follower, self._request.reply.connection_id, self._rooms.loop.now)
-        self._answer()
+        answer_fetch(self._rooms, self._request, self._plan, self._found)
         return True
 
     def abandon(self) -> None:
@@ -233,6 +228,9 @@ class Fetching:
         hint = None
         if self._request.version >= LEADER_HINTS_FROM:
             hint = self._rooms.leader_hints.hint(target.topic, target.partition, error)
+            connection_id = self._request.reply.connection_id
+            if hint and self._rack and not self._rooms.near_reads.may_be_hinted(hint, connection_id):
+                hint = None
         aborted = () if self._committed_only else None
         return FetchedPartition(target.partition, error, aborted_transactions=aborted, current_leader=hint)
 
@@ -261,6 +259,9 @@ class Fetching:
                 self._answer_if_enough()
 
         self._rooms.loop.effects.for_client(self._request.reply.connection_id, cold.finish, found)
+        return self._without_records(target, role)
+
+    def _without_records(self, target: Target, role: LeaderReplica | FollowerReplica) -> FetchedPartition:
         return FetchedPartition(
             target.partition,
             0,
@@ -331,6 +332,8 @@ class Fetching:
         if not partition.leads:
             return self._read_as_follower(partition, target)
         replica = partition.replica
+        if self._rack and self._hears_of_leadership(partition, target.current_leader_epoch):
+            return self._tell_leadership(replica, target, place)
         replica.check_epoch(target.current_leader_epoch)
         log = replica.log
         high_watermark = replica.high_watermark
@@ -352,10 +355,7 @@ class Fetching:
             )
             if near >= 0:
                 self._urgent = True
-                aborted = () if self._committed_only else None
-                return FetchedPartition(
-                    target.partition, 0, high_watermark, stable, log.offsets.start, EMPTY, aborted, near
-                )
+                return self._without_records(target, replica)._replace(preferred_read_replica=near)
         end = stable if self._committed_only else high_watermark
         if self._follower >= 0:
             end = log.offsets.end
@@ -385,6 +385,20 @@ class Fetching:
             if self._rooms.leader_throttle.holds_back(partition, self._follower, self._rooms.loop.now):
                 end = target.fetch_offset
         return self._find(partition, log, target, end, high_watermark, stable)
+
+    def _hears_of_leadership(self, partition: Partition, epoch: int) -> bool:
+        near_reads, connection_id = self._rooms.near_reads, self._request.reply.connection_id
+        return self._request.version >= LEADER_HINTS_FROM and near_reads.hears_of_leadership(
+            partition, epoch, connection_id
+        )
+
+    def _tell_leadership(self, replica: LeaderReplica, target: Target, place: int) -> FetchedPartition:
+        """Tells a client that waited here while this broker followed at once, and one that asks now after a pause."""
+        if place == len(self._found):
+            self._wait_ms = min(self._wait_ms, TELL_LEADERSHIP_AGAIN_MS)
+        elif self._found[place].current_leader is None:
+            self._urgent = True
+        return self._without_records(target, replica)._replace(current_leader=(replica.broker_id, replica.leader_epoch))
 
     def _read_as_follower(self, partition: Partition, target: Target) -> FetchedPartition:
         following = partition.following
@@ -421,71 +435,6 @@ class Fetching:
             EMPTY if found is None else found,
             aborted,
         )
-
-    def _answer(self) -> None:
-        if len(self._found) > PARTITIONS_PER_STEP:
-            self._rooms.loop.turns.begin(self._request.reply, self._answer_in_steps())
-            return
-        header = self._request.header
-        topics: dict[str | TopicId, list[FetchedPartition]] = {}
-        self._tell(self._plan.targets, self._found, topics)
-        frame = encode_fetch_response(
-            header.api_version,
-            header.correlation_id,
-            list(topics.items()),
-            session_id=self._plan.session_id,
-            node_endpoints=self._leaders_told(),
-        )
-        self._request.reply.send(frame)  # type: ignore[arg-type]
-
-    def _answer_in_steps(self) -> Steps:
-        header = self._request.header
-        topics: dict[str | TopicId, list[FetchedPartition]] = {}
-        for start in range(0, len(self._found), TARGETS_PER_STEP):
-            end = start + TARGETS_PER_STEP
-            self._tell(self._plan.targets[start:end], self._found[start:end], topics)
-            yield
-        frame = yield from encode_fetch_in_steps(
-            header.api_version,
-            header.correlation_id,
-            list(topics.items()),
-            session_id=self._plan.session_id,
-            node_endpoints=self._leaders_told(),
-        )
-        self._request.reply.send(frame)  # type: ignore[arg-type]
-
-    def _leaders_told(self) -> Sequence[NodeEndpoint]:
-        hinted = [found.current_leader for found in self._found if found.error_code]
-        return self._rooms.leader_hints.endpoints(hinted, self._request.reply.entrance.name) if hinted else ()
-
-    def _tell(
-        self,
-        targets: list[Target],
-        found_in_each: list[FetchedPartition],
-        topics: dict[str | TopicId, list[FetchedPartition]],
-    ) -> None:
-        """Adds the partitions with news to the answer."""
-        plan = self._plan
-        session = plan.session
-        for target, found in zip(targets, found_in_each, strict=True):
-            has_records = isinstance(found.records, LogSlice)
-            if session is not None:
-                news = (
-                    has_records
-                    or found.error_code
-                    or found.diverging_epoch is not None
-                    or found.preferred_read_replica >= 0
-                    or found.high_watermark != target.sent_high_watermark
-                    or found.log_start_offset != target.sent_log_start
-                )
-                if plan.mode is Mode.INCREMENTAL and not news:
-                    continue
-                # An error's -1 is remembered too, so that the recovery from it is news.
-                target.sent_high_watermark = found.high_watermark
-                target.sent_log_start = found.log_start_offset
-                if has_records:
-                    session.served(target.key)
-            topics.setdefault(target.topic, []).append(found)
 
 
 def _length(found: FetchedPartition) -> int:

@@ -32,6 +32,7 @@ from cordwood.wire.metadata import (
 
 if TYPE_CHECKING:
     from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
+    from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.node.told_brokers import ToldBrokers
@@ -62,6 +63,7 @@ class MetadataRooms(Protocol):
     encoded_topics: EncodedTopics
     held_heartbeats: HeldHeartbeats
     image: ClusterImage
+    librdkafka_clients: LibrdkafkaClients
     loop: Loop
     reports: Reports
     served_apis: tuple[Api, ...]
@@ -73,7 +75,7 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     version = request.version
     error = body.error_code(version, rooms.image.cluster_id, rooms.image.node_id)
     rooms.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
-    rooms.told_brokers.introduced(request.reply.connection_id, body.client_software_name)
+    rooms.librdkafka_clients.introduced(request.reply.connection_id, body.client_software_name)
     request.reply.send(
         encode_api_versions_response(
             version,

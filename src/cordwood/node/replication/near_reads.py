@@ -17,6 +17,17 @@ that comes back is served by the leader for a while, whatever the follower's rea
 
 A follower whose own `replica.selector.class` is not set serves clients that name a rack: a leader whose setting is
 newer has sent them.
+
+Two answers spare clients on librdkafka (2.16) a standstill:
+
+- A client that read here while this broker followed, and asks in its old epoch after this broker took the lead, is told
+  of the new leadership in an answer without records and without an error. FENCED_LEADER_EPOCH has librdkafka turn to
+  the old leader, and the leader named in the same answer has it stay here. Both at once leave it at the old leader for
+  good if that one is dead (its pull request 5593). An answer without an error only names the leader, and the client
+  validates its position with it (KIP-320) before it reads on. A client that does not take that in is refused after a
+  while, and asks for Metadata.
+- A leader does not send clients to a broker that has just come back. A client that was refused a connection while the
+  broker was away waits up to 10 s before it tries again, and does not read from the leader meanwhile.
 """
 
 from __future__ import annotations
@@ -31,6 +42,8 @@ if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.model.identifiers import TopicId
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.leader_hints import Hint
+    from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
 
 NEWS_FOR_MS = 10_000
@@ -40,13 +53,27 @@ BACK_FOR_MS = 30_000
 MOST_SENT = 10_000
 """So many clients and partitions that were sent near are remembered at most."""
 NO_REPLICA = -1
+TELL_LEADERSHIP_FOR_MS = 10_000
+"""So long after it took the lead, a broker tells its former readers of that without an error."""
+TELL_LEADERSHIP_AGAIN_MS = 100
+"""A client that asks in its old epoch once more is answered after this time: it may just be taking in the last
+answer."""
+RECONNECTED_AFTER_MS = 12_000
+"""After this time clients have connected to a broker that came back: more than librdkafka's default
+reconnect.backoff.max.ms."""
 
 
 class NearReads:
-    def __init__(self, loop: Loop, image: ClusterImage, hosted: HostedReplicas) -> None:
+    def __init__(
+        self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, librdkafka_clients: LibrdkafkaClients
+    ) -> None:
         self._loop = loop
         self._image = image
         self._hosted = hosted
+        self._librdkafka_clients = librdkafka_clients
+        self._took_part: dict[int, tuple[int, int | None]] = {}
+        """The last broker epoch in which each broker took part, and when it came back in it; None: it was never
+        away."""
         self.on_read: Callable[[Partition], None] = lambda partition: None
         """Called when a client reads a partition at this follower for the first time in a while."""
         self._sent: dict[tuple[int, TopicId, int], int] = {}
@@ -57,6 +84,7 @@ class NearReads:
         """Answers of this broker as a leader that sent a client to a follower in its rack."""
         self.sent_back = 0
         """Refusals of this broker as a follower, for which clients go to the leader."""
+        self.brokers_changed()
 
     @property
     def _heard_within_ms(self) -> int:
@@ -78,7 +106,12 @@ class NearReads:
                 continue
             if broker_id == image.node_id:
                 return NO_REPLICA
-            if broker.electable and not broker.starting and broker.endpoint(listener) is not None:
+            if (
+                broker.electable
+                and not broker.starting
+                and broker.endpoint(listener) is not None
+                and not self._just_came_back(broker_id)
+            ):
                 nearby.append(broker_id)
         if not nearby:
             return NO_REPLICA
@@ -94,6 +127,30 @@ class NearReads:
         self._sent[client] = now_ms
         self.sent_near += 1
         return found
+
+    def brokers_changed(self) -> None:
+        """Takes over the brokers of the image: some registered, were fenced or unfenced, or went."""
+        for broker_id, broker in self._image.brokers.items():
+            last = self._took_part.get(broker_id)
+            if not broker.fenced and (last is None or last[0] != broker.epoch):
+                self._took_part[broker_id] = broker.epoch, None if last is None else self._loop.now.boot_ms
+
+    def _just_came_back(self, broker_id: int) -> bool:
+        _, back_ms = self._took_part.get(broker_id, (0, None))
+        return back_ms is not None and self._loop.now.boot_ms - back_ms < RECONNECTED_AFTER_MS
+
+    def hears_of_leadership(self, partition: Partition, epoch: int, connection_id: int) -> bool:
+        """Whether a client with a rack that asks this leader in this epoch is told of a newer epoch without an
+        error."""
+        return (
+            0 <= epoch < partition.leader_epoch
+            and connection_id in self._librdkafka_clients
+            and self._loop.now.boot_ms - partition.led_since_ms < TELL_LEADERSHIP_FOR_MS
+        )
+
+    def may_be_hinted(self, hint: Hint, connection_id: int) -> bool:
+        """Whether a refusal may name the leader to a client with a rack: not this broker itself to librdkafka."""
+        return hint[0] != self._image.node_id or connection_id not in self._librdkafka_clients
 
     # As a follower
 
