@@ -5,53 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.broker.several_directories import PARTITIONS, broker, identity, partitions_in, paths, read, written
 from tests.deadline import eventually
-from tests.interop.confluent_clients import produce_all, read_to_end
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.embedded import Broker, Cluster
-from cordwood.log.directory.identity import Identity, read_identity
-from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import StorageFailure
-
-PARTITIONS = (0, 1, 2, 3)
-
-
-def paths(tmp_path: Path, *names: str) -> str:
-    return ",".join(str(tmp_path / name) for name in names)
-
-
-def broker(directories: str) -> Broker:
-    return Broker(data_dir=directories, settings={"num.partitions": len(PARTITIONS)})
-
-
-def written(bootstrap_servers: str, words: str = "") -> dict[int, list[str]]:
-    """The values that were written to each partition, all acknowledged."""
-    values = {partition: [f"{words}{partition} {number}" for number in range(5)] for partition in PARTITIONS}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0})
-    records = [{"topic": "orders", "partition": index, "value": value} for index in values for value in values[index]]
-    produce_all(producer, records)
-    return values
-
-
-def read(bootstrap_servers: str, *partitions: int) -> dict[int, list[str]]:
-    values: dict[int, list[str]] = {partition: [] for partition in partitions}
-    for message in read_to_end(bootstrap_servers, "orders", partitions):
-        values[message.partition() or 0].append((message.value() or b"").decode())
-    return values
-
-
-def partitions_in(directory: Path) -> set[int]:
-    return {int(path.name.removeprefix("orders-")) for path in directory.glob("orders-*")}
-
-
-def identity(directory: Path) -> Identity:
-    owner = read_identity(OsFilesystem(str(directory)), str(directory))
-    assert owner is not None
-    return owner
 
 
 def test_partitions_are_spread_over_the_directories_and_come_back_in_any_order(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
 from cordwood.model.listeners import Listener
+from cordwood.node.known_topics import known_topics
 from cordwood.node.node import Node
 from cordwood.node.serving import Serving
 
@@ -168,7 +169,7 @@ class Server:
         )
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
-        storage.claim(image.cluster_id)
+        storage.claim(image.cluster_id, known_topics(image))
         self._peers = PeerConnections(
             loop,
             settings.node_id,

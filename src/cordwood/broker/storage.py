@@ -15,6 +15,7 @@ from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
+from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.segments.filesystem import Filesystem
@@ -96,16 +97,21 @@ def refuse_part_of_cluster(logs: DataDirectory) -> None:
         )
 
 
-async def open_own_store(logs: DataDirectory) -> "MetadataStore":
-    """Opens the store that is kept in a data directory, whose lock the caller holds. Raises EnvironmentFailure."""
+def refuse_own_store(logs: DataDirectory) -> None:
+    """Raises EnvironmentFailure if the store in a data directory is missing, or not to be used. Changes nothing."""
     from cordwood.cluster.stores.opening_checks import check_present
-    from cordwood.cluster.stores.sqlite import SqliteStore
 
     refuse_part_of_cluster(logs)
-    path = f"{logs.path}/{METADATA_FILE}"
     if logs.identity() is not None:
-        check_present(path)
-    return await SqliteStore.open(path, boot_ms=boot_ms)
+        check_present(f"{logs.path}/{METADATA_FILE}")
+
+
+async def open_own_store(logs: DataDirectory) -> "MetadataStore":
+    """Opens the store that is kept in a data directory, whose lock the caller holds. Raises EnvironmentFailure."""
+    from cordwood.cluster.stores.sqlite import SqliteStore
+
+    refuse_own_store(logs)
+    return await SqliteStore.open(f"{logs.path}/{METADATA_FILE}", boot_ms=boot_ms)
 
 
 async def _refuse_store_of_cluster(path: str, store: "MetadataStore") -> None:
@@ -149,24 +155,24 @@ class Storage:
                 storage.metadata = memory.open_metadata()
             return storage
         directories = _on_disk(settings)
-        taken: list[DataDirectory] = []
         try:
             # The directories are locked before the store is read: a store that another process writes would look
-            # damaged.
+            # damaged. None is made before the last refusal: a directory that is missing has to stay missing.
             for directory in directories:
-                directory.take()
-                taken.append(directory)
+                directory.lock_if_begun()
             found = look_at([Place(each.filesystem, each.path) for each in directories])
-            home = directories.pop(found.home)
-            storage = cls(DataDirectories([home, *directories], all_present=found.complete), found, settings)
-            storage._take_storage_id(home.identity())
+            logs = DataDirectories(_home_first(directories, found.home), all_present=found.complete)
+            storage = cls(logs, found, settings)
+            storage._take_storage_id(logs.home.identity())
+            storage._refuse_other_nodes()
             if settings.cluster_store:
                 await storage._join(settings)
             else:
                 await storage._open_own_store(settings)
         except BaseException:
-            for directory in taken:
+            for directory in directories:
                 directory.release()
+            _close_filesystems(directories)
             raise
         return storage
 
@@ -175,6 +181,20 @@ class Storage:
         # sync by what it had.
         kept = owner.storage_id if owner is not None and self._found.complete else ""
         self.standing = ALONE._replace(storage_id=kept or os.urandom(16).hex())
+
+    def _owners(self) -> list[tuple[str, Identity]]:
+        return [(each.path, owner) for each in self.logs.directories if (owner := each.identity()) is not None]
+
+    def _refuse_other_nodes(self) -> None:
+        """Raises StorageFailure if a directory is another node's. Registered with its storage id, this node would count
+        as one that lost its records."""
+        for path, owner in self._owners():
+            if owner.node_id != self._node_id:
+                raise StorageFailure(
+                    f"{path} has the data of node {owner.node_id}, not of node {self._node_id}: node.id was changed, "
+                    "or the directories of two nodes were mixed up. Nothing was changed, and no cluster has heard of "
+                    "this start"
+                )
 
     async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
@@ -185,6 +205,8 @@ class Storage:
                 f"{home.path} has partitions in the homes of workers, which use one directory only: start and stop "
                 f"`cordwood serve --data-dir {home.path}` once, which takes them back; then give all directories"
             )
+        refuse_own_store(home)
+        home.take_once()
         self.metadata = await open_own_store(home)
         try:
             if home.arranged_for_workers:
@@ -204,7 +226,7 @@ class Storage:
 
         home = self.logs.home
         path = home.path
-        owners = [(each.path, owner) for each in self.logs.directories if (owner := each.identity()) is not None]
+        owners = self._owners()
         imported = refuse_unfinished(home.filesystem, path)
         for each in self.logs.directories:
             if each.filesystem.exists(f"{each.path}/{METADATA_FILE}"):
@@ -212,14 +234,6 @@ class Storage:
                     f"{each.path} has the data of a broker with metadata of its own ({METADATA_FILE}), which a cluster "
                     "does not know: its records would not be served. Take it into an empty cluster with `cordwood "
                     "cluster import`, give another --data-dir, or start without --store"
-                )
-        for own_path, owner in owners:
-            if owner.node_id != self._node_id:
-                # Registered with the storage id of another directory, this node would count as one that lost its
-                # records.
-                raise StorageFailure(
-                    f"{own_path} has the data of node {owner.node_id}, not of node {self._node_id}: node.id was "
-                    "changed, or the directories of two nodes were mixed up. The cluster has not heard of this start"
                 )
         for lost in _missing_in_words(self._found):
             logger.error("%s: the replicas in it are lost here, and are filled anew from other brokers", lost)
@@ -237,6 +251,9 @@ class Storage:
                 await check_cluster(self.metadata, own_path, owner.cluster_id, seen)
             if imported is not None:
                 await refuse_other_import(self.metadata, path, imported)
+            # Before the registration: the cluster must not hear of a broker that cannot use its directories.
+            for each in self.logs.directories:
+                each.take_once()
         except BaseException:
             await self.metadata.close()
             raise
@@ -258,19 +275,13 @@ class Storage:
     @property
     def max_open_files(self) -> int:
         """The number of log files that may be open at a time."""
-        return sum(filesystem.max_open_files for filesystem in self._os_filesystems())
+        return sum(filesystem.max_open_files for filesystem in _os_filesystems(self.logs.directories))
 
-    def _os_filesystems(self) -> "list[OsFilesystem]":
-        from cordwood.log.files.os_filesystem import OsFilesystem
-
-        filesystems = [directory.filesystem for directory in self.logs.directories]
-        return [filesystem for filesystem in filesystems if isinstance(filesystem, OsFilesystem)]
-
-    def claim(self, cluster_id: str) -> None:
-        """Takes the data directories for this node of this cluster. Raises StorageFailure if another node owns one."""
-        self.logs.open(
-            Identity(cluster_id, self._node_id, self.standing.storage_id), new_id=lambda: new_cluster_id(uuid4())
-        )
+    def claim(self, cluster_id: str, known: Known | None = None) -> None:
+        """Takes the data directories for this node of this cluster; `known` are the topics of its metadata. Raises
+        StorageFailure if another node owns a directory, or two have the log of one partition."""
+        identity = Identity(cluster_id, self._node_id, self.standing.storage_id)
+        self.logs.open(identity, new_id=lambda: new_cluster_id(uuid4()), known=known)
         self._open = True
         for problem in self.logs.problems:
             logger.warning("%s", problem)
@@ -278,7 +289,7 @@ class Storage:
 
     def _learn_how_to_read(self) -> None:
         """Finds out whether reads can be told not to wait: a broker that serves only reads would never find out."""
-        for filesystem in self._os_filesystems():
+        for filesystem in _os_filesystems(self.logs.directories):
             descriptor = os.open(f"{filesystem.root}/{PROPERTIES_FILE}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 filesystem.learn_reads_without_waiting(descriptor, 0)
@@ -308,8 +319,19 @@ class Storage:
         await self.metadata.close()
         # The locks are released last: the next process reads the store as soon as it has the locks.
         self.logs.release()
-        for filesystem in self._os_filesystems():
-            filesystem.close()
+        _close_filesystems(self.logs.directories)
+
+
+def _os_filesystems(directories: Sequence[DataDirectory]) -> "list[OsFilesystem]":
+    from cordwood.log.files.os_filesystem import OsFilesystem
+
+    filesystems = [directory.filesystem for directory in directories]
+    return [filesystem for filesystem in filesystems if isinstance(filesystem, OsFilesystem)]
+
+
+def _close_filesystems(directories: Sequence[DataDirectory]) -> None:
+    for filesystem in _os_filesystems(directories):
+        filesystem.close()
 
 
 def _on_disk(settings: BrokerSettings) -> list[DataDirectory]:
@@ -333,6 +355,10 @@ def _on_disk(settings: BrokerSettings) -> list[DataDirectory]:
         )
         for path in paths
     ]
+
+
+def _home_first(directories: Sequence[DataDirectory], home: int) -> list[DataDirectory]:
+    return [directories[home], *directories[:home], *directories[home + 1 :]]
 
 
 def _data_directory(

@@ -26,6 +26,7 @@ from cordwood.log.directory.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
+from cordwood.node.known_topics import known_topics
 from cordwood.node.node import Node
 from cordwood.node.serving import Serving
 from cordwood.simulation.broken import InvariantBroken
@@ -150,6 +151,7 @@ class Life:
         self.logs.open(
             Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id, storage_id),
             new_id=lambda: f"{self._chance.getrandbits(64):x}",
+            known=known_topics(self.metadata_writer.image),
         )
         self.node = Node(
             self.metadata_writer.image,

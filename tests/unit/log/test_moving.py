@@ -8,7 +8,7 @@ from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, append, batch_bytes, values
 
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.finishing_moves import finish_moves
+from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.moving import LogMove, Phase, path_of_copy
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import DiskFull, StorageFailure
@@ -88,7 +88,7 @@ class Machine:
         directories = [DataDirectory(self.disk, path) for path in (A, B)]
         for directory in directories:
             directory.take()
-        self.done = finish_moves(directories, all_present=True).words
+        self.done = UnfinishedMoves(directories, all_present=True).finish().words
         for directory in directories:
             directory.open()
         self.a, self.b = directories
@@ -424,7 +424,7 @@ def test_a_copy_whose_log_may_be_in_a_missing_directory_is_left_alone() -> None:
     next(step for step in steps if step.phase is Phase.SETTLING)
     next(steps)
     only = DataDirectory(machine.disk, B)
-    (told,) = finish_moves([only], all_present=False).words
+    (told,) = UnfinishedMoves([only], all_present=False).finish().words
     assert "left alone" in told
     assert [future_part(name) for name in machine.disk.list_directories(B)] == [str(ORDERS)]
     machine.start()

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from cordwood.log.checkpoint import Checkpoint
 from cordwood.log.directory.condemned import Removal
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.directory_set import Place, claim_directories
+from cordwood.log.directory.directory_set import Claim, Place
 from cordwood.log.directory.durable_ends import do_nothing
-from cordwood.log.directory.finishing_moves import finish_moves
+from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.identity import Identity
-from cordwood.log.directory.strays import Fate, Known, Verdict
+from cordwood.log.directory.strays import SERVED, Fate, Known, Verdict
+from cordwood.log.directory.two_logs import refuse_two_logs, two_logs
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.in_steps import Steps
 from cordwood.log.log import Log
@@ -29,8 +30,6 @@ from cordwood.segments.partition_metadata import TopicDescription
 
 PROBE_FILE = ".probe"
 """A file that is written, synced and removed, to find out whether a disk works."""
-
-_SERVED = frozenset({Fate.OPENED, Fate.REPAIRED})
 
 
 class Stray(NamedTuple):
@@ -97,19 +96,34 @@ class DataDirectories:
 
     # Life
 
-    def open(self, identity: Identity | None = None, *, new_id: Callable[[], str] = lambda: "") -> None:
-        """Reads the directories' files, with the locks held. `new_id` makes ids of new directories. Raises
-        StorageFailure if another node owns the data."""
+    def open(
+        self,
+        identity: Identity | None = None,
+        *,
+        new_id: Callable[[], str] = lambda: "",
+        known: Known | None = None,
+    ) -> None:
+        """Reads the directories' files, with the locks held. `new_id` makes ids of new directories; `known` are the
+        topics of the metadata. Raises StorageFailure, before anything is changed, if another node owns the data, or if
+        two logs could each be that of one partition."""
         try:
             found = self.home.identity()
             if self._only is not None and (found is None or not (found.directories or found.home_id)):
                 self._only.open(identity)
                 return
             for directory in self.directories:
+                directory.lock_if_begun()
+            places = [Place(each.filesystem, each.path) for each in self.directories]
+            claim = None if identity is None else Claim(places, identity, new_id)
+            moves = UnfinishedMoves(self.directories, all_present=self.all_present)
+            if known is not None:
+                refuse_two_logs(self.directories, known)
+            # All refusals are above: from here on files change.
+            for directory in self.directories:
                 directory.take_once()
-            if identity is not None:
-                claim_directories([Place(each.filesystem, each.path) for each in self.directories], identity, new_id)
-            finished = finish_moves(self.directories, all_present=self.all_present)
+            if claim is not None:
+                claim.write()
+            finished = moves.finish()
             for directory in self.directories:
                 directory.open()
             self.home.problems += finished.words
@@ -246,11 +260,11 @@ class DataDirectories:
             verdicts = directory.strays(known)
             strays += [Stray(directory, partition, verdict) for partition, verdict in verdicts.items()]
             for partition in directory.on_disk.partitions if self._only is None else ():
-                if partition not in verdicts or verdicts[partition].fate in _SERVED:
+                if partition not in verdicts or verdicts[partition].fate in SERVED:
                     served.setdefault(partition, []).append(directory)
         strays += self._twice(served)
         for stray in strays:
-            if stray.verdict.fate not in _SERVED:
+            if stray.verdict.fate not in SERVED:
                 self._forget(stray.partition, at=stray.directory)
         for partition, (directory, *_) in served.items():
             self.moved(partition, directory)
@@ -268,16 +282,12 @@ class DataDirectories:
                 continue
             full = [each for each in directories if each.filesystem.list(each.on_disk.directory(partition))]
             if len(full) > 1:
-                first, second = (each.on_disk.directory(partition) for each in full[:2])
-                raise StorageFailure(
-                    f"{first} and {second} are logs of the same partition: which of them is right cannot be told. "
-                    "Nothing of them was changed. `cordwood inspect` shows the offsets in each; move the wrong one "
-                    "away, out of the data directory"
-                )
+                raise two_logs(*(each.on_disk.directory(partition) for each in full[:2]))
+            (kept,) = full or directories[:1]
             for directory in directories:
-                if directory not in (full or directories[:1]):
-                    yield Stray(directory, partition, Verdict(Fate.EMPTY))
-            directories[:] = full or directories[:1]
+                if directory is not kept:
+                    yield Stray(directory, partition, Verdict(Fate.EMPTY, f"its log is in {kept.path}"))
+            directories[:] = [kept]
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that had records and have no directory any more."""

@@ -106,19 +106,29 @@ class DataDirectory:
         self._given_up: list[Log] = []
         """Logs that were open when the disk failed."""
         self._lock: Lock | None = None
+        self._taken = False
+        """Whether the directory was made durably, and is locked where that is possible."""
 
     # Life
 
     def take(self) -> None:
         """Makes the directory if need be, and locks it. Raises StorageFailure if another process has the lock."""
         make_directory_durably(self.filesystem, self.path, begun=self.filesystem.exists(self._file(PROPERTIES_FILE)))
-        if isinstance(self.filesystem, Lockable):
+        if self._lock is None and isinstance(self.filesystem, Lockable):
             self._lock = self.filesystem.lock(self._file(LOCK_FILE))
+        self._taken = True
 
     def take_once(self) -> None:
-        """As `take`, unless the lock is held already."""
-        if self._lock is None:
+        """As `take`, unless the directory is taken already."""
+        if not self._taken:
             self.take()
+
+    def lock_if_begun(self) -> None:
+        """Locks the directory if it has a lock file, and changes nothing: a start that is refused leaves a missing
+        directory missing. Raises StorageFailure if another process has the lock."""
+        path = self._file(LOCK_FILE)
+        if self._lock is None and isinstance(self.filesystem, Lockable) and self.filesystem.exists(path):
+            self._lock = self.filesystem.lock(path)
 
     def stopped_cleanly(self) -> bool:
         """Whether the directory has the mark of a clean stop, which `open` removes."""
@@ -188,6 +198,7 @@ class DataDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        self._taken = False
 
     # Partitions
 

@@ -76,24 +76,30 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
     return DirectorySet(homes[0], missing, False)
 
 
-def claim_directories(places: Sequence[Place], identity: Identity, new_id: Callable[[], str]) -> None:
-    """Takes the directories for their owner; the first is the home. Raises StorageFailure if another node owns one.
+class Claim:
+    """Takes the directories for their owner; the first is the home."""
 
-    The home names a directory durably before the first log is made in it, and names missing directories no longer."""
-    found = [place.identity() for place in places]
-    for place, owner in zip(places, found, strict=True):
-        check_owner(place.path, owner, identity)
-    ids = [(owner.directory_id if owner is not None else "") or new_id() for owner in found]
-    alone = Identity(identity.cluster_id, identity.node_id)
-    wanted = [
-        alone._replace(
-            storage_id=identity.storage_id,
-            directory_id=ids[0],
-            directories=dict(zip(ids, (place.path for place in places), strict=True)) if len(places) > 1 else {},
-        ),
-        *(alone._replace(directory_id=each, home_id=ids[0]) for each in ids[1:]),
-    ]
-    # The home is last: it names no directory that does not say whose it is.
-    for place, owner, own in reversed(list(zip(places, found, wanted, strict=True))):
-        if owner != own:
-            write_identity(place.filesystem, place.path, own)
+    def __init__(self, places: Sequence[Place], identity: Identity, new_id: Callable[[], str]) -> None:
+        """Changes nothing. Raises StorageFailure if another node owns a directory."""
+        self._places = places
+        self._found = [place.identity() for place in places]
+        for place, owner in zip(places, self._found, strict=True):
+            check_owner(place.path, owner, identity)
+        ids = [(owner.directory_id if owner is not None else "") or new_id() for owner in self._found]
+        alone = Identity(identity.cluster_id, identity.node_id)
+        self._wanted = [
+            alone._replace(
+                storage_id=identity.storage_id,
+                directory_id=ids[0],
+                directories=dict(zip(ids, (place.path for place in places), strict=True)) if len(places) > 1 else {},
+            ),
+            *(alone._replace(directory_id=each, home_id=ids[0]) for each in ids[1:]),
+        ]
+
+    def write(self) -> None:
+        """The home names a directory durably before the first log is made in it, and names missing directories no
+        longer."""
+        # The home is last: it names no directory that does not say whose it is.
+        for place, owner, own in reversed(list(zip(self._places, self._found, self._wanted, strict=True))):
+            if owner != own:
+                write_identity(place.filesystem, place.path, own)

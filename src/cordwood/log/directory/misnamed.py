@@ -45,6 +45,11 @@ def straighten_names(filesystem: Filesystem, path: str, names: Iterable[str]) ->
     return problems
 
 
+def is_misnamed(filesystem: Filesystem, path: str, partition: TopicPartition) -> bool:
+    """Whether the directory that has the name of this partition is another one's of its topic."""
+    return _note(filesystem, path, str(partition)) is not None
+
+
 def _note(filesystem: Filesystem, path: str, name: str) -> Note | None:
     """None if the directory is no partition's, or has the right name, or does not say."""
     try:

@@ -62,9 +62,10 @@ class PartitionsOnDisk:
         self._descriptions.forget(partition)
         return self._offsets.forget(partition)
 
-    def topic_ids(self) -> dict[TopicPartition, TopicId | None]:
-        """The topic id in each partition's directory; None for a missing or damaged id."""
-        return {partition: self._descriptions.read(partition) for partition in sorted(self._known)}
+    def topic_ids(self, among: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, TopicId | None]:
+        """The topic id in the directory of each partition, or of those `among`; None for a missing or damaged id."""
+        wanted = self._known if among is None else self._known.intersection(among)
+        return {partition: self._descriptions.read(partition) for partition in sorted(wanted)}
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that had records and have no directory any more."""
@@ -83,14 +84,17 @@ class PartitionsOnDisk:
 
     # Directories that the metadata does not know
 
-    def strays(self, known: Known, *, clean: bool) -> dict[TopicPartition, Verdict]:
+    def strays(
+        self, known: Known, *, clean: bool, among: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Verdict]:
         """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions.
 
-        `clean` says whether the last broker on this directory stopped cleanly.
+        `clean` says whether the last broker on this directory stopped cleanly. Only the partitions `among` are judged;
+        None: all.
         """
         found: dict[TopicPartition, Verdict] = {}
         points = self._offsets.recovery_points
-        for partition, topic_id in self.topic_ids().items():
+        for partition, topic_id in self.topic_ids(among).items():
             verdict = judge(self._filesystem, self.directory(partition), partition, topic_id, known)
             if verdict.fate is Fate.REPAIRED:
                 lost, had_records = self.missing(sorted(points)), partition in points
@@ -135,9 +139,7 @@ class PartitionsOnDisk:
         """Finds the partitions, before any log is open. Returns faults, and what was done about them."""
         problems = straighten_names(self._filesystem, self._path, self._filesystem.list_directories(self._path))
         names = self._filesystem.list_directories(self._path)
-        for name in names:
-            if (partition := _partition_of(name)) is not None:
-                self._known.add(partition)
+        self._known |= _partitions_of(names)
         self._note_lost_recovery_points()
         self.set_aside_directories = [f"{self._path}/{name}" for name in names if set_aside_part(name) is not None]
         self._take_notes()
@@ -229,6 +231,15 @@ class PartitionsOnDisk:
             save()
             for directory in condemned:
                 self._filesystem.remove_tree(directory)
+
+
+def partitions_in(filesystem: Filesystem, path: str) -> set[TopicPartition]:
+    """The partitions after which directories in a data directory are named."""
+    return _partitions_of(filesystem.list_directories(path))
+
+
+def _partitions_of(names: Iterable[str]) -> set[TopicPartition]:
+    return {partition for name in names if (partition := _partition_of(name)) is not None}
 
 
 def _partition_of(directory_name: str) -> TopicPartition | None:

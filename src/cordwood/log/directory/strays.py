@@ -36,6 +36,10 @@ class Fate(Enum):
     LEFT_ALONE = "left alone"
 
 
+SERVED = frozenset({Fate.OPENED, Fate.REPAIRED})
+"""The fates of directories whose logs are served."""
+
+
 class Verdict(NamedTuple):
     fate: Fate
     reason: str = ""

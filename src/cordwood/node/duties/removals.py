@@ -5,10 +5,11 @@ import logging
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories, Stray
-from cordwood.log.directory.strays import Fate, Known
+from cordwood.log.directory.strays import Fate
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.hosted import HostedReplicas
+from cordwood.node.known_topics import known_topics
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
@@ -70,9 +71,10 @@ class Removals:
 
     def sort_out_strays(self) -> None:
         """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
-        tombstones = {topic_id: stone.name for topic_id, stone in self._image.deleted_topics.items()}
+        known = known_topics(self._image)
+        tombstones = known.tombstones
         remaining: set[TopicId] = set()
-        for stray in self._logs.strays(Known(self._topic_id_of, tombstones, self._is_replica)):
+        for stray in self._logs.strays(known):
             try:
                 self._sort_out(stray)
             except DiskFull as failure:
@@ -96,12 +98,6 @@ class Removals:
         for name in self._logs.missing([partition.name for partition in self._hosted]):
             logger.error("%s had records, and its directory is missing", name)
 
-    def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
-        return None if self._image.partition_of(*name) is None else self._image.topic_id(name.topic)
-
-    def _is_replica(self, name: TopicPartition) -> bool:
-        return self._hosted.get(*name) is not None
-
     def _sort_out(self, stray: Stray) -> None:
         directory, name, verdict = stray
         match verdict.fate:
@@ -109,6 +105,8 @@ class Removals:
                 logger.info("%s is deleted: %s", name, verdict.reason)
                 directory.delete_log(name)
             case Fate.EMPTY:
+                if verdict.reason:
+                    logger.warning("%s/%s is empty, and is removed: %s", directory.path, name, verdict.reason)
                 directory.delete_log(name)
             case Fate.SET_ASIDE:
                 directory.set_aside(name, verdict.reason, self._loop.now.wall_ms)
