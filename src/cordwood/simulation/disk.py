@@ -8,7 +8,8 @@ again by its path.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from cordwood.broker.cluster_witness import Seen
@@ -160,6 +161,15 @@ class SimulatedDisk:
         self.unreadable = self.syncs_fail = False
         self.failing, self.only_syncs_fail = "", False
         self.refuses = lambda what: False
+
+    @contextmanager
+    def sound(self) -> Iterator[None]:
+        """No directory fails meanwhile: a checker looks at the disk before the broker has noticed its failure."""
+        failing, self.failing = self.failing, ""
+        try:
+            yield
+        finally:
+            self.failing = failing
 
     def lose_power(self) -> None:
         self.platter.crash()

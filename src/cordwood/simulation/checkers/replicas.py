@@ -72,10 +72,12 @@ class ReplicasChecker:
             return
         self.looks += 1
         broker, life = machine.broker_id, machine.lives
-        for partition in machine.node.hosted:
-            # The first use of a log reads its files, which a failing disk refuses.
-            if (log := partition.opened) is not None and (log.replayed.ready or not machine.disk.failing):
-                self._look_at(broker, life, partition, log)
+        fails = bool(machine.disk.failing)
+        with machine.disk.sound():
+            for partition in machine.node.hosted:
+                # The first use of a log reads its files, and a failing disk refuses that to the broker.
+                if (log := partition.opened) is not None and (log.replayed.ready or not fails):
+                    self._look_at(broker, life, partition, log)
 
     def _look_at(self, broker: int, life: int, partition: Partition, log: Log) -> None:
         if partition.settings.compacted:
