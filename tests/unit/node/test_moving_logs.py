@@ -1,5 +1,7 @@
 """AlterReplicaLogDirs and DescribeLogDirs of a broker with two data directories."""
 
+from typing import Any
+
 import pytest
 from tests.unit.node.speaking import batch_of, create_topic, delete_topic, fetch, fill, only, produce, values_in
 
@@ -270,3 +272,73 @@ def test_a_source_that_fails_takes_its_log_offline_and_the_copy_is_not_taken_for
     world.start()
     assert where(world) == source
     assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 30
+
+
+def refused_once(world: World, words: str) -> None:
+    """The disk refuses the next operation whose words have these in them."""
+    left = [words]
+
+    def refuses(what: str) -> bool:
+        return bool(left) and left[0] in what and bool(left.pop())
+
+    world.disk.refuses = refuses
+
+
+def test_a_move_whose_directory_cannot_be_made_does_not_drop_a_later_one(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", *VALUES)
+    first, second = paths(world)
+    source, target = (first, second) if where(world) == first else (second, first)
+    refused_once(world, "-future")
+    # The job that makes the directory is not done before the last of these requests.
+    moves, partition = world.node.log_moves, world.node.hosted.leader("orders", 0)
+    directories = {each.path: each for each in world.node.logs.directories}
+    moves.move(partition, directories[target])
+    moves.move(partition, directories[source])
+    moves.move(partition, directories[target])
+    world.advance(10_000)
+    assert where(world) == target
+    assert names_on_disk(world) == [f"{target}/orders-0"]
+
+
+def test_old_files_that_cannot_be_removed_keep_none_of_the_others(world: World) -> None:
+    create_topic(world, partitions=4)
+    for index in range(4):
+        fill(world, "orders", *VALUES, index=index)
+    first, second = paths(world)
+    moved = [index for path, index, _ in described(world) if path == first]
+    assert len(moved) > 1
+    assert ask_to_move(world, second, *moved) == [ErrorCode.NONE] * len(moved)
+    world.advance(900)
+    assert {path for path, _, _ in described(world)} == {second}
+    refused_once(world, "-delete")
+    world.advance(10_000)
+    assert len([name for name in names_on_disk(world) if name.endswith("-delete")]) == 1
+
+
+def test_many_moves_wait_with_one_job_for_their_directories(world: World) -> None:
+    create_topic(world, partitions=100)
+    for index in range(100):
+        fill(world, "orders", b"one", index=index)
+    first, second = paths(world)
+    moved = [index for path, index, _ in described(world) if path == first]
+    assert len(moved) > 40
+    jobs = 0
+    blocking = world.node.loop.effects.blocking
+
+    def counting(*arguments: Any) -> None:
+        nonlocal jobs
+        jobs += 1
+        blocking(*arguments)
+
+    partitions = [world.node.hosted.leader("orders", index) for index in moved]
+    target = world.node.logs.directory_at(second)
+    assert target is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.node.loop.effects, "blocking", counting)
+        for partition in partitions:
+            world.node.log_moves.move(partition, target)
+    assert jobs == 1
+    world.advance(60_000)
+    assert {path for path, _, _ in described(world)} == {second}
+    assert not [name for name in names_on_disk(world) if "future" in name]

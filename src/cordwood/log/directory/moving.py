@@ -16,7 +16,7 @@ A log that was cut is copied anew. A segment that compaction or a repair replace
 is given up leaves the log where it is.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from enum import Enum
 
 from cordwood.log.directory.data_directory import DataDirectory
@@ -417,6 +417,35 @@ def make_future(target: DataDirectory, path: str) -> None:
     """Makes the directory of a copy, durably: a start that finds it takes up the move."""
     target.filesystem.make_directory(path)
     target.filesystem.sync_directory(target.path)
+
+
+def make_futures(wanted: Iterable[tuple[DataDirectory, str]]) -> dict[str, StorageFailure]:
+    """Makes the directories of many copies, with one sync of each target. Returns the failures by path."""
+    failures: dict[str, StorageFailure] = {}
+    made: dict[DataDirectory, list[str]] = {}
+    for target, path in wanted:
+        try:
+            target.filesystem.make_directory(path)
+            made.setdefault(target, []).append(path)
+        except StorageFailure as failure:
+            failures[path] = failure
+    for target, paths in made.items():
+        try:
+            target.filesystem.sync_directory(target.path)
+        except StorageFailure as failure:
+            failures.update(dict.fromkeys(paths, failure))
+    return failures
+
+
+def remove_futures(gone: Iterable[tuple[DataDirectory, str]]) -> StorageFailure | None:
+    """Removes copies, all that can be removed. Returns the first failure."""
+    failures: list[StorageFailure] = []
+    for target, path in gone:
+        try:
+            remove_future(target.filesystem, path)
+        except StorageFailure as failure:
+            failures.append(failure)
+    return failures[0] if failures else None
 
 
 def remove_future(filesystem: Filesystem, path: str) -> None:

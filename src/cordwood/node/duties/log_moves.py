@@ -12,13 +12,15 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from cordwood.cluster.image import ClusterImage
+from cordwood.log.directory.data_directories import in_all
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.moving import LogMove, make_future, path_of_copy, remove_future
+from cordwood.log.directory.moving import LogMove
 from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.duties.checkpoints import Checkpoints
+from cordwood.node.duties.waiting_moves import WaitingMoves
 from cordwood.node.flushes import FlushBook
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
@@ -60,19 +62,6 @@ class FutureLog(NamedTuple):
     """Offsets that the copy lacks."""
 
 
-class _Waiting:
-    """A move that has not begun. Its directory in the target is there, so that a restart knows of the move."""
-
-    __slots__ = ("given_up", "made", "path", "target")
-
-    def __init__(self, target: DataDirectory, path: str) -> None:
-        self.target = target
-        self.path = path
-        self.made = False
-        """Whether the directory is there."""
-        self.given_up = False
-
-
 class _Running:
     __slots__ = ("cancelled", "holds", "move", "partition", "path", "target")
 
@@ -107,9 +96,9 @@ class LogMoves:
         self._flushes = flushes
         self._checkpoints = checkpoints
         self._reports = reports
-        self._new_id = new_id
-        self._waiting: dict[TopicPartition, _Waiting] = {}
-        """Moves that have not begun, in their order."""
+        self._waiting = waiting = WaitingMoves(loop, reports, new_id)
+        waiting.made = self._begin_next
+        waiting.failed = self._could_not_wait
         self._running: _Running | None = None
         self._wishes: dict[TopicPartition, DataDirectory] = {}
         """The directories of partitions that are not here yet."""
@@ -143,7 +132,7 @@ class LogMoves:
         if (waiting := self._waiting.get(name)) is not None:
             if waiting.target is target:
                 return
-            self._forget(name)
+            self._waiting.forget(name)
         if running is not None and running.partition is partition and not running.cancelled:
             if running.target is target:
                 return
@@ -152,43 +141,13 @@ class LogMoves:
         if source is None:
             self._logs.prefer(name, target)
         elif source is not target:
-            self._wait_for_turn(name, target)
+            self._waiting.add(name, target)
 
     def resume(self, undone: Mapping[TopicPartition, DataDirectory]) -> None:
         """Begins the moves anew that the end of the last process interrupted."""
         for name, target in undone.items():
             if (partition := self._hosted.get(*name)) is not None:
                 self.move(partition, target)
-
-    def _wait_for_turn(self, name: TopicPartition, target: DataDirectory) -> None:
-        waiting = self._waiting[name] = _Waiting(target, path_of_copy(target, name, self._new_id()))
-
-        def made(result: Exception | None) -> None:
-            waiting.made = True
-            if isinstance(result, Exception):
-                self._failed(name, target, result)
-                self._forget(name)
-            elif waiting.given_up:
-                self._remove(target, waiting.path)
-            self._begin_next()
-
-        self._loop.effects.blocking(partial(make_future, target, waiting.path), made)
-
-    def _forget(self, name: TopicPartition) -> None:
-        """Forgets a move that has not begun."""
-        waiting = self._waiting.pop(name, None)
-        if waiting is not None:
-            waiting.given_up = True
-            if waiting.made:
-                self._remove(waiting.target, waiting.path)
-
-    def _remove(self, target: DataDirectory, path: str) -> None:
-        def removed(result: Exception | None) -> None:
-            if isinstance(result, Exception):
-                # The next move of the partition, or the next start, removes the copy.
-                self._reports.failure(result)
-
-        self._loop.effects.blocking(partial(remove_future, target.filesystem, path), removed)
 
     def future_of(self, name: TopicPartition) -> FutureLog | None:
         """The move of a partition that is under way or waits; None: it is not moved."""
@@ -212,8 +171,8 @@ class LogMoves:
         running = self._running
         if running is not None and (running.target is directory or self._is_at(running, directory)):
             running.cancelled = f"{directory.path} failed"
-        for name in [name for name, waiting in self._waiting.items() if waiting.target is directory]:
-            self._forget(name)
+        for name in self._waiting.to(directory):
+            self._waiting.forget(name)
         self._wishes = {name: target for name, target in self._wishes.items() if target is not directory}
 
     @staticmethod
@@ -224,26 +183,27 @@ class LogMoves:
 
     def _begin_next(self) -> None:
         while self._running is None:
-            name = next((name for name, waiting in self._waiting.items() if waiting.made), None)
-            if name is None:
+            name = self._waiting.next_to_begin()
+            waiting = None if name is None else self._waiting.get(name)
+            if name is None or waiting is None:
                 return
             partition, source = self._hosted.get(*name), self._logs.directory_of(name)
-            target, path = self._waiting[name].target, self._waiting[name].path
+            target, path = waiting.target, waiting.path
             if partition is None or source is None or source is target:
-                self._forget(name)
+                self._waiting.forget(name)
                 continue
             try:
                 log = partition.log
                 move = LogMove(source, target, log, path)
             except StorageFailure as failure:
-                self._forget(name)
+                self._waiting.forget(name)
                 self._failed(name, target, failure)
                 continue
-            del self._waiting[name]
+            self._waiting.take(name)
             running = self._running = _Running(partition, target, path)
             running.move = move
             logger.info("%s moves from %s to %s: %d bytes", name, source.path, target.path, log.segments.size_bytes)
-            kept = {path, *(waiting.path for waiting in self._waiting.values())}
+            kept = {path, *self._waiting.paths()}
             online = [each for each in self._logs.directories if each not in self._logs.lost]
             self._blocking(running, move.begin(online, kept), self._copy)
 
@@ -377,9 +337,8 @@ class LogMoves:
         if self._old:
             self._loop.after(min(each[0] for each in self._old) - now.boot_ms, self._remove_old)
 
-        def remove() -> None:
-            for _, source, path in due:
-                source.filesystem.remove_tree(path)
+        # A directory that cannot be removed keeps none of the others.
+        remove = partial(in_all, [partial(source.filesystem.remove_tree, path) for _, source, path in due])
 
         def removed(result: Exception | None) -> None:
             if isinstance(result, Exception):
@@ -411,6 +370,11 @@ class LogMoves:
             self._begin_next()
 
         self._loop.effects.blocking(remove, removed)
+        if isinstance(failure, SyncFailure):
+            self._reports.failed_write(failure)
+
+    def _could_not_wait(self, name: TopicPartition, target: DataDirectory, failure: Exception) -> None:
+        self._failed(name, target, failure)
         if isinstance(failure, SyncFailure):
             self._reports.failed_write(failure)
 
