@@ -187,3 +187,17 @@ def test_the_demo_holds_what_it_claims(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "claims held" in ended.stdout
     assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
+
+
+def test_the_ready_line_for_scripts_has_the_shape_of_that_of_workers(tmp_path: Path) -> None:
+    command = [*CORDWOOD, "serve", "--json", "--listen", "127.0.0.1:0", "--data-dir", "data"]
+    with subprocess.Popen(command, cwd=tmp_path, env=_environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+            assert re.fullmatch(r"127\.0\.0\.1:\d+", told.pop("bootstrap_servers"))
+            assert told == {"nodes": [{"id": 1, "pid": process.pid}]}
+            refused = _ends("serve", "--json", "--listen", "127.0.0.1:0", "--data-dir", "data", where=tmp_path)
+            assert "locked" in json.loads(refused.stderr)["error"]["message"]
+        finally:
+            process.terminate()

@@ -6,10 +6,11 @@ if TYPE_CHECKING:
     from cordwood.model.broker_settings import BrokerSettings
 
 
-def serve(settings: "BrokerSettings") -> int:
+def serve(settings: "BrokerSettings", *, as_json: bool = False) -> int:
     """Runs a broker in the foreground until SIGTERM, SIGINT or SIGHUP; returns the exit code.
 
-    Prints a line on standard output when clients can connect. Raises EnvironmentFailure or OSError if the start fails.
+    Prints a line on standard output when clients can connect, `as_json` or in words. Raises EnvironmentFailure or
+    OSError if the start fails.
     """
     import gc
 
@@ -17,4 +18,4 @@ def serve(settings: "BrokerSettings") -> int:
     gc.disable()
     from cordwood.broker.process import run
 
-    return run(settings)
+    return run(settings, as_json=as_json)

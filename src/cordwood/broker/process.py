@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 from collections.abc import Mapping
@@ -22,12 +23,12 @@ STOPPED: Final = 0
 FAILED: Final = 1
 
 
-def run(settings: BrokerSettings) -> int:
+def run(settings: BrokerSettings, *, as_json: bool = False) -> int:
     """See `cordwood.broker.serve`."""
     log_to(settings.logging_file, settings.logging_format, settings.node_id if settings.cluster_store else None)
     _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, as_json=as_json))
 
 
 def _allow_many_descriptors() -> None:
@@ -45,7 +46,17 @@ def _shown(addresses: Mapping[str, tuple[str, int]]) -> str:
     return ", ".join(str(ListenerAddress(name, *address)) for name, address in addresses.items())
 
 
-async def _serve(settings: BrokerSettings) -> int:
+def _ready(settings: BrokerSettings, server: Server, *, as_json: bool) -> str:
+    """The line that says that clients can connect; `as_json` in the shape that `serve --workers --json` has, too."""
+    if not as_json:
+        return f"cordwood ready on {_shown(server.addresses)} (data in {settings.log_dirs})"
+    import json  # here, since a broker's start needs no JSON
+
+    nodes = [{"id": settings.node_id, "pid": os.getpid()}]
+    return json.dumps({"bootstrap_servers": host_and_port(*server.address), "nodes": nodes})
+
+
+async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -53,7 +64,7 @@ async def _serve(settings: BrokerSettings) -> int:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
-    print(f"cordwood ready on {_shown(server.addresses)} (data in {settings.log_dirs})", flush=True)
+    print(_ready(settings, server, as_json=as_json), flush=True)
     garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]

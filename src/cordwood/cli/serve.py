@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.start import Flags, start
 
@@ -90,8 +89,11 @@ def serve(
     cluster share, and the records are in the broker's own directory.
 
     With `--workers` a supervisor runs several brokers, each with its part of the partitions, and starts those again
-    that end. The number may change at any start. `--json` prints one line when all serve:
-    `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`.
+    that end. The number may change at any start.
+
+    `--json` prints one line when all brokers serve, one or several:
+    `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`. The broker's own log stays as it is
+    (`--log-format json`).
     """
     flags = Flags(
         data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ())
@@ -100,7 +102,5 @@ def serve(
         from cordwood.cli.workers.command import serve_with_workers
 
         serve_with_workers(flags, workers, as_json=as_json)
-    elif as_json:
-        raise Failure("USAGE", "--json needs --workers", "", ExitCode.USAGE)
     else:
-        raise typer.Exit(start(flags))
+        raise typer.Exit(start(flags, as_json=as_json))

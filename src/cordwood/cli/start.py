@@ -69,13 +69,14 @@ def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
     return Flags(**values, assignments=tuple(assignments))
 
 
-def start(flags: Flags) -> int:
-    """Runs the broker until it is told to stop, prints a failure on stderr, and returns the exit code."""
+def start(flags: Flags, *, as_json: bool = False) -> int:
+    """Runs the broker until it is told to stop, prints a failure on stderr, and returns the exit code. `as_json`: the
+    ready line, or the failure, is for scripts."""
     try:
         settings = settings_from(flags, os.environ)
         from cordwood.broker import serve
 
-        return serve(settings)
+        return serve(settings, as_json=as_json)
     except Failure as failure:
         wrong = failure
     except EnvironmentFailure as error:
@@ -84,7 +85,7 @@ def start(flags: Flags) -> int:
         wrong = Failure("SYSTEM", str(error))
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             wrong.hint = "another process may have that address: give another with --listen, or port 0 for a free one"
-    print(wrong.as_text(), file=sys.stderr)
+    print(wrong.as_json() if as_json else wrong.as_text(), file=sys.stderr)
     return int(wrong.exit_code)
 
 

@@ -1,5 +1,6 @@
 """The data directories of one broker, and the moves of logs between them."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -12,7 +13,6 @@ from cordwood.cli.raw_request import Address, ask
 from cordwood.wire.apis import ApiKey
 
 _RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-_NO_SUCH_DIRECTORY = 57
 
 
 class LogPlace(NamedTuple):
@@ -42,22 +42,29 @@ def directories_of(address: Address, topic: str, timeout_s: float) -> Directorie
     return Directories([result.log_dir for result in told.results], sorted(logs))
 
 
-def begin_moves(
-    address: Address, node_id: int, topic: str, partitions: Sequence[int], directory: str, timeout_s: float
-) -> None:
+def named_directory(name: str, paths: Sequence[str], node_id: int) -> str:
+    """The directory of a broker that a path names: as it is, as one of this machine, or by its end. Raises Failure."""
+    for wanted in (name, os.path.abspath(name)):
+        if wanted in paths:
+            return wanted
+    end = os.path.normpath(name)
+    ending = [] if os.path.isabs(name) else [path for path in paths if path.endswith(f"/{end}")]
+    if len(ending) == 1:
+        return ending[0]
+    raise Failure(
+        "LOG_DIR_NOT_FOUND",
+        f"{name} is {'none' if not ending else 'the end of several'} of the directories of broker {node_id}",
+        f"it has {', '.join(paths)}",
+        ExitCode.NOT_FOUND,
+    )
+
+
+def begin_moves(address: Address, topic: str, partitions: Sequence[int], directory: str, timeout_s: float) -> None:
     """Asks a broker to move logs. Raises Failure for the first refusal."""
     values = {"dirs": [{"path": directory, "topics": [{"name": topic, "partitions": list(partitions)}]}]}
     answer = ask(address, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, values, timeout_s)
     for result in answer.results:
         for each in result.partitions:
-            if each.error_code == _NO_SUCH_DIRECTORY:
-                paths = directories_of(address, topic, timeout_s).paths
-                raise Failure(
-                    code_name(each.error_code),
-                    f"{directory} is none of the directories of broker {node_id}",
-                    f"it has {', '.join(paths)}",
-                    ExitCode.NOT_FOUND,
-                )
             if each.error_code:
                 raise Failure(code_name(each.error_code), f"{topic}-{each.partition_index} does not move")
 

@@ -29,7 +29,7 @@ def move_dir(
     ] = None,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs, as an absolute path."),
+        typer.Option("--to", metavar="DIRECTORY", help="One of the broker's log.dirs, or the end of its path."),
     ] = "",
     broker: Annotated[
         int | None,
@@ -45,7 +45,7 @@ def move_dir(
 
     Without `--to` it shows where the logs are. The directory in which a log is already ends a move of it.
     """
-    from cordwood.cli.cluster.directories import begin_moves, directories_of, throttled
+    from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
     from cordwood.cli.cluster.moving import rate_of
     from cordwood.cli.connection import Connection
     from cordwood.cli.output import count_in_words, print_json, print_table, say, size_in_words
@@ -54,11 +54,8 @@ def move_dir(
         raise Failure("USAGE", "the throttle is lifted when the moves end: --throttle needs --wait", "", ExitCode.USAGE)
     connection = Connection(bootstrap_servers, timeout_s)
     node_id, address = _broker(connection, broker)
-    logs = [
-        log
-        for log in directories_of(address, topic, timeout_s).logs
-        if not log.is_future and partition in (None, log.partition)
-    ]
+    told = directories_of(address, topic, timeout_s)
+    logs = [log for log in told.logs if not log.is_future and partition in (None, log.partition)]
     if not logs:
         raise Failure(
             "UNKNOWN_TOPIC_OR_PARTITION",
@@ -67,8 +64,9 @@ def move_dir(
             ExitCode.NOT_FOUND,
         )
     if to:
+        to = named_directory(to, told.paths, node_id)
         with throttled(connection, node_id, rate_of(throttle)):
-            begin_moves(address, node_id, topic, [log.partition for log in logs], to, timeout_s)
+            begin_moves(address, topic, [log.partition for log in logs], to, timeout_s)
             if wait:
                 _wait(address, node_id, topic, {log.partition for log in logs}, to, timeout_s, quiet=as_json)
     found = [log for log in directories_of(address, topic, timeout_s).logs if partition in (None, log.partition)]
