@@ -1,6 +1,7 @@
 """A broker on several data directories: what it serves, what it says of them, and when it refuses to start."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -25,16 +26,20 @@ def test_partitions_are_spread_over_the_directories_and_come_back_in_any_order(t
     assert not (tmp_path / "c" / "metadata.sqlite").exists()
 
 
-def test_a_broker_alone_starts_without_a_lost_directory_only_if_the_loss_is_accepted(tmp_path: Path) -> None:
+def test_a_broker_alone_starts_without_a_lost_directory_only_if_the_loss_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with broker(paths(tmp_path, "a", "b")) as first:
         values = written(first.bootstrap_servers)
     lost = partitions_in(tmp_path / "b")
     assert lost
     shutil.move(tmp_path / "b", tmp_path / "away")
+    command = f"`cordwood recover accept-lost-directory {tmp_path / 'a'} {tmp_path / 'b'}`"
     for directories in (("a",), ("a", "b")):
-        with pytest.raises(StorageFailure, match=r"/b \(directory.id .*\) is missing or was emptied"):
+        with pytest.raises(StorageFailure, match=r"/b \(directory.id .*\) is missing or was emptied") as refused_start:
             broker(paths(tmp_path, *directories)).start()
-    with pytest.raises(StorageFailure, match="with the broker's metadata"):
+        assert command in str(refused_start.value)
+    with pytest.raises(StorageFailure, match=f"with the broker's metadata, that was at {tmp_path / 'a'}, is missing"):
         broker(paths(tmp_path, "away")).start()
     with broker(paths(tmp_path, "away", "a")) as second:
         # Mounted elsewhere, it is the same directory.
@@ -43,15 +48,44 @@ def test_a_broker_alone_starts_without_a_lost_directory_only_if_the_loss_is_acce
     commands = CliRunner()
     refused = commands.invoke(app, ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "c")])
     assert refused.exit_code != 0
-    accepted = commands.invoke(app, ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "away")])
+    monkeypatch.chdir(tmp_path)
+    accept = ["recover", "accept-lost-directory", "a", "away"]
+    unconfirmed = commands.invoke(app, accept)
+    assert "--yes" in unconfirmed.output
+    assert unconfirmed.exit_code != 0
+    accepted = commands.invoke(app, [*accept, "--yes"])
     assert accepted.exit_code == 0, accepted.output
-    with broker(paths(tmp_path, "a", "b")) as third:
+    names = ", ".join(f"orders-{partition}" for partition in sorted(lost))
+    assert accepted.output.startswith(names)
+    with caplog.at_level(logging.WARNING), broker(paths(tmp_path, "a", "b")) as third:
+        assert f"the loss of {tmp_path / 'away'} was accepted: {names}" in caplog.text
         kept = set(PARTITIONS) - lost
         assert read(third.bootstrap_servers, *kept) == {partition: values[partition] for partition in kept}
         again = written(third.bootstrap_servers, "again ")
         assert read(third.bootstrap_servers, *lost) == {partition: again[partition] for partition in lost}
     with pytest.raises(StorageFailure, match="are logs of the same partition"):
         broker(paths(tmp_path, "a", "b", "gone")).start()
+
+
+def test_a_home_that_lost_its_properties_still_knows_the_other_directories(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    before = identity(tmp_path / "a")
+    (tmp_path / "a" / "meta.properties").unlink()
+    with pytest.raises(StorageFailure, match=r"/b \(directory.id .*\) is missing"):
+        broker(paths(tmp_path, "a")).start()
+    with broker(paths(tmp_path, "b", "a")) as second:
+        assert read(second.bootstrap_servers, *PARTITIONS) == values
+    after = identity(tmp_path / "a")
+    assert (after.directory_id, after.directories) == (before.directory_id, before.directories)
+
+
+def test_a_directory_that_is_added_makes_no_log_suspect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with broker(paths(tmp_path, "a")) as first:
+        written(first.bootstrap_servers)
+    for directories in (("a", "b"), ("a", "b", "c")):
+        with caplog.at_level(logging.INFO), broker(paths(tmp_path, *directories)):
+            assert "unclean stop" not in caplog.text
 
 
 @pytest.mark.crash
@@ -61,6 +95,8 @@ def test_a_broker_alone_says_how_the_lost_properties_of_its_home_are_written_aga
     home, other = tmp_path / "a" / "meta.properties", tmp_path / "b" / "meta.properties"
     home_id = identity(tmp_path / "b").home_id
     home.unlink()
+    # A release without this copy wrote the directory.
+    (tmp_path / "a" / "home.properties").unlink()
     with pytest.raises(StorageFailure, match=f"copy {other} there, and in the copy write directory.id={home_id} in"):
         broker(paths(tmp_path, "b", "a")).start()
     kept = [line for line in other.read_text().splitlines() if "directory.id" not in line]
@@ -134,6 +170,10 @@ def test_the_command_moves_logs_to_another_directory_and_tells_where_they_are(tm
         code, told = move_dir("--json")
         assert code == 0
         assert {each["directory"] for each in json.loads(told)["logs"]} == {target}
+        code, told = move_dir("0", "--to", "a")
+        assert told.endswith(f"1 partition of orders is in {tmp_path / 'a'} now.\n"), told
+        code, told = move_dir("0", "--to", "./b/")
+        assert code == 0, told
         code, told = move_dir("--to", "/elsewhere")
         assert code != 0
         assert target in told

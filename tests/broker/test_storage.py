@@ -29,13 +29,13 @@ async def test_only_logs_that_were_closed_in_order_are_marked_so(tmp_path: Path)
     for in_order in (True, False, True):
         storage = await Storage.open(settings(tmp_path))
         storage.claim("cluster")
-        marks.append(storage.logs.clean)
+        marks.append(storage.logs.home.clean)
         if in_order:
             storage.close_logs()
         await storage.release()
     storage = await Storage.open(settings(tmp_path))
     storage.claim("cluster")
-    marks.append(storage.logs.clean)
+    marks.append(storage.logs.home.clean)
     await storage.release()
     assert marks == [False, True, False, True]
 

@@ -2,11 +2,12 @@
 
 import logging
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from cordwood.broker import descriptors
+from cordwood.broker import accepted_losses, descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.cluster.registration import ALONE, new_cluster_id
@@ -283,6 +284,9 @@ class Storage:
         identity = Identity(cluster_id, self._node_id, self.standing.storage_id)
         self.logs.open(identity, new_id=lambda: new_cluster_id(uuid4()), known=known)
         self._open = True
+        home = self.logs.home
+        for words in accepted_losses.begun_empty(home.filesystem, home.path, self.logs.directory_of):
+            logger.warning("%s", words)
         for problem in self.logs.problems:
             logger.warning("%s", problem)
         self._learn_how_to_read()
@@ -375,7 +379,8 @@ def _data_directory(
 
 def _missing_in_words(found: DirectorySet) -> list[str]:
     if found.home_missing:
-        return ["the data directory with the broker's metadata, which the given ones name, is missing"]
+        at = f"that was at {found.home_path}" if found.home_path else "which the given ones name"
+        return [f"the data directory with the broker's metadata, {at}, is missing or was emptied"]
     return [
         f"the data directory that was at {path} (directory.id {directory_id}) is missing or was emptied"
         for directory_id, path in sorted(found.missing.items(), key=lambda item: item[1])
@@ -387,10 +392,14 @@ def _refuse_missing(directories: Sequence[DataDirectory], found: DirectorySet) -
     if found.complete:
         return
     if not found.home_missing:
+        home = shlex.quote(directories[0].path)
+        commands = " and ".join(
+            f"`cordwood recover accept-lost-directory {home} {shlex.quote(path)}`"
+            for path in sorted(found.missing.values())
+        )
         what_now = (
             "Its partitions would begin anew, empty. Nothing was changed. Mount the disk, or name the directory in "
-            f"log.dirs. If it is lost for good, `cordwood recover accept-lost-directory {directories[0].path} "
-            "DIRECTORY` accepts that its records are gone"
+            f"log.dirs. If it is lost for good, {commands} accepts that its records are gone"
         )
     else:
         what_now = "Give all directories of the broker in log.dirs. Nothing was changed"

@@ -235,9 +235,9 @@ class Node:
         """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
         self._removals.sort_out_strays()
         for partition in list(self.hosted):
-            if not self.logs.clean and self.logs.has_log(partition.name):
+            if self.logs.needs_check(partition.name):
                 try:
-                    partition.log  # noqa: B018
+                    partition.open_log()
                 except StorageFailure as failure:
                     self.reports.failure(failure)
                 yield partition.name

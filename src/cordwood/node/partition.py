@@ -141,6 +141,10 @@ class Partition:
             return self.replica.log
         return self._log or self._opened_log()
 
+    def open_log(self) -> None:
+        """Opens the log, unless it is open, as its first use would. Raises StorageFailure."""
+        _ = self.log
+
     @property
     def opened(self) -> Log | None:
         """The log if it is open, for duties that must not open a log."""

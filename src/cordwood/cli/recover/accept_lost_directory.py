@@ -1,10 +1,20 @@
 """`cordwood recover accept-lost-directory`."""
 
-from typing import Annotated
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.recover.list import DataDirectoryArgument
+
+if TYPE_CHECKING:
+    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.directory.identity import Identity
+    from cordwood.model.identifiers import TopicPartition
 
 
 def accept_lost_directory(
@@ -13,6 +23,7 @@ def accept_lost_directory(
         str,
         typer.Argument(metavar="LOST", help="The path at which the lost directory was, or its directory.id."),
     ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
 ) -> None:
     """Accept that one of several data directories is lost for good, with all records in it.
 
@@ -20,30 +31,95 @@ def accept_lost_directory(
     the partitions in it would begin anew, empty, at offset 0. From the next start on they do. Positions of groups are
     kept: readers of such a partition are told that their offsets are out of range.
 
+    The command names the partitions that are in none of the other directories, and asks.
+
     A node of a cluster needs no such command: its lost replicas are filled from other brokers.
     """
-    from cordwood.cli.failure import ExitCode, Failure
-    from cordwood.cli.output import say
+    from cordwood.broker import accepted_losses
+    from cordwood.cli.output import remark, say
     from cordwood.cli.recover.offline import taken_of_several
-    from cordwood.log.directory.identity import read_identity, write_identity
+    from cordwood.log.directory.identity import write_identity
 
     with taken_of_several(directory) as held:
-        owner = held.identity()
-        known = {} if owner is None else dict(owner.directories)
-        found = [each for each, path in known.items() if lost in (each, path)]
-        if owner is None or not found:
-            names = ", ".join(f"{path} ({each})" for each, path in sorted(known.items(), key=lambda item: item[1]))
-            raise Failure(
-                "NO_SUCH_DIRECTORY",
-                f"{held.path} knows no data directory {lost}",
-                f"it knows {names}" if names else "give the directory with the broker's metadata",
-                ExitCode.NOT_FOUND,
+        owner, lost_id = _found(held, lost)
+        path = owner.directories[lost_id]
+        others = {each: at for each, at in owner.directories.items() if each != lost_id}
+        partitions = asyncio.run(_nowhere_else(held, owner.node_id, others.values()))
+        if partitions is None:
+            say(f"Which partitions were in {path} cannot be told: {held.path} has no metadata.")
+        elif partitions:
+            names = accepted_losses.in_words(list(map(str, partitions)))
+            say(
+                f"{names}: in none of the other directories. They were in {path}, or never had records. Which offsets "
+                f"they had, only {path} knew."
             )
-        path = known.pop(found[0])
-        if found[0] == owner.directory_id:
-            raise Failure("NOT_LOST", f"{lost} is {held.path} itself", "", ExitCode.USAGE)
-        there = read_identity(held.filesystem, path)
-        if there is not None and there.directory_id == found[0]:
-            raise Failure("NOT_LOST", f"{path} is there, with its data", "name it in log.dirs")
-        write_identity(held.filesystem, held.path, owner._replace(directories=known))
+        else:
+            say(f"All partitions are in other directories: no records were in {path} alone.")
+        if not yes and not _confirmed(path):
+            remark("Nothing was changed.")
+            raise typer.Exit(ExitCode.FAILED)
+        if partitions:
+            accepted_losses.note(held.filesystem, held.path, path, partitions)
+        write_identity(held.filesystem, held.path, owner._replace(directories=others))
     say(f"The records in {path} are given up: the next start begins its partitions anew, at offset 0")
+
+
+def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
+    """The identity of the home, and the id of the lost directory. Raises Failure."""
+    from cordwood.log.directory.identity import read_identity
+
+    owner = held.identity()
+    known = {} if owner is None else dict(owner.directories)
+    names = {lost, os.path.abspath(lost)}
+    found = [each for each, path in known.items() if {each, path} & names]
+    if owner is None or not found:
+        paths = ", ".join(f"{path} ({each})" for each, path in sorted(known.items(), key=lambda item: item[1]))
+        raise Failure(
+            "NO_SUCH_DIRECTORY",
+            f"{held.path} knows no data directory {lost}",
+            f"it knows {paths}" if paths else "give the directory with the broker's metadata",
+            ExitCode.NOT_FOUND,
+        )
+    (lost_id,) = found
+    if lost_id == owner.directory_id:
+        raise Failure("NOT_LOST", f"{lost} is {held.path} itself", "", ExitCode.USAGE)
+    there = read_identity(held.filesystem, known[lost_id])
+    if there is not None and there.directory_id == lost_id:
+        raise Failure("NOT_LOST", f"{known[lost_id]} is there, with its data", "name it in log.dirs")
+    return owner, lost_id
+
+
+async def _nowhere_else(held: "DataDirectory", node_id: int, others: Iterable[str]) -> "list[TopicPartition] | None":
+    """The partitions of the metadata that have no directory in these data directories; None without metadata."""
+    from cordwood.broker.storage import METADATA_FILE
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.stores.sqlite import SqliteStore
+    from cordwood.log.directory.partitions_on_disk import partitions_in
+    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+
+    if not held.filesystem.exists(f"{held.path}/{METADATA_FILE}"):
+        return None
+    store = await SqliteStore.open(f"{held.path}/{METADATA_FILE}")
+    try:
+        image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
+        image.load(await store.list(""))
+    finally:
+        await store.close()
+    here = {partition for path in others for partition in partitions_in(held.filesystem, path)}
+    known = {
+        TopicPartition(name, number) for name, topic in image.topics.items() for number in range(len(topic.partitions))
+    }
+    # Those of internal topics come last: most of them never have records.
+    return sorted(known - here, key=lambda each: (each.topic in INTERNAL_TOPICS, each))
+
+
+def _confirmed(path: str) -> bool:
+    if not sys.stdin.isatty():
+        raise Failure(
+            "USAGE",
+            "giving up records needs a confirmation, and there is no terminal to ask on",
+            "add --yes",
+            ExitCode.USAGE,
+        )
+    return typer.confirm(f"Give up all records that were in {path}?")

@@ -107,7 +107,7 @@ class DataDirectories:
         topics of the metadata. Raises StorageFailure, before anything is changed, if another node owns the data, or if
         two logs could each be that of one partition."""
         try:
-            found = self.home.identity()
+            found = Place(self.home.filesystem, self.home.path).identity()
             if self._only is not None and (found is None or not (found.directories or found.home_id)):
                 self._only.open(identity)
                 return
@@ -161,10 +161,11 @@ class DataDirectories:
         for directory in reversed(self.directories):
             directory.release()
 
-    @property
-    def clean(self) -> bool:
-        """Whether the last broker on these directories stopped cleanly."""
-        return all(directory.clean for directory in self.directories)
+    def needs_check(self, partition: TopicPartition) -> bool:
+        """Whether the partition has a log in a directory that was not closed cleanly. An empty directory that was added
+        makes no log suspect."""
+        directory = self.directory_of(partition)
+        return directory is not None and not directory.clean and self.has_log(partition)
 
     @property
     def problems(self) -> list[str]:

@@ -8,7 +8,15 @@ partitions, and those must not begin anew at offset 0 as if they had never had r
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, check_owner, read_identity, write_identity
+from cordwood.log.directory.identity import (
+    PROPERTIES_FILE,
+    Identity,
+    check_owner,
+    keep_copy,
+    read_copy,
+    read_identity,
+    write_identity,
+)
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem
 
@@ -20,7 +28,8 @@ class Place(NamedTuple):
     path: str
 
     def identity(self) -> Identity | None:
-        return read_identity(self.filesystem, self.path)
+        """The owner of the data; in a home that lost its properties, as their copy names it."""
+        return read_identity(self.filesystem, self.path) or read_copy(self.filesystem, self.path)
 
 
 class DirectorySet(NamedTuple):
@@ -30,6 +39,8 @@ class DirectorySet(NamedTuple):
     """Directories that the home knows and that were not given, or are empty now: the last path of each, by id."""
     home_missing: bool
     """Whether directories of the broker were given, and none of them is the home."""
+    home_path: str = ""
+    """Where a missing home was last; empty if that is unknown."""
 
     @property
     def complete(self) -> bool:
@@ -69,7 +80,8 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
             )
         by_id[owner.directory_id] = place.path
     if not homes:
-        return DirectorySet(0, {}, any(owner is not None for owner in found))
+        others = [owner for owner in found if owner is not None]
+        return DirectorySet(0, {}, bool(others), next((each.home_path for each in others if each.home_path), ""))
     home = found[homes[0]]
     assert home is not None
     missing = {each: path for each, path in home.directories.items() if each not in by_id}
@@ -82,10 +94,10 @@ class Claim:
     def __init__(self, places: Sequence[Place], identity: Identity, new_id: Callable[[], str]) -> None:
         """Changes nothing. Raises StorageFailure if another node owns a directory."""
         self._places = places
-        self._found = [place.identity() for place in places]
-        for place, owner in zip(places, self._found, strict=True):
+        found = [place.identity() for place in places]
+        for place, owner in zip(places, found, strict=True):
             check_owner(place.path, owner, identity)
-        ids = [(owner.directory_id if owner is not None else "") or new_id() for owner in self._found]
+        ids = [(owner.directory_id if owner is not None else "") or new_id() for owner in found]
         alone = Identity(identity.cluster_id, identity.node_id)
         self._wanted = [
             alone._replace(
@@ -93,13 +105,15 @@ class Claim:
                 directory_id=ids[0],
                 directories=dict(zip(ids, (place.path for place in places), strict=True)) if len(places) > 1 else {},
             ),
-            *(alone._replace(directory_id=each, home_id=ids[0]) for each in ids[1:]),
+            *(alone._replace(directory_id=each, home_id=ids[0], home_path=places[0].path) for each in ids[1:]),
         ]
 
     def write(self) -> None:
         """The home names a directory durably before the first log is made in it, and names missing directories no
         longer."""
         # The home is last: it names no directory that does not say whose it is.
-        for place, owner, own in reversed(list(zip(self._places, self._found, self._wanted, strict=True))):
-            if owner != own:
+        for place, own in reversed(list(zip(self._places, self._wanted, strict=True))):
+            if read_identity(place.filesystem, place.path) != own:
                 write_identity(place.filesystem, place.path, own)
+            else:
+                keep_copy(place.filesystem, place.path, own)

@@ -3,6 +3,9 @@
 A broker with several directories keeps its metadata in one of them, its home, which names all of them. The others name
 their home. Files of such directories have version 2: a release that knows one directory only refuses them, and does not
 begin the partitions of the other directories anew.
+
+The home of several directories has a copy of the file, `home.properties`: if `meta.properties` is lost, a start still
+knows which other directories there are.
 """
 
 import json
@@ -11,9 +14,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cordwood.model.errors import StorageFailure
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import Filesystem, read_if_there, remove_if_there
 
 PROPERTIES_FILE = "meta.properties"
+COPY_FILE = "home.properties"
+"""The copy of `meta.properties` in the home of several directories."""
 
 _ALONE = "1"
 _OF_SEVERAL = "2"
@@ -38,6 +43,8 @@ class Identity(NamedTuple):
     """A random id of this directory. Empty if the broker never had several."""
     home_id: str = ""
     """The id of the directory with the broker's metadata; empty if this is it."""
+    home_path: str = ""
+    """The path at which that directory was last; empty if it is unknown, or if this is it."""
     directories: Mapping[str, str] = _NONE
     """In the home of several directories: the path at which each was last, by id."""
 
@@ -50,9 +57,27 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
         return None
 
 
+def read_copy(filesystem: Filesystem, directory: str) -> Identity | None:
+    """The copy of the identity in a home of several directories; None if there is none, or if it is damaged."""
+    try:
+        return _decode(filesystem.read_bytes(f"{directory}/{COPY_FILE}"))
+    except (FileNotFoundError, StorageFailure):
+        return None
+
+
 def write_identity(filesystem: Filesystem, directory: str, identity: Identity) -> None:
-    """Replaces the identity of a directory, durably."""
+    """Replaces the identity of a directory, durably, and its copy."""
     filesystem.replace(f"{directory}/{PROPERTIES_FILE}", _encode(identity))
+    keep_copy(filesystem, directory, identity)
+
+
+def keep_copy(filesystem: Filesystem, directory: str, identity: Identity) -> None:
+    """Makes the copy of the identity, durably, if the directory is the home of several; else removes it."""
+    path = f"{directory}/{COPY_FILE}"
+    if not identity.directories:
+        remove_if_there(filesystem, path)
+    elif read_if_there(filesystem, path) != (data := _encode(identity)):
+        filesystem.replace(path, data)
 
 
 def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) -> None:
@@ -82,6 +107,7 @@ def _encode(identity: Identity) -> bytes:
         ("storage.id", identity.storage_id),
         ("directory.id", identity.directory_id),
         ("home.directory.id", identity.home_id),
+        ("home.directory.path", identity.home_path),
         ("directories", json.dumps(dict(identity.directories), sort_keys=True) if identity.directories else ""),
     ):
         if text:
@@ -104,6 +130,7 @@ def _decode(data: bytes) -> Identity:
             fields.get("storage.id", ""),
             fields.get("directory.id", ""),
             fields.get("home.directory.id", ""),
+            fields.get("home.directory.path", ""),
             {str(directory_id): str(path) for directory_id, path in directories.items()},
         )
     except (KeyError, ValueError) as error:

@@ -59,7 +59,7 @@ def _move(rooms: MovingRooms, name: TopicPartition, path: str) -> ErrorCode:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     if rooms.logs.has_log(name):
         try:
-            partition.log  # noqa: B018
+            partition.open_log()
         except StorageFailure as failure:
             rooms.reports.failure(failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
