@@ -105,6 +105,12 @@ def test_a_broker_is_drained_and_filled_again_under_load(tmp_path: Path) -> None
             assert replicas(cluster)[4] == drained["moved"]
             cordwood(cluster, "cluster", "reassign", TOPIC, "--replication-factor", "2", "--yes")
             cordwood(cluster, "cluster", "rebalance", "--yes", "--sample", "0")
+            nodes = cordwood(cluster, "cluster", "status")["nodes"]
+            for count in ("leads", "replicas"):
+                counts = [node[count] for node in nodes]
+                assert max(counts) - min(counts) <= 1, f"the {count} are even when the command returns"
+            again = cordwood(cluster, "cluster", "rebalance", "--dry-run", "--sample", "0")
+            assert again["plan"]["partitions"] == []
         assert load.failures == []
         assert sorted(all_read(cluster.bootstrap, len(load.acked))) == sorted(load.acked)
         settings = cordwood(cluster, "config", "describe", "--topic", TOPIC, "--changed")

@@ -25,17 +25,21 @@ def drain(
     The brokers may be gone already. Ctrl-C begins no further move. The brokers get new replicas again when topics are
     created: stop them when the drain is done.
     """
-    from cordwood.cli.cluster.moving import carry_out, gather
+    from cordwood.cli.cluster.gathering import gather
+    from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
     from cordwood.cluster.planner.balance import NoPlace, plan_drain
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)
+    gathered.check_known(nodes)
     try:
         moves = plan_drain(gathered.partitions, gathered.racks, nodes)
     except NoPlace as refusal:
         raise Failure("INVALID_REPLICA_ASSIGNMENT", str(refusal)) from None
+    begun = {move.key for move in moves}
+    leaving = [move for move in gathered.reassignments if set(nodes) & set(move.removing) and move.key not in begun]
     carry_out(
         connection,
         gathered,
@@ -46,4 +50,5 @@ def drain(
         throttle=throttle,
         undo_file=undo_file,
         as_json=as_json,
+        joined=leaving,
     )

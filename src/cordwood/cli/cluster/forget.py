@@ -1,10 +1,11 @@
 """`cordwood cluster forget`."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import Failure
+from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -25,10 +26,12 @@ def forget(
     For a node that is away the cluster keeps a note of each topic that was deleted meanwhile. A node that runs, or that
     is a replica of a partition, is refused.
     """
+    from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.cluster.view import first_answer
     from cordwood.cli.connection import Connection, code_name
     from cordwood.cli.output import print_json, say
     from cordwood.cli.raw_request import ask, brokers
+    from cordwood.model.errors import ErrorCode
     from cordwood.wire.apis import ApiKey
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -39,9 +42,20 @@ def forget(
         raise Failure(
             code_name(answer.error_code),
             answer.error_message or f"node {node_id} is not forgotten",
-            "`cordwood cluster status` lists the nodes that run",
+            next_step(node_id, gather(connection).states),
+            ExitCode.NOT_FOUND if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED else ExitCode.FAILED,
         )
     if as_json:
         print_json({"forgotten": node_id})
     else:
         say(f"Node {node_id} is forgotten.")
+
+
+def next_step(node_id: int, states: Mapping[int, str]) -> str:
+    """What has to happen before the node can be forgotten. `states` has the nodes that run or have replicas."""
+    from cordwood.cli.cluster.gathering import ABSENT
+
+    if node_id not in states:
+        return f"the nodes are {', '.join(map(str, states))}"
+    drain = f"`cordwood cluster drain {node_id}` moves its replicas to other nodes"
+    return drain if states[node_id] == ABSENT else f"{drain}; then stop it, and forget it"

@@ -8,8 +8,9 @@ from typing import NamedTuple, TypeVar
 from cordwood.broker.importing.note import Note, State, read_note
 from cordwood.broker.importing.steps import Import, Source
 from cordwood.broker.storage import WITNESS_FILE, open_store
+from cordwood.cli.cluster.gathering import gather, moves_to
 from cordwood.cli.cluster.local_brokers import registered
-from cordwood.cli.cluster.moving import carry_out, gather, moves_to
+from cordwood.cli.cluster.moving import carry_out
 from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure

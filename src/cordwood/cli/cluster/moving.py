@@ -7,54 +7,26 @@ present replicas are written to such a file: carried out, it undoes the moves.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import typer
+from confluent_kafka.admin import ConfigResource
 
-from cordwood.cli.cluster.view import NodeView, first_answer, nodes_of, partitions_of, replica_logs
+from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
+from cordwood.cli.cluster.mover import LEADERS_S, Mover, targets, waits_in_words
+from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.config.changes import broker_resource, change_settings, topic_resource
-from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
-from cordwood.cli.raw_request import Address, ask, brokers
-from cordwood.cluster.planner.balance import Placed, PlannedMove, after_moves, loads_of
+from cordwood.cluster.planner.balance import PlannedMove, after_moves, loads_of
 from cordwood.model.quantities import size_bytes
-from cordwood.wire.apis import ApiKey
 
-LOOK_AGAIN_S: Final = 0.5
 MOVES_SHOWN: Final = 50
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """A cluster as a plan needs it."""
-
-    address: Address
-    nodes: tuple[NodeView, ...]
-    partitions: tuple[Placed, ...]
-
-    @property
-    def racks(self) -> dict[int, str | None]:
-        """The brokers that serve, and their racks."""
-        return {node.node_id: node.rack for node in self.nodes if node.state == "serves"}
-
-
-def gather(connection: Connection) -> Gathered:
-    """The brokers and partitions, with the sizes that leaders tell. Raises Failure."""
-    timeout_s = connection.timeout_s
-    address, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, timeout_s))
-    found = partitions_of(address, (), timeout_s)
-    logs = replica_logs(nodes, ((each, (each.leader,)) for each in found), timeout_s)
-    placed = []
-    for each in found:
-        log = logs.get((each.leader, each.topic, each.partition))
-        placed.append(Placed(each.topic, each.partition, each.replicas, 0 if log is None else log.size_bytes))
-    return Gathered(address, tuple(nodes), tuple(placed))
 
 
 def plan_as_json(moves: Iterable[tuple[str, int, Sequence[int]]]) -> dict[str, Any]:
@@ -87,22 +59,6 @@ def read_plan(path: str) -> list[tuple[str, int, tuple[int, ...]]]:
         ) from None
 
 
-def moves_to(gathered: Gathered, targets: Iterable[tuple[str, int, tuple[int, ...]]]) -> list[PlannedMove]:
-    """The moves that bring partitions to these replicas. Raises Failure."""
-    placed = {(each.topic, each.partition): each for each in gathered.partitions}
-    moves = []
-    for topic, partition, replicas in targets:
-        found = placed.get((topic, partition))
-        if found is None:
-            raise Failure(
-                "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {topic}-{partition}", "", ExitCode.NOT_FOUND
-            )
-        if found.replicas != replicas:
-            new = sum(broker not in found.replicas for broker in replicas)
-            moves.append(PlannedMove(topic, partition, found.replicas, replicas, new * found.size_bytes))
-    return moves
-
-
 def show_plan(gathered: Gathered, moves: Sequence[PlannedMove]) -> None:
     copied = sum(move.size_bytes for move in moves)
     say(f"{count_in_words(len(moves), 'partition')} to move, {size_in_words(copied)} to copy:")
@@ -115,23 +71,26 @@ def show_plan(gathered: Gathered, moves: Sequence[PlannedMove]) -> None:
     )
     if len(moves) > MOVES_SHOWN:
         say(f"... and {len(moves) - MOVES_SHOWN} more (--json shows all)")
-    ids = [node.node_id for node in gathered.nodes]
-    before, after = loads_of(gathered.partitions, ids), loads_of(after_moves(gathered.partitions, moves), ids)
-    print_table(
-        ["broker", "replicas", "after", "leads", "then", "size", "becomes"],
-        [
-            (
-                broker,
-                before[broker].replicas,
-                after[broker].replicas,
-                before[broker].leads,
-                after[broker].leads,
-                size_in_words(before[broker].size_bytes),
-                size_in_words(after[broker].size_bytes),
-            )
-            for broker in ids
-        ],
-    )
+    print_table(*loads_table(gathered, moves))
+    for text in waits_in_words({move.key: move.after for move in moves}, gathered.nodes):
+        remark(f"these moves end later: {text}")
+
+
+def loads_table(gathered: Gathered, moves: Sequence[PlannedMove]) -> tuple[list[str], list[list[object]]]:
+    """The columns and rows that compare what brokers have before and after the moves. Traffic is shown if it was
+    watched."""
+    states = gathered.states
+    before, after = (loads_of(each, states) for each in (gathered.partitions, after_moves(gathered.partitions, moves)))
+    traffic = any(load.traffic for load in before.values())
+    columns = ["broker", "state", "replicas", "after", "leads", "then", "size", "becomes"]
+    rows: list[list[object]] = []
+    for broker, state in states.items():
+        old, new = before[broker], after[broker]
+        sizes = size_in_words(old.size_bytes), size_in_words(new.size_bytes)
+        rows.append([broker, state, old.replicas, new.replicas, old.leads, new.leads, *sizes])
+        if traffic:
+            rows[-1] += [f"{size_in_words(int(load.traffic))}/s" for load in (old, new)]
+    return [*columns, *(["written", "afterwards"] if traffic else [])], rows
 
 
 def _ids(replicas: Iterable[int]) -> str:
@@ -149,42 +108,60 @@ def carry_out(
     throttle: str | None,
     undo_file: str | None,
     as_json: bool,
+    joined: Sequence[Reassignment] = (),
 ) -> None:
-    """Shows the plan, asks, and moves. Returns when everything has moved. Raises Failure."""
+    """Shows the plan, asks, and moves. Returns when everything has moved, and the first of the new replicas lead.
+    `joined` are moves under way that are waited for as well. Raises Failure."""
     rate = rate_of(throttle)
+    gathered.check_targets(moves)
     if not as_json:
-        if not moves:
+        if moves:
+            show_plan(gathered, moves)
+        elif not joined:
             say("There is nothing to move.")
-            return
-        show_plan(gathered, moves)
-    if dry_run or not moves:
+        if joined:
+            say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
+    if dry_run or not (moves or joined):
         if as_json:
-            print_json({"plan": plan_as_json(_targets(moves)), "moved": 0})
+            print_json({"plan": plan_as_json(targets(moves)), "moved": 0})
         return
-    _confirm(moves, yes=yes)
-    undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
-    with open(undo, "w", encoding="utf-8") as file:
-        json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
-    remark(f"{undo} has the present replicas: `cordwood cluster reassign --file {undo}` undoes the moves")
-    mover = Mover(connection, moves, at_once, progress=None if as_json else _Progress(moves).show)
+    undo = None
+    if moves:
+        _confirm(moves, yes=yes)
+        undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
+        with open(undo, "w", encoding="utf-8") as file:
+            json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
+        remark(f"{undo} has the present replicas: `cordwood cluster reassign --file {undo}` undoes the moves")
+    progress = None if as_json else _Progress(len(moves) + len(joined)).show
+    mover = Mover(connection, gathered, moves, at_once, progress, joined)
     try:
         with _throttled(connection, gathered, sorted({move.topic for move in moves}), rate):
             mover.run()
+        elsewhere = mover.await_leaders() if moves else []
     except KeyboardInterrupt:
         remark(
             f"interrupted: {count_in_words(len(mover.moving), 'partition')} move on, {len(mover.waiting)} were not "
-            "begun. `cordwood cluster reassign --list` shows those under way, --cancel stops them, and "
-            f"--file {undo} undoes what was done"
+            "begun. `cordwood cluster reassign --list` shows those under way, --cancel stops them"
+            + (f", and --file {undo} undoes what was done" if undo else "")
         )
         raise
+    if elsewhere:
+        remark(leaders_in_words(elsewhere))
     if as_json:
-        print_json({"plan": plan_as_json(_targets(moves)), "moved": len(moves), "undo_file": undo})
+        moved = {"plan": plan_as_json(targets(moves)), "moved": len(moves), "leaders_elsewhere": len(elsewhere)}
+        print_json({**moved, "undo_file": undo})
     else:
-        say(f"{count_in_words(len(moves), 'partition')} moved.")
+        led = "" if elsewhere or not moves else ", and the first of their replicas lead"
+        say(f"{count_in_words(mover.moved, 'partition')} moved{led}.")
 
 
-def _targets(moves: Iterable[PlannedMove]) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-    return ((move.topic, move.partition, move.after) for move in moves)
+def leaders_in_words(elsewhere: Sequence[PartitionState]) -> str:
+    """What is said of partitions that other brokers lead than the first of their replicas."""
+    return (
+        f"after {LEADERS_S:.0f} s {count_in_words(len(elsewhere), 'partition')} still had other leaders than the first "
+        f"of their replicas: {names_of((each.topic, each.partition) for each in elsewhere)}. `cordwood cluster "
+        "elect-preferred` tries again, and says why not"
+    )
 
 
 def rate_of(throttle: str | None) -> int | None:
@@ -230,105 +207,24 @@ def _throttled(connection: Connection, gathered: Gathered, topics: Sequence[str]
             try:
                 change_settings(connection, resource, {}, names)
             except Failure as failure:
-                remark(f"the throttle of {resource.name} was not lifted ({failure.message}): remove {', '.join(names)}")
+                remark(lifting_in_words(resource, names, failure.message))
 
 
-Progress = Callable[[int, int, int], None]
-"""Takes the numbers of partitions that have moved, are moving and wait."""
-
-
-class Mover:
-    """Moves partitions, a few at a time. A broker that does not answer is replaced by another one."""
-
-    def __init__(
-        self, connection: Connection, moves: Sequence[PlannedMove], at_once: int, progress: Progress | None
-    ) -> None:
-        self._connection = connection
-        self._at_once = at_once
-        self._progress = progress
-        self.waiting = [(move.topic, move.partition, move.after) for move in reversed(moves)]
-        self.moving: set[tuple[str, int]] = set()
-        self.moved = 0
-
-    def run(self) -> None:
-        while self.waiting or self.moving:
-            if self.moving:
-                under_way = {key[:2] for key in self._ask(reassignments)}
-                self.moved += len(self.moving - under_way)
-                self.moving &= under_way
-            room = self._at_once - len(self.moving)
-            self._begin([self.waiting.pop() for _ in range(min(room, len(self.waiting)))])
-            if self._progress is not None:
-                self._progress(self.moved, len(self.moving), len(self.waiting))
-            if self.moving:
-                time.sleep(LOOK_AGAIN_S)
-
-    def _begin(self, moves: Sequence[tuple[str, int, Sequence[int]]]) -> None:
-        if moves:
-            self._ask(lambda address, timeout_s: begin(address, moves, timeout_s))
-            self.moving.update(move[:2] for move in moves)
-
-    def _ask(self, question: Callable[[Address, float], Any]) -> Any:
-        timeout_s = self._connection.timeout_s
-        _, answer = first_answer(brokers(self._connection), lambda address: question(address, timeout_s))
-        return answer
-
-
-def begin(
-    address: Address, moves: Iterable[tuple[str, int, Sequence[int] | None]], timeout_s: float
-) -> list[tuple[str, int]]:
-    """Begins moves, or cancels those without replicas. Returns the partitions. Raises Failure for the first refusal."""
-    topics: dict[str, list[Mapping[str, Any]]] = {}
-    for topic, partition, replicas in moves:
-        wanted = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
-        topics.setdefault(topic, []).append(wanted)
-    values = {
-        "timeout_ms": int(timeout_s * 1000),
-        "allow_replication_factor_change": True,
-        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
-    }
-    answer = ask(address, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, values, timeout_s)
-    done = []
-    for topic_answer in answer.responses:
-        for each in topic_answer.partitions:
-            name = f"{topic_answer.name}-{each.partition_index}"
-            if each.error_code:
-                raise Failure(code_name(each.error_code), f"{name}: {each.error_message}")
-            done.append((topic_answer.name, each.partition_index))
-    return done
-
-
-def reassignments(
-    address: Address, timeout_s: float
-) -> list[tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """The moves under way: topic, partition, replicas, those added, those that go. Raises Failure."""
-    answer = ask(
-        address,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        0,
-        {"timeout_ms": int(timeout_s * 1000), "topics": None},
-        timeout_s,
+def lifting_in_words(resource: ConfigResource, names: Sequence[str], reason: str) -> str:
+    """What is said of a throttle that stays, with the command that lifts it."""
+    kind = "topic" if resource.restype == ConfigResource.Type.TOPIC else "broker"
+    options = " ".join(f"--delete {name}" for name in names)
+    return (
+        f"the throttle of {kind} {resource.name} was not lifted ({reason}): lift it with `cordwood config alter "
+        f"--{kind} {resource.name} {options}`"
     )
-    if answer.error_code:
-        raise Failure(code_name(answer.error_code), answer.error_message or "the broker does not list moves")
-    return [
-        (
-            topic.name,
-            each.partition_index,
-            tuple(each.replicas),
-            tuple(each.adding_replicas),
-            tuple(each.removing_replicas),
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    ]
 
 
 class _Progress:
     """Says how far the moves are: on a terminal in one line, elsewhere in a line for each change."""
 
-    def __init__(self, moves: Sequence[PlannedMove]) -> None:
-        self._total = len(moves)
+    def __init__(self, total: int) -> None:
+        self._total = total
         self._last = ""
 
     def show(self, moved: int, moving: int, waiting: int) -> None:

@@ -2,7 +2,8 @@
 
 import time
 
-from cordwood.cli.cluster.moving import LOOK_AGAIN_S, Gathered, reassignments
+from cordwood.cli.cluster.gathering import Gathered, reassignments
+from cordwood.cli.cluster.mover import LATEST_S
 from cordwood.cli.cluster.view import first_answer
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
@@ -25,7 +26,7 @@ def wait_for_own_topics(connection: Connection) -> None:
         if text != said:
             remark(text)
             said = text
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(LATEST_S)
 
 
 def targets_of_all(gathered: Gathered, factor: int) -> list[tuple[str, int, tuple[int, ...]]]:

@@ -9,7 +9,7 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.moving import Gathered
+    from cordwood.cli.cluster.gathering import Gathered
     from cordwood.cli.connection import Connection
 
 
@@ -64,7 +64,8 @@ def reassign(
     under way, also what other tools began; `--cancel` goes back to the replicas before. `--all --replication-factor 3`
     gives every topic three replicas that has fewer; no topic loses any.
     """
-    from cordwood.cli.cluster.moving import carry_out, gather, moves_to, read_plan
+    from cordwood.cli.cluster.gathering import gather, moves_to
+    from cordwood.cli.cluster.moving import carry_out, read_plan
     from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
     from cordwood.cli.connection import Connection
 
@@ -136,7 +137,8 @@ def _targets(
 
 
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
-    from cordwood.cli.cluster.moving import begin, reassignments
+    from cordwood.cli.cluster.gathering import reassignments
+    from cordwood.cli.cluster.mover import begin
     from cordwood.cli.cluster.view import first_answer
     from cordwood.cli.output import count_in_words, print_json, print_table, say
     from cordwood.cli.raw_request import brokers

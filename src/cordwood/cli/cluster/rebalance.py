@@ -42,7 +42,8 @@ def rebalance(
     one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a tenth of the
     mean, by exchanges that leave the counts alone. A plan that was carried out leaves nothing to do for the next one.
     """
-    from cordwood.cli.cluster.moving import carry_out, gather
+    from cordwood.cli.cluster.gathering import gather
+    from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
     from cordwood.cluster.planner.rebalance import plan_rebalance
 

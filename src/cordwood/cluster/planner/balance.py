@@ -44,6 +44,10 @@ class PlannedMove(NamedTuple):
     size_bytes: int
     """Bytes that are copied: those of one replica, for each new broker."""
 
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
 
 class NoPlace(Exception):
     """A partition has replicas that no other broker can take; the message says why."""

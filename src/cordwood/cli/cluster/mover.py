@@ -1,0 +1,230 @@
+"""Moves partitions, a few at a time, until each has arrived and its first replica leads it.
+
+A partition with little to copy costs a write of the metadata and no more, so many such partitions move at once. A move
+that waits for a broker which does not run is said, with the partitions and the broker.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from cordwood.cli.cluster.electing import PREFERRED, elect
+from cordwood.cli.cluster.gathering import ABSENT, Gathered, Reassignment, names_of, reassignments
+from cordwood.cli.cluster.view import NodeView, PartitionState, first_answer, nodes_of, partitions_of
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.output import count_in_words, remark
+from cordwood.cli.raw_request import Address, ask, brokers
+from cordwood.cluster.planner.balance import Key, PlannedMove
+from cordwood.wire.apis import ApiKey
+
+SOONEST_S: Final = 0.02
+"""The pause before the first look at moves that have begun; each look that finds nothing new doubles it."""
+LATEST_S: Final = 0.5
+SMALL_BYTES: Final = 1 << 20
+"""A move that copies less counts as small."""
+SMALL_AT_ONCE: Final = 200
+QUIET_S: Final = 3.0
+"""After so long without news it is said what the moves wait for."""
+LEADERS_S: Final = 30.0
+"""How long to wait for the leaders, after the replicas have moved."""
+_ELECTED_AT_ONCE: Final = 100
+"""Elections in one request: clients look for their leaders anew after each."""
+
+Answer = TypeVar("Answer")
+Progress = Callable[[int, int, int], None]
+"""Takes the numbers of partitions that have moved, are moving and wait."""
+
+
+class Pauses:
+    """Pauses between looks: short while there is news."""
+
+    def __init__(self) -> None:
+        self._next_s = SOONEST_S
+        self.quiet_since_s = time.monotonic()
+
+    def news(self) -> None:
+        self._next_s = SOONEST_S
+        self.quiet_since_s = time.monotonic()
+
+    @property
+    def quiet_s(self) -> float:
+        return time.monotonic() - self.quiet_since_s
+
+    def pause(self) -> None:
+        time.sleep(self._next_s)
+        self._next_s = min(2 * self._next_s, LATEST_S)
+
+
+class Mover:
+    def __init__(
+        self,
+        connection: Connection,
+        gathered: Gathered,
+        moves: Sequence[PlannedMove],
+        at_once: int,
+        progress: Progress | None,
+        joined: Iterable[Reassignment] = (),
+    ) -> None:
+        """`joined` are moves under way that are waited for as well."""
+        self._connection = connection
+        self._addresses = [gathered.address]
+        self._at_once = at_once
+        self._progress = progress
+        self._moves = moves
+        self.waiting = list(moves)
+        self.moving: dict[Key, tuple[int, ...]] = {move.key: move.target for move in joined}
+        """The targets of the moves under way."""
+        self._small: set[Key] = set()
+        self.moved = 0
+        self._said = ""
+
+    def run(self) -> None:
+        """Returns when every partition has moved. Raises Failure."""
+        pauses = Pauses()
+        while self.waiting or self.moving:
+            if self.moving:
+                under_way = {move.key for move in self._ask(reassignments)}
+                arrived = self.moving.keys() - under_way
+                self.moved += len(arrived)
+                for key in arrived:
+                    del self.moving[key]
+                    pauses.news()
+            self._begin(self._next())
+            if self._progress is not None:
+                self._progress(self.moved, len(self.moving), len(self.waiting))
+            if self.moving:
+                if pauses.quiet_s > QUIET_S:
+                    self._say_waits()
+                pauses.pause()
+
+    def _next(self) -> list[PlannedMove]:
+        """The moves to begin: `at_once` large ones at a time, and many small ones beside them."""
+        small = len(self._small & self.moving.keys())
+        room = {True: SMALL_AT_ONCE - small, False: self._at_once - (len(self.moving) - small)}
+        chosen: list[PlannedMove] = []
+        left: list[PlannedMove] = []
+        for move in self.waiting:
+            is_small = move.size_bytes < SMALL_BYTES
+            room[is_small] -= 1
+            (chosen if room[is_small] >= 0 else left).append(move)
+        self.waiting = left
+        return chosen
+
+    def _begin(self, moves: Sequence[PlannedMove]) -> None:
+        if moves:
+            self._ask(lambda address, timeout_s: begin(address, targets(moves), timeout_s))
+            self.moving.update({move.key: move.after for move in moves})
+            self._small.update(move.key for move in moves if move.size_bytes < SMALL_BYTES)
+
+    def _ask(self, question: Callable[[Address, float], Answer]) -> Answer:
+        """Asks the broker that answered last, or else another one."""
+        timeout_s = self._connection.timeout_s
+        try:
+            address, answer = first_answer(self._addresses, lambda asked: question(asked, timeout_s))
+        except Failure as failure:
+            if failure.exit_code is not ExitCode.NOT_REACHABLE:
+                raise
+            address, answer = first_answer(brokers(self._connection), lambda asked: question(asked, timeout_s))
+        self._addresses = [address]
+        return answer
+
+    def _say_waits(self) -> None:
+        _, nodes = self._ask(nodes_of)
+        for text in waits_in_words(self.moving, nodes):
+            if text != self._said:
+                self._said = text
+                remark(text)
+
+    # Leaders
+
+    def await_leaders(self) -> list[PartitionState]:
+        """Has the first replica of each moved partition elected, and waits until it leads. Returns the partitions that
+        others lead after LEADERS_S. Raises Failure."""
+        pauses, last, asked = Pauses(), -1, False
+        began_s = time.monotonic()
+        while elsewhere := self._led_by_others():
+            if len(elsewhere) != last:
+                pauses.news()
+                last = len(elsewhere)
+                if self._progress is not None:
+                    remark(f"waiting for {count_in_words(last, 'leadership')} to move")
+            if time.monotonic() - began_s > LEADERS_S:
+                return elsewhere
+            if not asked:
+                asked = True
+                self._elect([(each.topic, each.partition) for each in elsewhere])
+                continue
+            pauses.pause()
+        return []
+
+    def _led_by_others(self) -> list[PartitionState]:
+        """The moved partitions that a broker leads which is not the first of their replicas, though that one runs."""
+        preferred = {move.key: move.after[0] for move in self._moves}
+        topics = sorted({topic for topic, _ in preferred})
+        found = self._ask(lambda address, timeout_s: partitions_of(address, topics, timeout_s))
+        elsewhere = [each for each in found if each.leader != preferred.get((each.topic, each.partition), each.leader)]
+        if not elsewhere:
+            return []
+        _, nodes = self._ask(nodes_of)
+        serving = {node.node_id for node in nodes if node.state == "serves"}
+        return [each for each in elsewhere if preferred[each.topic, each.partition] in serving]
+
+    def _elect(self, keys: Sequence[Key]) -> None:
+        """The outcomes are seen by the next look at the leaders. Where the election is refused, the controller holds it
+        later by itself."""
+        for start in range(0, len(keys), _ELECTED_AT_ONCE):
+            with suppress(Failure):
+                self._ask(partial(_elect_preferred, keys[start : start + _ELECTED_AT_ONCE]))
+
+
+def _elect_preferred(keys: Sequence[Key], address: Address, timeout_s: float) -> None:
+    elect(address, PREFERRED, keys, timeout_s)
+
+
+def waits_in_words(moving: Mapping[Key, Sequence[int]], nodes: Iterable[NodeView]) -> list[str]:
+    """What the moves wait for: the brokers of their targets that do not serve, and the partitions."""
+    states = {node.node_id: node.state for node in nodes}
+    waits: dict[int, list[Key]] = {}
+    for key, target in moving.items():
+        for broker in target:
+            if states.get(broker, ABSENT) != "serves":
+                waits.setdefault(broker, []).append(key)
+    return [
+        f"waiting for node {broker}, which {_STATES[states.get(broker, ABSENT)]}: {names_of(keys)}. Start it, or stop "
+        "the moves with Ctrl-C and `cordwood cluster reassign --cancel`"
+        for broker, keys in sorted(waits.items())
+    ]
+
+
+_STATES = {ABSENT: "does not run", "starting": "is starting", "fenced": "is starting", "draining": "is stopping"}
+
+
+def targets(moves: Iterable[PlannedMove]) -> list[tuple[str, int, tuple[int, ...]]]:
+    return [(move.topic, move.partition, move.after) for move in moves]
+
+
+def begin(
+    address: Address, moves: Iterable[tuple[str, int, Sequence[int] | None]], timeout_s: float
+) -> list[tuple[str, int]]:
+    """Begins moves, or cancels those without replicas. Returns the partitions. Raises Failure for the first refusal."""
+    topics: dict[str, list[Mapping[str, Any]]] = {}
+    for topic, partition, replicas in moves:
+        wanted = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
+        topics.setdefault(topic, []).append(wanted)
+    values = {
+        "timeout_ms": int(timeout_s * 1000),
+        "allow_replication_factor_change": True,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+    answer = ask(address, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, values, timeout_s)
+    done = []
+    for topic_answer in answer.responses:
+        for each in topic_answer.partitions:
+            name = f"{topic_answer.name}-{each.partition_index}"
+            if each.error_code:
+                raise Failure(code_name(each.error_code), f"{name}: {each.error_message}")
+            done.append((topic_answer.name, each.partition_index))
+    return done

@@ -1,0 +1,168 @@
+"""Commands that move partitions: what they refuse and show, how much they move at once and what they wait for."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from confluent_kafka.admin import ConfigResource
+
+from cordwood.cli.cluster import mover as moving_along
+from cordwood.cli.cluster.forget import next_step
+from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
+from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, waits_in_words
+from cordwood.cli.cluster.moving import leaders_in_words, lifting_in_words, loads_table
+from cordwood.cli.cluster.view import NodeView, PartitionState
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cluster.planner.balance import Placed, PlannedMove, plan_drain
+
+ADDRESS = ("127.0.0.1", 1)
+MIB = 1 << 20
+
+
+def node(node_id: int, **more: Any) -> NodeView:
+    return NodeView(node_id, ADDRESS, None, more.pop("fenced", False), False, **more)
+
+
+def gathered(*partitions: Placed, nodes: Sequence[int] = (1, 2, 3), moves: Sequence[Reassignment] = ()) -> Gathered:
+    return Gathered(ADDRESS, tuple(map(node, nodes)), partitions, tuple(moves))
+
+
+def test_a_broker_that_died_as_the_target_of_a_move_is_drained_to_the_brokers_that_are_left() -> None:
+    # Node 4 was about to take the place of node 3. With it the partition has four replicas, and three nodes are left.
+    state = PartitionState("orders", 0, 1, (1, 2, 4, 3), (1, 2, 3))
+    move = Reassignment("orders", 0, (1, 2, 4, 3), (4,), (3,))
+    partitions = placed([state], {}, [move])
+    (planned,) = plan_drain(partitions, dict.fromkeys((1, 2, 3)), [4])
+    assert (planned.before, planned.after) == ((1, 2, 4), (1, 2, 3))
+
+
+def test_a_node_that_neither_runs_nor_has_replicas_is_refused_with_the_nodes_that_there_are() -> None:
+    cluster = gathered(Placed("t", 0, (1, 5)))
+    cluster.check_known([1, 5])
+    with pytest.raises(Failure, match="there is no node 9") as refusal:
+        cluster.check_known([1, 9])
+    assert refusal.value.hint == "the nodes are 1, 2, 3, 5"
+    assert refusal.value.exit_code is ExitCode.NOT_FOUND
+
+
+def test_a_move_to_a_node_that_does_not_run_is_refused_and_one_that_keeps_it_is_not() -> None:
+    cluster = gathered(Placed("t", 0, (1, 5)), Placed("t", 1, (1, 2)))
+    cluster.check_targets([PlannedMove("t", 0, (1, 5), (5, 2), 0)])
+    with pytest.raises(Failure, match="node 5 does not run, and would get replicas of t-1"):
+        cluster.check_targets([PlannedMove("t", 1, (1, 2), (1, 5), 0)])
+
+
+def test_the_table_of_a_plan_has_a_broker_that_is_absent() -> None:
+    cluster = gathered(Placed("t", 0, (4, 1), MIB), nodes=(1, 2))
+    columns, rows = loads_table(cluster, [PlannedMove("t", 0, (4, 1), (2, 1), MIB)])
+    assert columns[:4] == ["broker", "state", "replicas", "after"]
+    assert [row[:4] for row in rows] == [[1, "serves", 1, 1], [2, "serves", 0, 1], [4, "absent", 1, 0]]
+
+
+def test_the_table_of_a_plan_shows_traffic_that_was_watched() -> None:
+    columns, rows = loads_table(gathered(Placed("t", 0, (1, 2), MIB, 2048.0), nodes=(1, 2)), [])
+    assert columns[-2:] == ["written", "afterwards"]
+    assert [row[-2:] for row in rows] == [["2.0 KiB/s", "2.0 KiB/s"], ["0 B/s", "0 B/s"]]
+
+
+def test_moves_that_wait_for_a_broker_name_it_and_the_partitions() -> None:
+    moving = {("t", number): (1, 4) for number in range(5)} | {("u", 0): (2, 3)}
+    nodes = [node(1), node(2), node(3, fenced=True, starting=True)]
+    absent, starting = (text.split(". ")[0] for text in sorted(waits_in_words(moving, nodes), reverse=True))
+    assert absent == "waiting for node 4, which does not run: t-0, t-1, t-2 and 2 more"
+    assert starting == "waiting for node 3, which is starting: u-0"
+    assert waits_in_words({("t", 0): (1, 2)}, nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "command"),
+    [
+        (ConfigResource(ConfigResource.Type.BROKER, "4"), "`cordwood config alter --broker 4 --delete a --delete b`"),
+        (ConfigResource(ConfigResource.Type.TOPIC, "t"), "`cordwood config alter --topic t --delete a --delete b`"),
+    ],
+)
+def test_a_throttle_that_stays_is_said_with_the_command_that_lifts_it(resource: ConfigResource, command: str) -> None:
+    assert lifting_in_words(resource, ("a", "b"), "timed out").endswith(command)
+
+
+def test_a_node_that_cannot_be_forgotten_yet_comes_with_the_next_step() -> None:
+    states = {1: "serves", 2: "serves", 3: "absent"}
+    assert next_step(9, states) == "the nodes are 1, 2, 3"
+    assert next_step(3, states) == "`cordwood cluster drain 3` moves its replicas to other nodes"
+    assert next_step(2, states).endswith("then stop it, and forget it")
+
+
+class Cluster:
+    """Answers of a cluster that ends every move at once, and elects the first replicas at the second look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[list[tuple[str, int]]] = []
+        self.elected: list[tuple[str, int]] = []
+        self.leaders: dict[tuple[str, int], int] = {}
+        self.elects = True
+        for name in ("begin", "reassignments", "nodes_of", "partitions_of", "elect"):
+            monkeypatch.setattr(moving_along, name, getattr(self, name))
+        monkeypatch.setattr(moving_along, "SOONEST_S", 0.0)
+
+    def begin(self, _address: object, moves: Sequence[tuple[str, int, object]], _timeout_s: float) -> None:
+        self.begun.append([(topic, partition) for topic, partition, _ in moves])
+
+    def reassignments(self, _address: object, _timeout_s: float) -> list[Reassignment]:
+        return []
+
+    def nodes_of(self, _address: object, _timeout_s: float) -> tuple[str, list[NodeView]]:
+        return "id", [node(1), node(2)]
+
+    def partitions_of(self, _address: object, _topics: object, _timeout_s: float) -> list[PartitionState]:
+        return [PartitionState(*key, leader, (2, 1), (1, 2)) for key, leader in self.leaders.items()]
+
+    def elect(self, _address: object, _kind: int, keys: Sequence[tuple[str, int]], _timeout_s: float) -> None:
+        self.elected += keys
+        if self.elects:
+            self.leaders = dict.fromkeys(self.leaders, 2)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def mover(moves: Sequence[PlannedMove], at_once: int = 2) -> Mover:
+    return Mover(cast("Connection", type("Fake", (), {"timeout_s": 1.0})()), gathered(), moves, at_once, None)
+
+
+def test_few_large_partitions_and_many_small_ones_move_at_once(cluster: Cluster) -> None:
+    large = [PlannedMove("large", number, (1,), (2,), 100 * MIB) for number in range(5)]
+    small = [PlannedMove("small", number, (1,), (2,), 0) for number in range(SMALL_AT_ONCE + 1)]
+    moves = mover([*large, *small])
+    moves.run()
+    assert [len(each) for each in cluster.begun] == [2 + SMALL_AT_ONCE, 3, 1]
+    assert moves.moved == len(large) + len(small)
+
+
+def test_moves_end_when_the_first_replicas_lead(cluster: Cluster) -> None:
+    cluster.leaders = {("t", 0): 1, ("t", 1): 2, ("other", 0): 1}
+    moves = mover([PlannedMove("t", number, (1, 2), (2, 1), 0) for number in range(2)])
+    moves.run()
+    assert moves.await_leaders() == []
+    assert cluster.elected == [("t", 0)]
+
+
+def test_leaders_that_do_not_move_are_waited_for_a_bounded_time_and_named(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving_along, "LEADERS_S", 0.0)
+    cluster.elects = False
+    cluster.leaders = {("t", 0): 1}
+    moves = mover([PlannedMove("t", 0, (1, 2), (2, 1), 0)])
+    moves.run()
+    elsewhere = moves.await_leaders()
+    assert "1 partition still had other leaders than the first of their replicas: t-0" in leaders_in_words(elsewhere)
+
+
+def test_a_first_replica_that_does_not_run_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.leaders = {("t", 0): 1}
+    moves = mover([PlannedMove("t", 0, (1, 9), (9, 1), 0)])
+    moves.run()
+    assert moves.await_leaders() == []
