@@ -101,6 +101,9 @@ def test_a_broker_is_drained_and_filled_again_under_load(tmp_path: Path) -> None
             assert drained["moved"] > 0
             assert replicas(cluster)[4] == 0
             assert cordwood(cluster, "cluster", "reassign", "--list") == {"moving": []}
+            cordwood(cluster, "topic", "create", "new", "--partitions", "9", "--replication-factor", "3")
+            assert replicas(cluster)[4] == 0, "a drained broker gets no replicas of new topics"
+            cordwood(cluster, "cluster", "uncordon", "4")
             cordwood(cluster, "cluster", "reassign", "--file", "undo.json", "--yes", "--throttle", "50MiB")
             assert replicas(cluster)[4] == drained["moved"]
             cordwood(cluster, "cluster", "reassign", TOPIC, "--replication-factor", "2", "--yes")

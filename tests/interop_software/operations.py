@@ -49,6 +49,7 @@ def moved(stage: Stage, start: Start) -> None:
             drained = on_cluster(cluster, "cluster", "drain", str(node_id), "--yes", "--undo-file", undo)
             assert drained["moved"] > 0
             assert replicas(cluster)[node_id] == 0
+            on_cluster(cluster, "cluster", "uncordon", str(node_id))
             if node_id % 2:
                 on_cluster(cluster, "cluster", "reassign", "--file", undo, "--yes", "--throttle", "50MiB")
                 assert replicas(cluster)[node_id] == drained["moved"]

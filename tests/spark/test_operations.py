@@ -32,6 +32,7 @@ def test_a_stream_goes_on_while_a_broker_is_drained_and_filled_again(spark: Spar
             drained = cordwood(cluster, "cluster", "drain", "2", "--yes", "--undo-file", "undo.json")
             assert drained["moved"] > 0
             assert replicas(cluster)[2] == 0
+            cordwood(cluster, "cluster", "uncordon", "2")
             cordwood(cluster, "cluster", "reassign", "--file", "undo.json", "--yes", "--throttle", "50MiB")
             cordwood(cluster, "cluster", "reassign", topics[1], "--replication-factor", "2", "--yes")
             cordwood(cluster, "cluster", "rebalance", "--yes", "--sample", "0")

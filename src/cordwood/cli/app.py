@@ -10,6 +10,7 @@ import typer
 from cordwood import __version__
 from cordwood.cli.audit import audit
 from cordwood.cli.cluster.accept_loss import accept_loss
+from cordwood.cli.cluster.cordon import cordon, uncordon
 from cordwood.cli.cluster.drain import drain
 from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.forget import forget
@@ -163,6 +164,8 @@ _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
 _cluster.command("import")(import_directory)
 _cluster.command("drain")(drain)
+_cluster.command("cordon")(cordon)
+_cluster.command("uncordon")(uncordon)
 _cluster.command("rebalance")(rebalance)
 _cluster.command("reassign")(reassign)
 _cluster.command("move-dir")(move_dir)

@@ -42,6 +42,7 @@ from cordwood.cluster.topic_image import TopicImage as TopicImage
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
+from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 from cordwood.model.settings import InvalidSetting
 
 
@@ -137,6 +138,11 @@ class ClusterImage:
     def electable_brokers(self) -> list[int]:
         """The brokers that may lead and be in sync, sorted."""
         return sorted(broker_id for broker_id, broker in self.brokers.items() if broker.electable)
+
+    def cordoned_brokers(self) -> list[int]:
+        """The brokers that get no replicas of new partitions, sorted."""
+        found = self.broker_configs.items()
+        return sorted(broker_id for broker_id, config in found if config.get(CORDONED) == ALL_DIRECTORIES)
 
     def leadership(self, partition: PartitionImage) -> Leadership:
         """Who leads the partition, and in which epoch.

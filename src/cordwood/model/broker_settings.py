@@ -19,7 +19,7 @@ from cordwood.model.group_settings import GroupSettings
 from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
 from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
-from cordwood.model.replication_settings import RACK_AWARE_SELECTOR, ReplicationSettings
+from cordwood.model.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.storage_settings import StorageSettings, directories_in
 from cordwood.model.store_address import StoreAddress, parse_store_address
@@ -69,6 +69,8 @@ class BrokerSettings(
         for name in texts:
             if name not in BROKER_SETTINGS:
                 raise InvalidSetting(f"Unknown broker config name: {name}")
+        if texts.get(CORDONED):
+            raise InvalidSetting(f"{CORDONED} is set while the broker runs: `cordwood cluster cordon` does so")
         settings = cls._of(texts)
         settings.check_together()
         return settings
@@ -177,6 +179,7 @@ TOPIC_SETTING_BY_BROKER_NAME = {
 
 _CHANGEABLE = frozenset(
     {
+        CORDONED,
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",

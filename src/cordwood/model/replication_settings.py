@@ -16,10 +16,24 @@ def _refused_selector(value: Value) -> str | None:
     return f"must be empty, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}: no other class runs here"
 
 
+CORDONED = "cordoned.log.dirs"
+ALL_DIRECTORIES = "*"
+
+
+def _refused_cordon(value: Value) -> str | None:
+    return None if value in ("", ALL_DIRECTORIES) else "must be empty or *: single directories cannot be cordoned here"
+
+
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class ReplicationSettings:
     """How followers fetch, and when a leader takes them out of the in-sync set."""
 
+    cordoned_log_dirs: str = string(
+        "",
+        "`*`: this broker gets no replicas of new partitions, and keeps those that it has. Set while the broker runs, "
+        "by `cordwood cluster cordon` and `drain`, for one broker; refused at its start.",
+        check=_refused_cordon,
+    )
     follower_replication_throttled_rate: int = int64(
         UNLIMITED,
         "Bytes per second that this broker fetches as a follower for the replicas of "

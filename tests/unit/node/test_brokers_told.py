@@ -7,7 +7,14 @@ import pytest
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
-from cordwood.cluster.rows import Endpoint, broker_key, decode_broker, encode_broker
+from cordwood.cluster.rows import (
+    Endpoint,
+    broker_config_key,
+    broker_key,
+    decode_broker,
+    encode_broker,
+    encode_overrides,
+)
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.node.librdkafka_clients import is_on_librdkafka
 from cordwood.node.told_brokers import TOLD_AFTER_LEAVING_MS
@@ -142,6 +149,16 @@ def test_fenced_brokers_are_described_to_who_asks_for_them(world: World) -> None
     fence(world)
     assert described() == [(ME, False)]
     assert described(include_fenced_brokers=True) == [(ME, False), (OTHER, True)]
+
+
+def test_a_cordoned_broker_is_described_as_such(world: World) -> None:
+    def cordoned() -> list[int]:
+        answer = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1)
+        return [each.broker_id for each in answer.brokers if each.is_cordoned]
+
+    assert cordoned() == []
+    write(world, Put(broker_config_key(OTHER), encode_overrides({"cordoned.log.dirs": "*"})))
+    assert cordoned() == [OTHER]
 
 
 def test_brokers_that_start_or_stop_or_have_no_space_are_described_as_such(world: World) -> None:

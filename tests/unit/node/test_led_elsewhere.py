@@ -344,7 +344,7 @@ def test_another_brokers_registration_changes_what_metadata_says_and_touches_no_
 
     assert told() == (OTHER, 1, "NONE")
     lines = Lines()
-    assert lines.of(lambda: register(world)) < 1000
+    assert lines.of(lambda: register(world)) < 1100
     assert told() == (OTHER, 2, "NONE")
     elect(world, "orders", OTHER)
     register(world)

@@ -22,13 +22,16 @@ def drain(
     """Move all replicas away from brokers, so that they can be switched off for good.
 
     Clients go on: a replica leaves its broker when all of its successors are in sync, and the leadership goes first.
-    The brokers may be gone already. Ctrl-C begins no further move. The brokers get new replicas again when topics are
-    created: stop them when the drain is done.
+    The brokers may be gone already. Ctrl-C begins no further move. The brokers are cordoned first: new topics give them
+    no replicas until `cordwood cluster uncordon`. Moves under way that lead to the brokers are sent elsewhere; those
+    that lead away from them are waited for.
     """
+    from cordwood.cli.cluster.cordon import set_cordons
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
+    from cordwood.cli.output import remark
     from cordwood.cluster.planner.balance import NoPlace, plan_drain
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -40,6 +43,19 @@ def drain(
         raise Failure("INVALID_REPLICA_ASSIGNMENT", str(refusal)) from None
     begun = {move.key for move in moves}
     leaving = [move for move in gathered.reassignments if set(nodes) & set(move.removing) and move.key not in begun]
+    running = [node.node_id for node in gathered.nodes if node.node_id in nodes]
+
+    def prepare() -> None:
+        ids = " ".join(map(str, running))
+        try:
+            set_cordons(connection, running, cordoned=True)
+        except Failure as failure:
+            # A broker of an older version does not know the setting.
+            remark(f"node {ids} is not cordoned ({failure.message}): new topics may give it replicas, so stop it soon")
+        else:
+            if running:
+                remark(f"new topics give node {ids} no replicas now, until `cordwood cluster uncordon {ids}`")
+
     carry_out(
         connection,
         gathered,
@@ -51,4 +67,5 @@ def drain(
         undo_file=undo_file,
         as_json=as_json,
         joined=leaving,
+        prepare=prepare,
     )

@@ -53,13 +53,13 @@ class Gathered:
 
     @property
     def racks(self) -> dict[int, str | None]:
-        """The brokers that serve, and their racks."""
-        return {node.node_id: node.rack for node in self.nodes if node.state == "serves"}
+        """The brokers that can get replicas, and their racks: those that serve, and are not cordoned."""
+        return {node.node_id: node.rack for node in self.nodes if node.state == "serves" and not node.cordoned}
 
     @property
     def states(self) -> dict[int, str]:
         """All brokers that run or have replicas, in their order, with the part that they take."""
-        present = {node.node_id: node.state for node in self.nodes}
+        present = {node.node_id: node.state + (", cordoned" if node.cordoned else "") for node in self.nodes}
         named = {broker for each in self.partitions for broker in each.replicas}
         named.update(broker for move in self.reassignments for broker in move.replicas)
         return {broker: present.get(broker, ABSENT) for broker in sorted(named | present.keys())}

@@ -7,7 +7,7 @@ present replicas are written to such a file: carried out, it undoes the moves.
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -72,6 +72,9 @@ def show_plan(gathered: Gathered, moves: Sequence[PlannedMove]) -> None:
     if len(moves) > MOVES_SHOWN:
         say(f"... and {len(moves) - MOVES_SHOWN} more (--json shows all)")
     print_table(*loads_table(gathered, moves))
+    filled = {broker for move in moves for broker in move.after if broker not in move.before}
+    for broker in sorted(node.node_id for node in gathered.nodes if node.cordoned and node.node_id in filled):
+        remark(f"node {broker} is cordoned: `cordwood cluster uncordon {broker}` if it is to get new topics, too")
     for text in waits_in_words({move.key: move.after for move in moves}, gathered.nodes):
         remark(f"these moves end later: {text}")
 
@@ -109,9 +112,10 @@ def carry_out(
     undo_file: str | None,
     as_json: bool,
     joined: Sequence[Reassignment] = (),
+    prepare: Callable[[], None] = lambda: None,
 ) -> None:
-    """Shows the plan, asks, and moves. Returns when everything has moved, and the first of the new replicas lead.
-    `joined` are moves under way that are waited for as well. Raises Failure."""
+    """Shows the plan, asks, prepares, and moves. Returns when everything has moved, and the first of the new replicas
+    lead. `joined` are moves under way that are waited for as well. Raises Failure."""
     rate = rate_of(throttle)
     gathered.check_targets(moves)
     if not as_json:
@@ -121,13 +125,16 @@ def carry_out(
             say("There is nothing to move.")
         if joined:
             say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
+    if moves and not dry_run:
+        _confirm(moves, yes=yes)
+    if not dry_run:
+        prepare()
     if dry_run or not (moves or joined):
         if as_json:
             print_json({"plan": plan_as_json(targets(moves)), "moved": 0})
         return
     undo = None
     if moves:
-        _confirm(moves, yes=yes)
         undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
         with open(undo, "w", encoding="utf-8") as file:
             json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
@@ -194,7 +201,7 @@ def _throttled(connection: Connection, gathered: Gathered, topics: Sequence[str]
     if rate is None:
         yield
         return
-    brokers_there = [broker_resource(str(broker)) for broker in gathered.racks]
+    brokers_there = [broker_resource(str(node.node_id)) for node in gathered.nodes if node.state == "serves"]
     throttled = [topic_resource(topic) for topic in topics]
     try:
         for broker in brokers_there:
@@ -214,8 +221,9 @@ def lifting_in_words(resource: ConfigResource, names: Sequence[str], reason: str
     """What is said of a throttle that stays, with the command that lifts it."""
     kind = "topic" if resource.restype == ConfigResource.Type.TOPIC else "broker"
     options = " ".join(f"--delete {name}" for name in names)
+    when = ", when it runs," if kind == "broker" else ""
     return (
-        f"the throttle of {kind} {resource.name} was not lifted ({reason}): lift it with `cordwood config alter "
+        f"the throttle of {kind} {resource.name} was not lifted ({reason}): lift it{when} with `cordwood config alter "
         f"--{kind} {resource.name} {options}`"
     )
 

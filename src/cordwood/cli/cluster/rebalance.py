@@ -42,9 +42,10 @@ def rebalance(
     one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a tenth of the
     mean, by exchanges that leave the counts alone. A plan that was carried out leaves nothing to do for the next one.
     """
-    from cordwood.cli.cluster.gathering import gather
+    from cordwood.cli.cluster.gathering import ABSENT, gather
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
+    from cordwood.cli.output import remark
     from cordwood.cluster.planner.rebalance import plan_rebalance
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -55,6 +56,9 @@ def rebalance(
         grown = ((each, later.get(each.key, each.size_bytes) - each.size_bytes) for each in gathered.partitions)
         partitions = tuple(each._replace(traffic=max(0, more) / sample_s) for each, more in grown)
         gathered = dataclasses.replace(gathered, partitions=partitions)
+    for node, state in gathered.states.items():
+        if state == ABSENT:
+            remark(f"node {node} does not run, and keeps its replicas: `cordwood cluster drain {node}` moves them")
     carry_out(
         connection,
         gathered,

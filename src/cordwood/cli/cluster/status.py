@@ -13,7 +13,7 @@ from cordwood.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.view import ClusterView, Trouble
+    from cordwood.cli.cluster.view import ClusterView, NodeView, Trouble
 
 TROUBLES_SHOWN = 50
 """More partitions than a person reads; scripts get all of them."""
@@ -55,6 +55,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
                 "fenced": node.fenced,
                 "state": node.state,
                 "disk_full": node.disk_full,
+                "cordoned": node.cordoned,
                 "controller": node.controller,
                 "leads": node.leads,
                 "replicas": node.replicas,
@@ -103,7 +104,7 @@ def _show(view: "ClusterView") -> None:
                 node.node_id,
                 f"{node.address[0]}:{node.address[1]}",
                 node.rack,
-                node.state + (", disk full" if node.disk_full else "") + (", controller" if node.controller else ""),
+                ", ".join([node.state, *(word for word, holds in _remarks(node) if holds)]),
                 node.leads,
                 node.replicas,
             )
@@ -135,6 +136,10 @@ def _show(view: "ClusterView") -> None:
     )
     if (hidden := len(view.troubles) - TROUBLES_SHOWN) > 0:
         say(f"{count_in_words(hidden, 'partition')} more: --json has them all.")
+
+
+def _remarks(node: "NodeView") -> list[tuple[str, bool]]:
+    return [("cordoned", node.cordoned), ("disk full", node.disk_full), ("controller", node.controller)]
 
 
 def worst_first(troubles: "tuple[Trouble, ...]") -> "list[Trouble]":

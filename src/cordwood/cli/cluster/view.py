@@ -36,6 +36,7 @@ class NodeView(NamedTuple):
     draining: bool = False
     starting: bool = False
     disk_full: bool = False
+    cordoned: bool = False
 
     @property
     def state(self) -> str:
@@ -249,6 +250,7 @@ def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
             draining=each.is_draining,
             starting=each.is_starting,
             disk_full=each.is_disk_full,
+            cordoned=each.is_cordoned,
         )
         for each in sorted(told.brokers, key=lambda each: each.broker_id)
     ]

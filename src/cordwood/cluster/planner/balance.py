@@ -69,6 +69,7 @@ class _Loads:
     replicas: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By topic and broker."""
     leads: Counter[tuple[str, int]] = field(default_factory=Counter)
+    all_leads: Counter[int] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, partitions: Iterable[Placed], racks: Mapping[int, str | None]) -> "_Loads":
@@ -82,6 +83,7 @@ class _Loads:
         self.weight[broker] += partition.weight
         self.replicas[partition.topic, broker] += 1
         self.leads[partition.topic, broker] += position == 0
+        self.all_leads[broker] += position == 0
 
     def best_place(self, partition: Placed, others: Collection[int], position: int) -> int:
         """The broker that gets the replica, beside those on `others`. Raises NoPlace."""
@@ -95,10 +97,10 @@ class _Loads:
         rack_of = rack_names(self.racks)
         used = {rack_of(broker) for broker in others}
 
-        def fullness(broker: int) -> tuple[bool, int, int, int, int]:
+        def fullness(broker: int) -> tuple[bool, int, int, int, int, int]:
             of_topic = partition.topic, broker
-            leads = self.leads[of_topic] if position == 0 else 0
-            return rack_of(broker) in used, self.replicas[of_topic], leads, self.weight[broker], broker
+            leads = (self.leads[of_topic], self.all_leads[broker]) if position == 0 else (0, 0)
+            return rack_of(broker) in used, self.replicas[of_topic], *leads, self.weight[broker], broker
 
         return min(free, key=fullness)
 

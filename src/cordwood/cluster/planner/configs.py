@@ -29,6 +29,7 @@ from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.group_settings import ONE_GROUP_SETTINGS, group_defaults, resolve_group
+from cordwood.model.replication_settings import CORDONED
 from cordwood.model.settings import InvalidSetting, Kind, Setting
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
@@ -281,6 +282,8 @@ def _check_broker(image: ClusterImage, target: _Target, overrides: dict[str, str
             setting.parse(text)
         except InvalidSetting as error:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if target.key == DEFAULT_BROKER_CONFIG and overrides.get(CORDONED):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{CORDONED} is set for single brokers only.")
     layers = [image.default_broker_config, image.broker_configs.get(image.node_id, {})]
     if target.key == DEFAULT_BROKER_CONFIG:
         layers[0] = overrides

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.isr import GuardedPut
+from cordwood.cluster.planner.placement import placeable
 from cordwood.cluster.planner.reassignment import begun, is_moving, moved
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import PartitionRow
@@ -76,7 +77,7 @@ def shortages(image: ClusterImage) -> Iterator[Shortage]:
 def plan_growth(image: ClusterImage) -> list[GuardedPut]:
     """The writes that add missing replicas to internal topics."""
     writes = []
-    brokers = image.electable_brokers()
+    brokers = sorted(placeable(image))
     for topic in _internal(image):
         _, wanted = _wanted(topic.name, image.settings)
         hosted = Counter(broker for each in topic.partitions for broker in each.replicas)

@@ -19,7 +19,23 @@ class Assignment(NamedTuple):
 
 def placeable(image: ClusterImage) -> dict[int, str | None]:
     """The brokers that can be replicas of new partitions, by id, with their racks."""
-    return {broker_id: image.brokers[broker_id].rack for broker_id in image.electable_brokers()}
+    cordoned = image.cordoned_brokers()
+    found = image.electable_brokers()
+    return {broker_id: image.brokers[broker_id].rack for broker_id in found if broker_id not in cordoned}
+
+
+def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
+    """Places new partitions on the brokers that can have them. Raises ProtocolError."""
+    racks = placeable(image)
+    try:
+        return place(list(racks), partitions, replication_factor, seed, racks)
+    except ProtocolError as error:
+        cordoned = [str(broker) for broker in image.cordoned_brokers() if broker in image.brokers]
+        if not cordoned:
+            raise
+        raise ProtocolError(
+            error.code, f"{error.message} Not counted, since cordoned: {', '.join(cordoned)} (cluster uncordon)."
+        ) from None
 
 
 def place(

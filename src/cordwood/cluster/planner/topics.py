@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
-from cordwood.cluster.planner.placement import Assignment, check_assignment, place, placeable
+from cordwood.cluster.planner.placement import Assignment, check_assignment, place_new
 from cordwood.cluster.planner.topic_configs import check_overrides
 from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
 from cordwood.cluster.rows import (
@@ -245,8 +245,7 @@ def _placed(image: ClusterImage, topic: NewTopic, topic_id: TopicId, settings: T
     if replication_factor == -1:
         replication_factor = image.settings.default_replication_factor
     _check_replication_factor(image, replication_factor)
-    racks = placeable(image)
-    return place(list(racks), range(partition_count), replication_factor, topic_id.int, racks)
+    return place_new(image, range(partition_count), replication_factor, topic_id.int)
 
 
 def _check_replication_factor(image: ClusterImage, replication_factor: int) -> None:
@@ -343,8 +342,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
             check_assignment(brokers, sorted(image.brokers), replication_factor)
         replicas = [tuple(brokers) for brokers in topic.assignments]
     else:
-        racks = placeable(image)
-        replicas = place(list(racks), partitions, replication_factor, topic_id.int, racks)
+        replicas = place_new(image, partitions, replication_factor, topic_id.int)
     # Rows at or beyond the partition count may be overwritten, counted partitions may not: so every transaction
     # requires the count that was read.
     guards = (has_mod_revision(topic_key(topic_id), existing.mod_revision),)

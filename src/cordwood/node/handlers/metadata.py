@@ -324,6 +324,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
     registered = rooms.image.brokers
+    cordoned = rooms.image.cordoned_brokers()
     asked = {
         broker_id: broker
         for broker_id, broker in registered.items()
@@ -346,6 +347,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
                 "is_draining": registered[broker_id].draining,
                 "is_starting": registered[broker_id].starting,
                 "is_disk_full": registered[broker_id].disk_full,
+                "is_cordoned": broker_id in cordoned,
             }
             for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
         ],

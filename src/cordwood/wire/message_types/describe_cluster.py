@@ -30,6 +30,7 @@ class DescribeCluster(
         is_draining: bool
         is_starting: bool
         is_disk_full: bool
+        is_cordoned: bool
 
     class Response(Entity):
         throttle_time_ms: int
@@ -50,6 +51,7 @@ class DescribeCluster(
         is_draining: bool
         is_starting: bool
         is_disk_full: bool
+        is_cordoned: bool
 
     class Answer(Protocol):
         def __call__(

@@ -1,0 +1,71 @@
+"""`cordwood cluster cordon` and `uncordon`: whether brokers get replicas of new partitions."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+
+Nodes = Annotated[list[int], typer.Argument(metavar="NODE", min=0, help="One or more brokers.", show_default=False)]
+
+
+def cordon(
+    nodes: Nodes,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Keep brokers free of replicas of new partitions. They keep those that they have, and go on serving.
+
+    `cordwood cluster drain` does this by itself. A restart changes nothing; `uncordon` and `forget` end it. It is the
+    broker's setting `cordoned.log.dirs`, as in Kafka.
+    """
+    _change(nodes, bootstrap_servers, timeout_s, cordoned=True, as_json=as_json)
+
+
+def uncordon(
+    nodes: Nodes,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Let brokers get replicas of new partitions again, after `cordon` or `drain`."""
+    _change(nodes, bootstrap_servers, timeout_s, cordoned=False, as_json=as_json)
+
+
+def _change(nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, as_json: bool) -> None:
+    from cordwood.cli.cluster.gathering import ABSENT, gather
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.failure import Failure
+    from cordwood.cli.output import print_json, say
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    gathered = gather(connection)
+    gathered.check_known(nodes)
+    if absent := [node for node in nodes if gathered.states[node] == ABSENT]:
+        raise Failure(
+            "BROKER_ID_NOT_REGISTERED",
+            f"node {absent[0]} does not run: it gets no replicas of new partitions now",
+            f"start node {absent[0]} first, or `cordwood cluster forget {absent[0]}`",
+        )
+    set_cordons(connection, nodes, cordoned=cordoned)
+    if as_json:
+        print_json({"cordoned" if cordoned else "uncordoned": nodes})
+        return
+    for node in nodes:
+        no = "no " if cordoned else ""
+        say(f"Node {node} gets {no}replicas of new partitions.")
+
+
+def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool) -> None:
+    """Cordons brokers that run, or ends that. Raises Failure."""
+    from cordwood.cli.config.changes import broker_resource, change_settings
+    from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
+
+    for node in nodes:
+        settings, defaults = ({CORDONED: ALL_DIRECTORIES}, ()) if cordoned else ({}, (CORDONED,))
+        change_settings(connection, broker_resource(str(node)), settings, defaults)

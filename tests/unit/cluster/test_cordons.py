@@ -1,0 +1,83 @@
+"""A cordoned broker gets no replicas of new partitions until it is uncordoned, or forgotten."""
+
+import pytest
+from tests.unit.cluster.metadata import Metadata, only, refusal
+
+from cordwood.cluster.planner.configs import (
+    AlterOperation,
+    ConfigChange,
+    ConfigResource,
+    ResourceType,
+    plan_incremental_alter,
+)
+from cordwood.cluster.planner.forgetting import plan_forgetting
+from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
+from cordwood.cluster.planner.topics import NewTopic
+from cordwood.cluster.rows import broker_config_key, broker_key, storage_key
+from cordwood.cluster.stores.interface import Delete, Put
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
+from cordwood.model.settings import InvalidSetting
+
+NAME = "cordoned.log.dirs"
+
+
+async def cordon(metadata: Metadata, broker: str, value: str | None = "*") -> None:
+    operation = AlterOperation.DELETE if value is None else AlterOperation.SET
+    change = ConfigChange(NAME, operation, value)
+    resource = ConfigResource(ResourceType.BROKER, broker)
+    await metadata.carry_out(plan_incremental_alter(metadata.image, resource, [change]).plan)
+
+
+async def brokers_of_a_new_topic(metadata: Metadata, name: str) -> set[int]:
+    topic = await metadata.create(NewTopic(name, 12, 2))
+    return {broker for each in topic.partitions for broker in each.replicas}
+
+
+async def test_new_topics_leave_a_cordoned_broker_out_until_it_is_uncordoned() -> None:
+    metadata = await Metadata().register(1, 2, 3)
+    await cordon(metadata, "3")
+    assert await brokers_of_a_new_topic(metadata, "cordoned") == {1, 2}
+    await cordon(metadata, "3", None)
+    assert await brokers_of_a_new_topic(metadata, "uncordoned") == {1, 2, 3}
+
+
+async def test_a_topic_that_would_need_a_cordoned_broker_is_refused_with_its_name() -> None:
+    metadata = await Metadata().register(1, 2, 3)
+    await cordon(metadata, "3")
+    code, reason = refusal(only(metadata.plan(NewTopic("t", 1, 3)).values()))
+    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert reason.endswith("Not counted, since cordoned: 3 (cluster uncordon).")
+
+
+async def test_internal_topics_do_not_grow_onto_a_cordoned_broker() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.create(internal_topic(CONSUMER_OFFSETS_TOPIC, metadata.settings, 1), internal=True)
+    await metadata.register(2)
+    await cordon(metadata, "2")
+    assert plan_growth(metadata.image) == []
+    await cordon(metadata, "2", None)
+    assert plan_growth(metadata.image) != []
+
+
+@pytest.mark.parametrize(("broker", "value"), [("1", "/data-1"), ("", "*")])
+async def test_single_directories_and_all_brokers_at_once_are_refused(broker: str, value: str) -> None:
+    metadata = await Metadata().register(1)
+    with pytest.raises(ProtocolError, match="cordoned"):
+        await cordon(metadata, broker, value)
+
+
+def test_a_broker_is_not_cordoned_at_its_start() -> None:
+    with pytest.raises(InvalidSetting, match="`cordwood cluster cordon` does so"):
+        BrokerSettings.from_texts({NAME: "*"})
+
+
+async def test_a_broker_that_is_forgotten_is_not_cordoned_when_its_number_comes_back() -> None:
+    metadata = await Metadata().register(1, 2)
+    await cordon(metadata, "2")
+    await metadata.store.txn([], [Delete(broker_key(2)), Put(storage_key(2), b'"disk"')])
+    await metadata.refresh()
+    for step in plan_forgetting(metadata.image, 2):
+        assert (await metadata.store.txn(*step)).succeeded
+    assert await metadata.store.get(broker_config_key(2)) is None
