@@ -351,6 +351,20 @@ def test_a_librdkafka_client_of_a_follower_that_gets_another_leader_is_refused_w
     assert (error in ("NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"), named) == (True, third)
 
 
+def test_a_new_leader_sends_nobody_to_a_follower_that_has_not_heard_of_it(world: World) -> None:
+    """The follower would refuse, and the client would be served by the leader for a while."""
+    leader, near = written(world)
+    third = others(leader)[1]
+    elect(world, third)
+    sent: list[int] = []
+    for _ in range(ROUND_MS):
+        part = fetched(world, third, 3, rack=rack_of(near))
+        if part.preferred_read_replica == near:
+            sent.append(ErrorCode(fetched(world, near, 3, rack=rack_of(near)).error_code))
+        world.advance(1)
+    assert set(sent) == {ErrorCode.NONE}
+
+
 def test_a_leader_sends_nobody_to_a_follower_that_has_just_come_back(world: World) -> None:
     """A client that could not connect to the follower while it was away waits before it tries again."""
     leader, near = written(world)

@@ -140,8 +140,9 @@ class LeaderReplica:
     def nearest(self, nearby: Collection[int], offset: int, boot_ms: int, within_ms: int) -> int | None:
         """The replica among `nearby` that a reader at this offset is sent to; None: the reader stays here.
 
-        The replica is in the committed in-sync set, has the offset, and has fetched within that time. Among several the
-        one with the most records is taken, then the one with the lowest id.
+        The replica is in the committed in-sync set, has the offset, and has fetched within that time, also after an
+        answer of this leader: before that it serves nobody in this epoch. Among several the one with the most records
+        is taken, then the one with the lowest id.
         """
         followers = self._followers
         found = [
@@ -150,6 +151,7 @@ class LeaderReplica:
             if broker_id in self.in_sync.committed
             and (follower := followers.get(broker_id)) is not None
             and 0 <= follower.log_start <= offset <= follower.end
+            and follower.vouches_ms >= 0
             and boot_ms - follower.fetched_ms < within_ms
         ]
         return min(found)[1] if found else None
