@@ -3,7 +3,9 @@
 librdkafka drops every broker that an answer leaves out (since 2.10), and then fails to come back in two ways. A client
 that is told of no broker at all has nobody to ask again, and may stay so for ever (its issue 5301). A call that waits
 for a coordinator does not return if that broker was left out for a moment (its issue 5511). So no client is told of an
-empty cluster, and clients on librdkafka are told a broker for a while after it left.
+empty cluster, and clients on librdkafka are told a broker for a while after it left. They are always told the broker
+that answers, also while it does not take part: a client that is told of nobody but a dead broker has nobody to ask
+either.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class ToldBrokers:
             broker_id: (registered.get(broker_id, broker), since_ms)
             for broker_id, (broker, since_ms) in left.items()
             if broker_id not in self._taking_part
-            and (not self._taking_part or now_ms - since_ms < TOLD_AFTER_LEAVING_MS)
+            and (not self._taking_part or now_ms - since_ms < TOLD_AFTER_LEAVING_MS or broker_id == self._image.node_id)
         }
 
     def endpoints(self, listener: str, connection_id: int) -> list[NodeEndpoint]:
@@ -56,11 +58,18 @@ class ToldBrokers:
         elif self._taking_part:
             since_ms = self._loop.now.boot_ms - TOLD_AFTER_LEAVING_MS
             recent = {broker_id: broker for broker_id, (broker, left_ms) in self._left.items() if left_ms > since_ms}
-            found = reached_by(listener, {**recent, **self._taking_part})
+            found = reached_by(listener, {**self._this_broker(), **recent, **self._taking_part})
         if not found:
             left = {broker_id: broker for broker_id, (broker, _) in self._left.items()}
             found = reached_by(listener, {**left, **self._image.brokers})
         return found
+
+    def _this_broker(self) -> dict[int, BrokerImage]:
+        """This broker, by its registration or its last one; empty if it never registered."""
+        own = self._image.node_id
+        if own in self._image.brokers:
+            return {own: self._image.brokers[own]}
+        return {own: self._left[own][0]} if own in self._left else {}
 
 
 def reached_by(listener: str, brokers: Mapping[int, BrokerImage]) -> list[NodeEndpoint]:

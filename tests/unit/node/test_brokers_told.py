@@ -107,7 +107,18 @@ def test_a_client_is_never_told_of_an_empty_cluster(world: World, leave: Any, so
     world.advance(10 * TOLD_AFTER_LEAVING_MS)
     assert client.told() == [ME, OTHER]
     register(world)
-    assert client.told() == [OTHER]
+    assert client.told() == ([ME, OTHER] if is_on_librdkafka(software) else [OTHER])
+
+
+@pytest.mark.parametrize(
+    "leave", [fence, lambda world, broker_id: write(world, Delete(broker_key(broker_id)))], ids=["fenced", "gone"]
+)
+def test_clients_on_librdkafka_are_always_told_the_broker_that_answers(world: World, leave: Any) -> None:
+    """A client that is told of nobody but a broker that just died has nobody to ask: it stood still for 22 s."""
+    client, other = Client(world, "confluent-kafka-python"), Client(world, "apache-kafka-java")
+    leave(world, ME)
+    world.advance(10 * TOLD_AFTER_LEAVING_MS)
+    assert (client.told(), other.told()) == ([ME, OTHER], [OTHER])
 
 
 def test_a_cluster_where_nobody_takes_part_tells_brokers_that_never_did(world: World) -> None:
