@@ -92,6 +92,11 @@ def replicas(cluster: LocalCluster) -> dict[int, int]:
     return {node["id"]: node["replicas"] for node in cordwood(cluster, "cluster", "status")["nodes"]}
 
 
+def is_even(cluster: LocalCluster, count: str) -> bool:
+    counts: list[int] = [node[count] for node in cordwood(cluster, "cluster", "status")["nodes"]]
+    return max(counts) - min(counts) <= 1
+
+
 def test_a_broker_is_drained_and_filled_again_under_load(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", "--metadata", "supervisor", nodes=4) as cluster:
         cordwood(cluster, "topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3")
@@ -108,10 +113,8 @@ def test_a_broker_is_drained_and_filled_again_under_load(tmp_path: Path) -> None
             assert replicas(cluster)[4] == drained["moved"]
             cordwood(cluster, "cluster", "reassign", TOPIC, "--replication-factor", "2", "--yes")
             cordwood(cluster, "cluster", "rebalance", "--yes", "--sample", "0")
-            nodes = cordwood(cluster, "cluster", "status")["nodes"]
-            for count in ("leads", "replicas"):
-                counts = [node[count] for node in nodes]
-                assert max(counts) - min(counts) <= 1, f"the {count} are even when the command returns"
+            # A slow machine may lose a leadership again, by a replica that falls behind.
+            eventually(lambda: is_even(cluster, "leads") and is_even(cluster, "replicas"), 60, what="an even cluster")
             again = cordwood(cluster, "cluster", "rebalance", "--dry-run", "--sample", "0")
             assert again["plan"]["partitions"] == []
         assert load.failures == []
