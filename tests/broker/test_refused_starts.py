@@ -62,6 +62,13 @@ def another_broker(path: Path) -> None:
     Broker(data_dir=str(path / "c")).start().stop()
 
 
+def exchanged(path: Path) -> None:
+    """The second directories of two brokers are exchanged."""
+    Broker(data_dir=paths(path, "c", "d")).start().stop()
+    for old, new in (("b", "e"), ("d", "b"), ("e", "d")):
+        shutil.move(path / old, path / new)
+
+
 def two_logs(path: Path) -> None:
     """A partition of b, with its files, in a directory that is added."""
     name = f"orders-{min(partitions_in(path / 'b'))}"
@@ -114,6 +121,9 @@ REFUSALS = {
     "a directory is a copy": Refusal("is a copy of", a_copy, ("a", "b", "c")),
     "a directory is another broker's": Refusal(
         "have been data directories on their own", another_broker, ("a", "b", "c")
+    ),
+    "two brokers have each other's directory": Refusal(
+        "/b belongs to the broker whose metadata was in .*/c", exchanged
     ),
     "a directory lies in another": Refusal("which lies in", nothing, ("a", "b", "b/c")),
     "a directory is named twice": Refusal("twice", a_link, ("a", "b", "c")),

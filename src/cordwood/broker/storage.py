@@ -391,7 +391,13 @@ def _refuse_missing(directories: Sequence[DataDirectory], found: DirectorySet) -
     """Raises StorageFailure if a directory of a broker alone is missing."""
     if found.complete:
         return
-    if not found.home_missing:
+    if found.others_homes:
+        mixed_up = "; ".join(
+            f"{path} belongs to the broker whose metadata was {f'in {home}' if home else 'elsewhere'}"
+            for path, home in sorted(found.others_homes.items())
+        )
+        what_now = f"{mixed_up}: the directories of two brokers were mixed up. Nothing was changed"
+    elif not found.home_missing:
         home = shlex.quote(directories[0].path)
         commands = " and ".join(
             f"`cordwood recover accept-lost-directory {home} {shlex.quote(path)}`"

@@ -5,7 +5,8 @@ order or under other paths, one can be added, and a start notices if one is miss
 partitions, and those must not begin anew at offset 0 as if they had never had records.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cordwood.log.directory.identity import (
@@ -41,6 +42,8 @@ class DirectorySet(NamedTuple):
     """Whether directories of the broker were given, and none of them is the home."""
     home_path: str = ""
     """Where a missing home was last; empty if that is unknown."""
+    others_homes: Mapping[str, str] = MappingProxyType({})
+    """Given directories that name another home than the given one: where that was last, by the directory's path."""
 
     @property
     def complete(self) -> bool:
@@ -85,7 +88,12 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
     home = found[homes[0]]
     assert home is not None
     missing = {each: path for each, path in home.directories.items() if each not in by_id}
-    return DirectorySet(homes[0], missing, False)
+    others_homes = {
+        place.path: owner.home_path
+        for place, owner in zip(places, found, strict=True)
+        if owner is not None and owner.home_id and owner.home_id != home.directory_id
+    }
+    return DirectorySet(homes[0], missing, False, others_homes=others_homes)
 
 
 class Claim:
