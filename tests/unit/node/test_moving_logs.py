@@ -1,5 +1,6 @@
 """AlterReplicaLogDirs and DescribeLogDirs of a broker with two data directories."""
 
+import random
 from typing import Any
 
 import pytest
@@ -342,3 +343,49 @@ def test_many_moves_wait_with_one_job_for_their_directories(world: World) -> Non
     world.advance(60_000)
     assert {path for path, _, _ in described(world)} == {second}
     assert not [name for name in names_on_disk(world) if "future" in name]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_mixture_of_requests_leaves_every_log_whole_and_in_one_place(seed: int) -> None:
+    settings = {"log.segment.delete.delay.ms": "1000", "replica.alter.log.dirs.io.max.bytes.per.second": "3000"}
+    world = World(seed=seed, settings=settings, directories=2).start()
+    chance = random.Random(seed)
+    create_topic(world, partitions=2, segment_bytes="500")
+    written: list[bytes] = []
+    first, second = paths(world)
+    directories = [first, second, f"{first}/", "", "/", "nowhere", "/" + "x" * 5000, f"{first}/../data"]
+    topics = ["orders", "other", "", "..", "a" * 249, "__consumer_offsets", "\u00e9\u0000"]
+    for number in range(60):
+        wanted: list[dict[str, Any]] = [
+            {
+                "path": chance.choice(directories[:2] if chance.random() < 0.6 else directories),
+                "topics": [
+                    {
+                        "name": chance.choice(topics[:1] if chance.random() < 0.6 else topics),
+                        "partitions": chance.choices([0, 1, -1, 2, 2**31 - 1, -(2**31)], k=chance.randrange(5)),
+                    }
+                    for _ in range(chance.randrange(4))
+                ],
+            }
+            for _ in range(chance.randrange(4))
+        ]
+        answer = world.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, chance.choice([1, 2]), dirs=wanted)
+        asked = sum(len(topic["partitions"]) for each in wanted for topic in each["topics"])
+        assert sum(len(result.partitions) for result in answer.results) == asked
+        match chance.randrange(8):
+            case 0:
+                delete_topic(world, "orders")
+                create_topic(world, partitions=2, segment_bytes="500")
+                written = []
+            case 1:
+                world.kill()
+                world.start()
+            case 2:
+                world.advance(chance.randrange(3000))
+        value = f"{number}".encode().ljust(200, b".")
+        fill(world, "orders", value)
+        written.append(value)
+    world.advance(600_000)
+    assert world.node.log_moves.under_way == []
+    assert read_all(world) == written
+    assert len([name for name in names_on_disk(world) if "orders-0" in name]) == 1
