@@ -275,9 +275,9 @@ def test_a_log_that_is_cut_on_the_way_is_copied_anew() -> None:
         machine.write(20)
         for number, move in enumerate(moving(machine)):
             if number == cut_at_step and move.phase is not Phase.SWITCHED:
-                cut = machine.home.begin_cut(machine.log, 7, anew=False)
+                cut = machine.home.cuts.begin(machine.log, 7, anew=False)
                 cut()
-                assert machine.home.end_cut(machine.log)
+                assert machine.home.cuts.end(machine.log)
                 del machine.written[7:]
                 machine.write(4)
                 machine.written[7:] = [value.replace(b".", b"+") for value in machine.written[7:]]

@@ -424,12 +424,12 @@ class DataDirectories:
     # Cuts
 
     def begin_cut(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
-        """As `DataDirectory.begin_cut`."""
-        return self._of(log).begin_cut(log, offset, anew=anew)
+        """As `Cuts.begin`."""
+        return self._of(log).cuts.begin(log, offset, anew=anew)
 
     def end_cut(self, log: Log) -> bool:
-        """As `DataDirectory.end_cut`."""
-        return self._of(log).end_cut(log)
+        """As `Cuts.end`."""
+        return self._of(log).cuts.end(log)
 
     # Disks
 

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of
 from cordwood.log.directory.condemned import Condemned, Removal
+from cordwood.log.directory.cuts import Cuts
 from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.directory.kept_offsets import KeptOffsets
@@ -91,14 +92,9 @@ class DataDirectory:
         self._descriptions = TopicDescriptions(filesystem, path)
         self.on_disk = PartitionsOnDisk(filesystem, path, self._offsets, self._descriptions)
         self._condemned = Condemned(filesystem, path)
-        self._being_cut: set[Log] = set()
-        """Logs that a thread cuts: nothing of them is noted or checkpointed."""
+        self.cuts = Cuts(self._logs, self._offsets, self._ends, self._condemned.renaming)
         self._held: set[Log] = set()
         """Logs that are about to move to another directory: they are not checkpointed."""
-        self._half_cut: set[Log] = set()
-        """Logs whose files a cut has begun to change."""
-        self._to_recover: dict[TopicPartition, int] = {}
-        """Partitions whose cut failed halfway, and how often the log was cut: their files are as after a crash."""
         self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
         """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
         self._forgetting: Callable[[], None] | None = None
@@ -177,7 +173,7 @@ class DataDirectory:
                 self._ends.close()
             if (
                 clean
-                and not self._to_recover
+                and not self.cuts.to_recover
                 and all(log.offsets.recovery_point == log.offsets.end for log in self._logs.values())
             ):
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN)
@@ -275,7 +271,7 @@ class DataDirectory:
             partition,
             settings,
             recovery_point=recovery_point or 0,
-            clean=self.clean and partition not in self.on_disk.put_back and partition not in self._to_recover,
+            clean=self.clean and partition not in self.on_disk.put_back and partition not in self.cuts.to_recover,
             now=now,
             log_start_offset=self._offsets.log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
@@ -292,10 +288,10 @@ class DataDirectory:
             self._ends.make_durable()
         self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
-        log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        log.offsets.on_cut = partial(self.cuts.about_to_be_cut, partition)
         log.offsets.on_removal = partial(self._about_to_be_removed, log)
         # Work that began before a cut that failed must not take this log for the one that it knew.
-        log.offsets.truncations += self._to_recover.pop(partition, 0)
+        log.offsets.truncations += self.cuts.to_recover.pop(partition, 0)
         self._logs[partition] = log
         if self.on_disk.take_missing_id(partition):
             log.directory.restore_topic_id()
@@ -303,7 +299,7 @@ class DataDirectory:
 
     def _knows_start(self, partition: TopicPartition) -> bool:
         """Whether the log had its present files from the saved log start on when this directory was last in use."""
-        put_back = partition in self.on_disk.put_back or partition in self._to_recover
+        put_back = partition in self.on_disk.put_back or partition in self.cuts.to_recover
         return not put_back and self._offsets.saved_log_start(partition) is not None
 
     def _about_to_be_removed(self, log: Log) -> Callable[[], None]:
@@ -337,7 +333,7 @@ class DataDirectory:
         forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
-            self._to_recover.pop(partition, None)
+            self.cuts.to_recover.pop(partition, None)
             if self.on_disk.forget(partition):
                 forgotten.append(partition)
             doomed.append(self._condemned.add(partition, log))
@@ -402,7 +398,7 @@ class DataDirectory:
             if costs >= COST_OF_A_STEP:
                 costs = 0
                 yield
-            if self._logs.get(log.partition) is log and log not in self._being_cut and log not in self._held:
+            if self._logs.get(log.partition) is log and log not in self.cuts.under_way and log not in self._held:
                 costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
@@ -450,7 +446,7 @@ class DataDirectory:
     def _note_offsets(self, log: Log) -> None:
         """Notes the current offsets of a log, unless it was deleted."""
         partition = log.partition
-        if self._logs.get(partition) is not log or log in self._being_cut:
+        if self._logs.get(partition) is not log or log in self.cuts.under_way:
             return
         if log.segments:
             self.on_disk.add(partition)
@@ -472,70 +468,6 @@ class DataDirectory:
     def saved_high_watermark(self, partition: TopicPartition) -> int:
         """The last high watermark that was noted for a replicated partition; 0: none."""
         return self._offsets.high_watermarks.get(partition, 0)
-
-    # Cuts
-
-    def _about_to_be_cut(self, partition: TopicPartition, recovery_point: int) -> None:
-        log = self._logs.get(partition)
-        if log not in self._being_cut:
-            start = 0 if log is None else log.offsets.start
-            self._begin_cut(partition, recovery_point, recovery_point, start)()
-
-    def _begin_cut(self, partition: TopicPartition, recovery_point: int, end: int, start: int) -> Callable[[], None]:
-        sync_ends = self._ends.begin_forget()
-        save_offsets = self._offsets.begin_cut(partition, recovery_point, end, start)
-
-        def save() -> None:
-            sync_ends()
-            save_offsets()
-
-        return save
-
-    def begin_cut(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
-        """Prepares, in the loop, a cut of a follower's log at this offset; `anew`: the log is emptied and goes on at
-        the offset. No checkpoint may be under way. The returned function cuts, in any thread, and nobody uses the log
-        meanwhile. `end_cut` follows, in the loop."""
-        segments, offsets = log.segments, log.offsets
-        if not log.replayed.ready:
-            log.replayed.make_ready()
-        # The base of the segment is known without a look at the disk. The next checkpoint moves the point up again.
-        base = offset
-        if segments.all:
-            base = segments[0 if anew else segments.place_of(max(offset, segments[0].base_offset))].base_offset
-        offsets.recovery_point = min(offsets.recovery_point, base, offset)
-        offsets.truncations += 1
-        self._being_cut.add(log)
-        start = max(offsets.start, offset) if anew else offsets.start
-        save = self._begin_cut(log.partition, offsets.recovery_point, offset, start)
-
-        def cut() -> None:
-            with self._condemned.renaming:
-                if self._logs.get(log.partition) is not log:
-                    return
-                save()
-                self._half_cut.add(log)
-                if anew:
-                    log.restart_at(offset)
-                else:
-                    log.truncate_to(offset)
-                self._half_cut.discard(log)
-
-        return cut
-
-    def end_cut(self, log: Log) -> bool:
-        """The cut is over. False if it failed halfway: the log's state is unclear, so the log is forgotten. Its files
-        are as a crash in the middle of the cut leaves them, and the next `open_log` recovers them as a start does."""
-        self._being_cut.discard(log)
-        if log not in self._half_cut:
-            return True
-        self._half_cut.discard(log)
-        partition = log.partition
-        if self._logs.get(partition) is log:
-            del self._logs[partition]
-            self._to_recover[partition] = log.offsets.truncations + 1
-            for file in log.segments.files():
-                file.close()
-        return False
 
     # Moves to another directory (moving.py)
 
@@ -592,7 +524,7 @@ class DataDirectory:
         self.on_disk.add(partition)
         self._ends.opened(topic_id, partition, log.offsets)
         self._offsets.log_opened(partition, log.offsets)
-        log.offsets.on_cut = partial(self._about_to_be_cut, partition)
+        log.offsets.on_cut = partial(self.cuts.about_to_be_cut, partition)
         log.offsets.on_removal = partial(self._about_to_be_removed, log)
         self._descriptions.read(partition)
         if note.cleaned_to is not None:
