@@ -171,7 +171,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def save_offsets(self) -> None:
-        self.directory.save_offsets()()
+        self.directory.checkpoints.save_offsets()()
 
     def _note_durable(self) -> None:
         assert self.log.offsets.recovery_point <= self.log.offsets.durable_end <= self.end

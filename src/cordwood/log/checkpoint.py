@@ -251,7 +251,7 @@ def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket
 
 
 class Checkpoint:
-    """The checkpoint of all logs, under way: `write` runs in any thread, then DataDirectory.finish_checkpoint."""
+    """The checkpoint of all logs, under way: `write` runs in any thread, then DirectoryCheckpoints.finish."""
 
     def __init__(
         self,

@@ -136,7 +136,7 @@ def test_recovery_points_and_log_starts_are_kept_for_all_logs() -> None:
     directory.checkpoint()
     log.delete_records_before(25)
     directory.set_clean_offset(ORDERS, 7)
-    directory.save_offsets()()
+    directory.checkpoints.save_offsets()()
     filesystem.crash()
     directory = opened(filesystem)
     assert directory.clean_offset(ORDERS) == 7
@@ -148,14 +148,14 @@ def test_a_checkpoint_can_be_done_in_steps_while_the_log_goes_on() -> None:
     directory = opened(MemoryFilesystem())
     log = log_of(directory)
     fill(log, 5)
-    checkpoint = directory.begin_checkpoint()
+    checkpoint = directory.checkpoints.begin()
     fill(log, 5)
     checkpoint.write()
-    save = directory.finish_checkpoint(checkpoint)
+    save = directory.checkpoints.finish(checkpoint)
     assert log.offsets.recovery_point == 5
     save()
     assert decode_offsets(directory.filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {ORDERS: 5}
-    assert not directory.begin_checkpoint([]).tickets
+    assert not directory.checkpoints.begin([]).tickets
 
 
 class FuseFilesystem(CrashingFilesystem):
@@ -189,7 +189,7 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean() -> None:
         append(log)
         directory.checkpoint()
     append(log)
-    directory.begin_checkpoint().write()
+    directory.checkpoints.begin().write()
     directory.close()
     again = opened(filesystem)
     assert again.clean
@@ -202,7 +202,7 @@ def test_an_old_save_never_overwrites_a_newer_one() -> None:
     log = log_of(directory)
     fill(log, 20)
     directory.checkpoint()
-    late = directory.save_offsets()
+    late = directory.checkpoints.save_offsets()
     log.truncate_to(5)
     late()
     saved = decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}"))
@@ -364,8 +364,8 @@ def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None
         log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, at(NOW_MS))
         written = fill(log, 20)
         if other is not None:
-            directory.begin_checkpoint([log_of(directory, other)]).write()
-            directory.save_offsets()()
+            directory.checkpoints.begin([log_of(directory, other)]).write()
+            directory.checkpoints.save_offsets()()
         first, second = (segment.base_offset for segment in log.segments[:2])
         filesystem.cut(log.segments[0].file.path, log.segments[0].size // (second - first))
         directory = opened(filesystem)
@@ -588,7 +588,7 @@ def test_a_new_log_never_gets_the_offsets_of_a_deleted_one_of_the_same_name(powe
         directory.checkpoint()
         log.delete_records_before(25)
         directory.expect_compaction(ORDERS)()
-        directory.save_offsets()()
+        directory.checkpoints.save_offsets()()
         directory.condemn_logs([ORDERS])
         log = log_of(directory, topic_id=uuid.UUID(int=43))
         written = fill(log, 5)
@@ -613,7 +613,7 @@ def test_a_new_log_keeps_its_offsets_though_a_deleted_one_of_the_same_name_is_st
     written = fill(log, 20)
     directory.checkpoint()
     log.delete_records_before(12)
-    directory.save_offsets()()
+    directory.checkpoints.save_offsets()()
     if removed:
         removal.run()
     assert filesystem.exists(f"{PATH}/{ORDERS}.0-delete") != removed
@@ -638,9 +638,9 @@ def test_a_recovery_point_is_durable_when_it_is_saved_and_not_before(place: tupl
     directory = opened(filesystem, path)
     log = log_of(directory)
     fill(log, 10)
-    checkpoint = directory.begin_checkpoint()
+    checkpoint = directory.checkpoints.begin()
     checkpoint.write()
-    save = directory.finish_checkpoint(checkpoint)
+    save = directory.checkpoints.finish(checkpoint)
     assert (log.offsets.recovery_point, directory.durable_recovery_point(ORDERS)) == (10, 0)
     save()
     assert directory.durable_recovery_point(ORDERS) == 10
@@ -657,9 +657,9 @@ def test_until_a_recovery_point_is_saved_nothing_goes_that_a_crash_would_miss(ki
     append(log, producer=7, sequence=0)
     directory.checkpoint()
     fill(log, 20)
-    checkpoint = directory.begin_checkpoint()
+    checkpoint = directory.checkpoints.begin()
     checkpoint.write()
-    save = directory.finish_checkpoint(checkpoint)
+    save = directory.checkpoints.finish(checkpoint)
     assert not log.apply_retention(at(NOW_MS), limit_offset=21)
     log.delete_records_before(21)
     assert log.segments[0].base_offset == 0
@@ -677,9 +677,9 @@ def test_a_new_log_does_not_take_the_recovery_point_of_a_deleted_one_for_its_own
     removal = directory.condemn_logs([ORDERS])
     log = log_of(directory, topic_id=uuid.UUID(int=43))
     fill(log, 10)
-    checkpoint = directory.begin_checkpoint()
+    checkpoint = directory.checkpoints.begin()
     checkpoint.write()
-    save = directory.finish_checkpoint(checkpoint)
+    save = directory.checkpoints.finish(checkpoint)
     removal.run()
     assert (directory.durable_recovery_point(ORDERS), log.offsets.saved_recovery_point) == (0, 0)
     save()
@@ -696,11 +696,11 @@ def test_the_snapshot_at_the_saved_recovery_point_stays_until_the_next_is_saved(
     for sequence in range(3):
         append(log, producer=producer, sequence=sequence)
         append(log)
-        checkpoint = directory.begin_checkpoint()
+        checkpoint = directory.checkpoints.begin()
         checkpoint.write()
         kept = sequence > 0 and (compacted or producer >= 0)
         assert snapshots_in(filesystem) == [log.offsets.end - 2] * kept + [log.offsets.end]
-        directory.finish_checkpoint(checkpoint)()
+        directory.checkpoints.finish(checkpoint)()
 
 
 def snapshots_in(filesystem: Filesystem) -> list[int]:

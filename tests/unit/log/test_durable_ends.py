@@ -315,14 +315,14 @@ def test_ends_noted_while_a_checkpoint_is_written_outlive_it() -> None:
     log = log_of(directory)
     acknowledge(directory, log, 5)
     for _ in range(3):
-        checkpoint = directory.begin_checkpoint()
+        checkpoint = directory.checkpoints.begin()
         acknowledge(directory, log, 1)
         checkpoint.write()
-        directory.finish_checkpoint(checkpoint)()
+        directory.checkpoints.finish(checkpoint)()
         assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.offsets.end}
     # A checkpoint that fails before it is saved keeps all entries.
-    directory.begin_checkpoint()
-    directory.begin_checkpoint()
+    directory.checkpoints.begin()
+    directory.checkpoints.begin()
     assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.offsets.end}
 
 

@@ -301,7 +301,7 @@ def test_segments_that_retention_drops_on_the_way_do_not_come_back() -> None:
         for number, move in enumerate(moving(machine)):
             if number == drop_at_step and move.phase is not Phase.SWITCHED:
                 machine.log.delete_records_before(16)
-                machine.home.save_offsets([machine.log])()
+                machine.home.checkpoints.save_offsets([machine.log])()
         assert machine.log.offsets.start == 16 or drop_at_step > 10
         bases = [segment.base_offset for segment in machine.log.segments]
         machine.check()

@@ -385,13 +385,13 @@ class DataDirectories:
     def keep_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], int | None]) -> None:
         """Checkpoints the high watermarks that the function tells; None: none is kept of that partition."""
         for directory in self.directories:
-            directory.high_watermark_of = high_watermark_of
+            directory.checkpoints.high_watermark_of = high_watermark_of
 
     def begin_checkpoint_in_steps(self) -> Steps[CheckpointOfAll]:
         """Takes the checkpoint of all logs, a few logs in each step. Logs that are deleted meanwhile are left out."""
         parts = []
         for directory in self._online:
-            parts.append((directory, (yield from directory.begin_checkpoint_in_steps())))
+            parts.append((directory, (yield from directory.checkpoints.begin_in_steps())))
         return CheckpointOfAll(parts)
 
     def finish_checkpoint_in_steps(
@@ -403,7 +403,7 @@ class DataDirectories:
         for directory, part in checkpoint.parts:
             if directory in self.lost:
                 continue
-            saves.append((yield from directory.finish_checkpoint_in_steps(part, booked)))
+            saves.append((yield from directory.checkpoints.finish_in_steps(part, booked)))
         return _together(saves)
 
     def save_offsets(self, logs: Iterable[Log]) -> Callable[[], None]:
@@ -411,7 +411,7 @@ class DataDirectories:
         grouped: dict[DataDirectory, list[Log]] = {}
         for log in logs:
             grouped.setdefault(self._of(log), []).append(log)
-        return _together([directory.save_offsets(own) for directory, own in grouped.items()])
+        return _together([directory.checkpoints.save_offsets(own) for directory, own in grouped.items()])
 
     def _note_durable(self, tickets: Sequence[FlushTicket]) -> None:
         grouped: dict[DataDirectory, list[FlushTicket]] = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of
+from cordwood.log.directory.checkpoints import DirectoryCheckpoints
 from cordwood.log.directory.condemned import Condemned, Removal
 from cordwood.log.directory.cuts import Cuts
 from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
@@ -21,7 +21,6 @@ from cordwood.log.directory.strays import Known, Verdict, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.flushing import FlushTicket
-from cordwood.log.in_steps import Steps, in_one_step
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.model.identifiers import TopicId, TopicPartition
@@ -40,12 +39,6 @@ WORKERS = "workers"
 """The directory of the homes of workers (broker/workers): no directory of a partition can have this name."""
 MOVES_FILE = "partition-moves"
 """The moves of partitions between homes that are under way."""
-
-COST_OF_A_STEP = 32
-"""The most that one step of a checkpoint costs, in the unit of `cost_of`: 1 to 2 ms."""
-
-NOTED_IN_A_STEP = 500
-"""The most logs whose offsets are noted in one step, which takes less than a millisecond."""
 
 CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 """The content of the mark of a clean stop."""
@@ -93,10 +86,16 @@ class DataDirectory:
         self.on_disk = PartitionsOnDisk(filesystem, path, self._offsets, self._descriptions)
         self._condemned = Condemned(filesystem, path)
         self.cuts = Cuts(self._logs, self._offsets, self._ends, self._condemned.renaming)
-        self._held: set[Log] = set()
-        """Logs that are about to move to another directory: they are not checkpointed."""
-        self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
-        """The present high watermark of a replicated partition, for the checkpoint; None: none is kept."""
+        self.checkpoints = DirectoryCheckpoints(
+            filesystem,
+            self._logs,
+            self._offsets,
+            self._ends,
+            self._descriptions,
+            self.on_disk,
+            self.cuts,
+            sync_together=sync_together,
+        )
         self._forgetting: Callable[[], None] | None = None
         """Makes durable that ends were forgotten; None: they are."""
         self._given_up: list[Log] = []
@@ -162,7 +161,7 @@ class DataDirectory:
         Without `release` the lock is kept.
         """
         # No move of a log comes to its switch any more.
-        self._held.clear()
+        self.checkpoints.held.clear()
         try:
             try:
                 if clean:
@@ -306,7 +305,7 @@ class DataDirectory:
         saved, segments = self._offsets.saved_log_start(log.partition), log.segments
         if saved is not None and segments.all and saved >= segments[0].base_offset:
             return do_nothing
-        return self.save_offsets([log])
+        return self.checkpoints.save_offsets([log])
 
     def _make_way(self, partition: TopicPartition, wall_ms: int) -> None:
         """Moves away an old directory that has the name of a new partition."""
@@ -337,7 +336,7 @@ class DataDirectory:
             if self.on_disk.forget(partition):
                 forgotten.append(partition)
             doomed.append(self._condemned.add(partition, log))
-        save = self.save_offsets(())
+        save = self.checkpoints.save_offsets(())
         self._offsets.forgotten_with_last_save(forgotten)
         return Removal(self._condemned, doomed, save, before)
 
@@ -355,7 +354,7 @@ class DataDirectory:
             self._forgetting = None
         if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
-            self.save_offsets(())()
+            self.checkpoints.save_offsets(())()
 
     # Offsets that are kept for all logs together
 
@@ -383,83 +382,11 @@ class DataDirectory:
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._offsets.clean_offsets[partition] = offset
 
-    def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
-        """Takes, in the loop, the checkpoint that moves the recovery points of these logs."""
-        return in_one_step(self.begin_checkpoint_in_steps(logs))
-
-    def begin_checkpoint_in_steps(self, logs: Iterable[Log] | None = None) -> Steps[Checkpoint]:
-        """Takes the checkpoint of these logs, or of all, a few logs in each step. Logs that are deleted meanwhile are
-        left out."""
-        tickets: list[CheckpointTicket] = []
-        # Before the first ticket: each log's ticket then covers the ends that were noted so far.
-        when_saved = self._ends.begin_checkpoint() if logs is None else do_nothing
-        costs = 0
-        for log in self.logs if logs is None else logs:
-            if costs >= COST_OF_A_STEP:
-                costs = 0
-                yield
-            if self._logs.get(log.partition) is log and log not in self.cuts.under_way and log not in self._held:
-                costs += cost_of(log.segments, log.replayed)
-                if (ticket := log.begin_checkpoint()) is not None:
-                    tickets.append(ticket)
-        return Checkpoint(self.filesystem, tickets, together=self.sync_together, when_saved=when_saved)
-
-    def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
-        """Moves the recovery points, in the loop. The returned function writes them, in any thread."""
-        return in_one_step(self.finish_checkpoint_in_steps(checkpoint, lambda log: None))
-
-    def finish_checkpoint_in_steps(
-        self, checkpoint: Checkpoint, booked: Callable[[Log], None]
-    ) -> Steps[Callable[[], None]]:
-        """Moves the recovery points, a few in each step, and calls `booked` for each. Returns the function that writes
-        them, in any thread."""
-        for start in range(0, len(checkpoint.tickets), COST_OF_A_STEP):
-            tickets = checkpoint.tickets[start : start + COST_OF_A_STEP]
-            self.note_durable([ticket.flush for ticket in tickets if ticket.flush is not None])
-            for ticket in tickets:
-                log = self._logs.get(ticket.directory.partition)
-                if log is not None and log.offsets is ticket.offsets:
-                    ticket.finish()
-                    booked(log)
-            yield
-        for number, log in enumerate(self.logs, 1):
-            self._note_offsets(log)
-            if number % NOTED_IN_A_STEP == 0:
-                yield
-        save_descriptions = yield from self._descriptions.begin_save_in_steps()
-        save_offsets = self.save_offsets(())
-
-        def save() -> None:
-            save_offsets()
-            checkpoint.when_saved()
-            save_descriptions()
-
-        return save
-
-    def save_offsets(self, logs: Iterable[Log] | None = None) -> Callable[[], None]:
-        """Copies the offsets, in the loop: current ones of these logs, those last noted of others. The returned
-        function writes them, in any thread."""
-        for log in self._logs.values() if logs is None else logs:
-            self._note_offsets(log)
-        return self._offsets.begin_save()
-
-    def _note_offsets(self, log: Log) -> None:
-        """Notes the current offsets of a log, unless it was deleted."""
-        partition = log.partition
-        if self._logs.get(partition) is not log or log in self.cuts.under_way:
-            return
-        if log.segments:
-            self.on_disk.add(partition)
-        self._offsets.note(partition, log.offsets, has_segments=bool(log.segments))
-        high_watermark = self.high_watermark_of(partition)
-        if high_watermark is not None:
-            self._offsets.high_watermarks[partition] = high_watermark
-
     def checkpoint(self) -> None:
         """Checkpoints all logs, waiting for the disk."""
-        checkpoint = self.begin_checkpoint()
+        checkpoint = self.checkpoints.begin()
         checkpoint.write()
-        self.finish_checkpoint(checkpoint)()
+        self.checkpoints.finish(checkpoint)()
 
     def note_durable(self, tickets: Sequence[FlushTicket]) -> None:
         """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
@@ -473,10 +400,10 @@ class DataDirectory:
 
     def hold(self, log: Log) -> None:
         """Takes no checkpoint of this log until `unhold`: the files beside the log are being copied."""
-        self._held.add(log)
+        self.checkpoints.held.add(log)
 
     def unhold(self, log: Log) -> None:
-        self._held.discard(log)
+        self.checkpoints.held.discard(log)
 
     def note_for_move(self, log: Log, wall_ms: int) -> Note:
         """The facts that the copy of a held log needs to be opened."""
@@ -497,10 +424,10 @@ class DataDirectory:
         partition, topic_id = log.partition, log.directory.topic_id
         assert self._logs.get(partition) is log, f"{partition} is not here"
         del self._logs[partition]
-        self._held.discard(log)
+        self.checkpoints.held.discard(log)
         sync_ends = do_nothing if topic_id is None else self.forget_ends([(topic_id, partition)])
         forgotten = [partition] if self.on_disk.forget(partition) else []
-        save = self.save_offsets(())
+        save = self.checkpoints.save_offsets(())
         self._offsets.forgotten_with_last_save(forgotten)
 
         def forget() -> None:
@@ -531,7 +458,7 @@ class DataDirectory:
             self._offsets.clean_offsets[partition] = note.cleaned_to
         if high_watermark:
             self._offsets.high_watermarks[partition] = high_watermark
-        return self.save_offsets([log])
+        return self.checkpoints.save_offsets([log])
 
     def describe(self, topic_id: TopicId) -> TopicDescription | None:
         """The description of a topic, for the first append to a new log of it."""

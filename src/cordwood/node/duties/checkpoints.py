@@ -60,7 +60,7 @@ class Checkpoints:
                 self._over(None)
 
         def book() -> Iterator[None]:
-            save = yield from directory.finish_checkpoint_in_steps(
+            save = yield from directory.checkpoints.finish_in_steps(
                 checkpoint, lambda each: self._flushes.became_durable(each.offsets, self._loop.now)
             )
             self._loop.effects.blocking(save, over)
@@ -71,7 +71,7 @@ class Checkpoints:
             else:
                 self._loop.in_turns.begin_steps(book())
 
-        checkpoint = directory.begin_checkpoint([log])
+        checkpoint = directory.checkpoints.begin([log])
         self._loop.effects.blocking(checkpoint.write, written)
 
     def _once(self, now: Moment) -> None:
