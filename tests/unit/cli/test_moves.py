@@ -1,6 +1,9 @@
 """Commands that move partitions: what they refuse and show, how much they move at once and what they wait for."""
 
+import dataclasses
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,8 +12,8 @@ from confluent_kafka.admin import ConfigResource
 from cordwood.cli.cluster import mover as moving_along
 from cordwood.cli.cluster.forget import next_step
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
-from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, waits_in_words
-from cordwood.cli.cluster.moving import leaders_in_words, lifting_in_words, loads_table
+from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, refusals_in_words, waits_in_words
+from cordwood.cli.cluster.moving import carry_out, leaders_in_words, lifting_in_words, loads_table, stuck_in_words
 from cordwood.cli.cluster.view import NodeView, PartitionState
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
@@ -35,6 +38,39 @@ def test_a_broker_that_died_as_the_target_of_a_move_is_drained_to_the_brokers_th
     partitions = placed([state], {}, [move])
     (planned,) = plan_drain(partitions, dict.fromkeys((1, 2, 3)), [4])
     assert (planned.before, planned.after) == ((1, 2, 4), (1, 2, 3))
+
+
+def with_states(*found: PartitionState, nodes: Sequence[int] = (1, 2)) -> Gathered:
+    cluster = gathered(*placed(found, {}, ()), nodes=nodes)
+    return dataclasses.replace(cluster, found=found)
+
+
+LONE = PartitionState("aaa", 3, -1, (3,), (3,))
+PAIR = PartitionState("t", 0, 1, (1, 3), (1,))
+
+
+def test_partitions_whose_records_only_absent_nodes_have_cannot_be_moved() -> None:
+    cluster = with_states(
+        LONE,
+        PAIR,
+        LONE._replace(partition=4, leader=3),
+        LONE._replace(topic="all lost", isr=()),
+        LONE._replace(topic="elected soon", replicas=(1, 3), isr=(1,)),
+        LONE._replace(topic="eligible", replicas=(1, 3), elr=(1,)),
+    )
+    assert list(cluster.stuck) == [("aaa", 3), ("aaa", 4), ("all lost", 3)]
+    assert [each.topic for each in cluster.movable] == ["t", "elected soon", "eligible"]
+
+
+def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_their_records() -> None:
+    several = LONE._replace(topic="b", replicas=(4, 3), isr=(4,), elr=(3,))
+    lost, one, two = stuck_in_words([LONE, LONE._replace(partition=4), several, LONE._replace(topic="c", isr=())])
+    assert lost.startswith("1 partition cannot be moved: all replicas lost their records.")
+    assert one == (
+        "2 partitions cannot be moved: only node 3, which is away, has their records. Start it, or give the records up "
+        "(`cordwood cluster accept-loss aaa 3`): aaa-3, aaa-4"
+    )
+    assert "only nodes 3, 4, which are away, have their records. Start one of them" in two
 
 
 def test_a_node_that_neither_runs_nor_has_replicas_is_refused_with_the_nodes_that_there_are() -> None:
@@ -101,12 +137,14 @@ class Cluster:
         self.elected: list[tuple[str, int]] = []
         self.leaders: dict[tuple[str, int], int] = {}
         self.elects = True
+        self.refuses: list[tuple[str, int]] = []
         for name in ("begin", "reassignments", "nodes_of", "partitions_of", "elect"):
             monkeypatch.setattr(moving_along, name, getattr(self, name))
         monkeypatch.setattr(moving_along, "SOONEST_S", 0.0)
 
-    def begin(self, _address: object, moves: Sequence[tuple[str, int, object]], _timeout_s: float) -> None:
+    def begin(self, _address: object, moves: Sequence[tuple[str, int, object]], _timeout_s: float) -> list[Refused]:
         self.begun.append([(topic, partition) for topic, partition, _ in moves])
+        return [Refused(*key, "REFUSED", "not this one") for key in self.begun[-1] if key in self.refuses]
 
     def reassignments(self, _address: object, _timeout_s: float) -> list[Reassignment]:
         return []
@@ -166,3 +204,47 @@ def test_a_first_replica_that_does_not_run_is_not_waited_for(cluster: Cluster) -
     moves = mover([PlannedMove("t", 0, (1, 9), (9, 1), 0)])
     moves.run()
     assert moves.await_leaders() == []
+
+
+def move_all(cluster: Gathered, moves: Sequence[PlannedMove], undo: Path, **more: Any) -> None:
+    options: dict[str, Any] = {"yes": True, "dry_run": False, "at_once": 2, "throttle": None, "as_json": True, **more}
+    connection = cast("Connection", type("Fake", (), {"timeout_s": 1.0})())
+    carry_out(connection, cluster, moves, undo_file=str(undo), **options)
+
+
+def test_a_refused_move_stops_no_other_and_the_command_fails_at_its_end(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.refuses = [("small", 0)]
+    moves = [PlannedMove("small", number, (1,), (2,), 0) for number in range(SMALL_AT_ONCE + 50)]
+    with pytest.raises(Failure, match="1 move refused:\nsmall-0: not this one"):
+        move_all(gathered(), moves, tmp_path / "undo.json")
+    told = json.loads(capsys.readouterr().out)
+    assert (told["moved"], [each["partition"] for each in told["refused"]]) == (SMALL_AT_ONCE + 49, [0])
+    assert (tmp_path / "undo.json").exists()
+
+
+def test_a_command_of_which_no_move_began_leaves_no_file_to_undo_it(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.refuses = [("t", 0)]
+    with pytest.raises(Failure):
+        move_all(gathered(), [PlannedMove("t", 0, (1,), (2,), 0)], tmp_path / "undo.json")
+    assert not (tmp_path / "undo.json").exists()
+
+
+def test_a_drain_moves_what_it_can_and_fails_for_what_is_left(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moves = [PlannedMove("t", 0, (1, 3), (1, 2), 0)]
+    with pytest.raises(Failure, match=r"1 partition cannot be moved, .*: aaa-3"):
+        move_all(with_states(LONE, PAIR), moves, tmp_path / "undo.json", left=[LONE])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["moved"], told["cannot_be_moved"]) == (1, [{"topic": "aaa", "partition": 3}])
+    move_all(with_states(LONE, PAIR), moves, tmp_path / "undo.json", left=[LONE], dry_run=True, as_json=False)
+    shown = capsys.readouterr().out
+    assert "1 partition to move" in shown
+    assert "1 partition cannot be moved: only node 3, which is away" in " ".join(shown.split())
+
+
+def test_many_refusals_are_counted() -> None:
+    refused = [Refused("t", number, "REFUSED", "no") for number in range(12)]
+    assert str(refusals_in_words(refused)).splitlines()[-1] == "... and 2 more"

@@ -91,7 +91,7 @@ async def test_a_lone_replica_that_is_away_is_not_moved() -> None:
     metadata = await on_brokers(1)
     await metadata.store.txn((), [Delete(broker_key(1))])
     await metadata.refresh()
-    with pytest.raises(ProtocolError, match="start the broker"):
+    with pytest.raises(ProtocolError, match="The only replica, on broker 1, does not serve: start the broker"):
         plan_move(metadata.image, Move("t", 0, (4,)))
 
 

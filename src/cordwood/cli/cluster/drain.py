@@ -24,7 +24,8 @@ def drain(
     Clients go on: a replica leaves its broker when all of its successors are in sync, and the leadership goes first.
     The brokers may be gone already. Ctrl-C begins no further move. The brokers are cordoned first: new topics give them
     no replicas until `cordwood cluster uncordon`. Moves under way that lead to the brokers are sent elsewhere; those
-    that lead away from them are waited for.
+    that lead away from them are waited for. Partitions whose records only brokers have that are away stay; the command
+    names them, moves all others, and exits with 1.
     """
     from cordwood.cli.cluster.cordon import set_cordons
     from cordwood.cli.cluster.gathering import gather
@@ -38,10 +39,11 @@ def drain(
     gathered = gather(connection)
     gathered.check_known(nodes)
     try:
-        moves = plan_drain(gathered.partitions, gathered.racks, nodes)
+        moves = plan_drain(gathered.movable, gathered.racks, nodes)
     except NoPlace as refusal:
         raise Failure("INVALID_REPLICA_ASSIGNMENT", str(refusal)) from None
-    begun = {move.key for move in moves}
+    stuck = gathered.stuck
+    begun = {move.key for move in moves} | stuck.keys()
     leaving = [move for move in gathered.reassignments if set(nodes) & set(move.removing) and move.key not in begun]
     running = [node.node_id for node in gathered.nodes if node.node_id in nodes]
 
@@ -67,5 +69,6 @@ def drain(
         undo_file=undo_file,
         as_json=as_json,
         joined=leaving,
+        left=[each for each in stuck.values() if set(nodes) & set(each.replicas)],
         prepare=prepare,
     )

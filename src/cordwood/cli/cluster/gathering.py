@@ -50,6 +50,23 @@ class Gathered:
     partitions: tuple[Placed, ...]
     """A partition that moves has the replicas of its target."""
     reassignments: tuple[Reassignment, ...] = ()
+    found: tuple[PartitionState, ...] = ()
+    """The partitions with their leaders and in-sync sets."""
+
+    @property
+    def stuck(self) -> dict[Key, PartitionState]:
+        """The partitions that cannot be moved: nobody leads them, and no registered broker has their records."""
+        registered = {node.node_id for node in self.nodes}
+        return {
+            (each.topic, each.partition): each
+            for each in self.found
+            if each.leader not in registered and registered.isdisjoint((*each.isr, *each.elr))
+        }
+
+    @property
+    def movable(self) -> tuple[Placed, ...]:
+        stuck = self.stuck
+        return tuple(each for each in self.partitions if each.key not in stuck)
 
     @property
     def racks(self) -> dict[int, str | None]:
@@ -105,7 +122,7 @@ def gather(connection: Connection) -> Gathered:
     moves = reassignments(address, timeout_s)
     found = partitions_of(address, (), timeout_s)
     logs = replica_logs(nodes, ((each, (each.leader,)) for each in found), timeout_s)
-    return Gathered(address, tuple(nodes), tuple(placed(found, logs, moves)), tuple(moves))
+    return Gathered(address, tuple(nodes), tuple(placed(found, logs, moves)), tuple(moves), tuple(found))
 
 
 def placed(

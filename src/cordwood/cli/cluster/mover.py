@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cordwood.cli.cluster.electing import PREFERRED, elect
 from cordwood.cli.cluster.gathering import ABSENT, Gathered, Reassignment, names_of, reassignments
@@ -79,10 +79,13 @@ class Mover:
         """The targets of the moves under way."""
         self._small: set[Key] = set()
         self.moved = 0
+        self.refused: list[Refused] = []
+        self.may_have_begun = False
+        """Whether a broker may have begun a move."""
         self._said = ""
 
     def run(self) -> None:
-        """Returns when every partition has moved. Raises Failure."""
+        """Returns when every partition has moved whose move was not refused. Raises Failure."""
         pauses = Pauses()
         while self.waiting or self.moving:
             if self.moving:
@@ -114,10 +117,16 @@ class Mover:
         return chosen
 
     def _begin(self, moves: Sequence[PlannedMove]) -> None:
-        if moves:
-            self._ask(lambda address, timeout_s: begin(address, targets(moves), timeout_s))
-            self.moving.update({move.key: move.after for move in moves})
-            self._small.update(move.key for move in moves if move.size_bytes < SMALL_BYTES)
+        if not moves:
+            return
+        before, self.may_have_begun = self.may_have_begun, True
+        refused = self._ask(lambda address, timeout_s: begin(address, targets(moves), timeout_s))
+        self.refused += refused
+        keys = {each.key for each in refused}
+        begun = [move for move in moves if move.key not in keys]
+        self.may_have_begun = before or bool(begun)
+        self.moving.update({move.key: move.after for move in begun})
+        self._small.update(move.key for move in begun if move.size_bytes < SMALL_BYTES)
 
     def _ask(self, question: Callable[[Address, float], Answer]) -> Answer:
         """Asks the broker that answered last, or else another one."""
@@ -162,7 +171,8 @@ class Mover:
 
     def _led_by_others(self) -> list[PartitionState]:
         """The moved partitions that a broker leads which is not the first of their replicas, though that one runs."""
-        preferred = {move.key: move.after[0] for move in self._moves}
+        refused = {each.key for each in self.refused}
+        preferred = {move.key: move.after[0] for move in self._moves if move.key not in refused}
         topics = sorted({topic for topic, _ in preferred})
         found = self._ask(lambda address, timeout_s: partitions_of(address, topics, timeout_s))
         elsewhere = [each for each in found if each.leader != preferred.get((each.topic, each.partition), each.leader)]
@@ -206,10 +216,32 @@ def targets(moves: Iterable[PlannedMove]) -> list[tuple[str, int, tuple[int, ...
     return [(move.topic, move.partition, move.after) for move in moves]
 
 
-def begin(
-    address: Address, moves: Iterable[tuple[str, int, Sequence[int] | None]], timeout_s: float
-) -> list[tuple[str, int]]:
-    """Begins moves, or cancels those without replicas. Returns the partitions. Raises Failure for the first refusal."""
+class Refused(NamedTuple):
+    """A move that a broker refused."""
+
+    topic: str
+    partition: int
+    error: str
+    message: str
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}: {self.message}"
+
+
+def refusals_in_words(refused: Sequence[Refused], shown: int = 10) -> Failure:
+    """The failure that names moves which were refused."""
+    lines = [str(each) for each in refused[:shown]]
+    if len(refused) > shown:
+        lines.append(f"... and {len(refused) - shown} more")
+    return Failure(refused[0].error, "\n".join([f"{count_in_words(len(refused), 'move')} refused:", *lines]))
+
+
+def begin(address: Address, moves: Iterable[tuple[str, int, Sequence[int] | None]], timeout_s: float) -> list[Refused]:
+    """Begins moves, or cancels those without replicas. Returns those that the broker refused. Raises Failure."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for topic, partition, replicas in moves:
         wanted = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
@@ -220,11 +252,11 @@ def begin(
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
     answer = ask(address, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, values, timeout_s)
-    done = []
-    for topic_answer in answer.responses:
-        for each in topic_answer.partitions:
-            name = f"{topic_answer.name}-{each.partition_index}"
-            if each.error_code:
-                raise Failure(code_name(each.error_code), f"{name}: {each.error_message}")
-            done.append((topic_answer.name, each.partition_index))
-    return done
+    if answer.error_code:
+        raise Failure(code_name(answer.error_code), answer.error_message or "the broker refuses the moves")
+    return [
+        Refused(topic.name, each.partition_index, code_name(each.error_code), each.error_message or "")
+        for topic in answer.responses
+        for each in topic.partitions
+        if each.error_code
+    ]

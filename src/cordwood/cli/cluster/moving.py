@@ -5,6 +5,7 @@ present replicas are written to such a file: carried out, it undoes the moves.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ import typer
 from confluent_kafka.admin import ConfigResource
 
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
-from cordwood.cli.cluster.mover import LEADERS_S, Mover, targets, waits_in_words
+from cordwood.cli.cluster.mover import LEADERS_S, Mover, Refused, refusals_in_words, targets, waits_in_words
 from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.config.changes import broker_resource, change_settings, topic_resource
 from cordwood.cli.connection import Connection
@@ -112,39 +113,44 @@ def carry_out(
     undo_file: str | None,
     as_json: bool,
     joined: Sequence[Reassignment] = (),
+    left: Sequence[PartitionState] = (),
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Shows the plan, asks, prepares, and moves. Returns when everything has moved, and the first of the new replicas
-    lead. `joined` are moves under way that are waited for as well. Raises Failure."""
+    lead. `joined` are moves under way that are waited for as well; `left` cannot be moved. Raises Failure, after all
+    other moves if a move was refused or partitions are left."""
     rate = rate_of(throttle)
     gathered.check_targets(moves)
     if not as_json:
         if moves:
             show_plan(gathered, moves)
-        elif not joined:
+        elif not joined and not left:
             say("There is nothing to move.")
         if joined:
             say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
+        for line in stuck_in_words(left):
+            say(line)
     if moves and not dry_run:
         _confirm(moves, yes=yes)
     if not dry_run:
         prepare()
+    result = {"plan": plan_as_json(targets(moves)), "cannot_be_moved": [_named(each) for each in left]}
     if dry_run or not (moves or joined):
         if as_json:
-            print_json({"plan": plan_as_json(targets(moves)), "moved": 0})
+            print_json({**result, "moved": 0})
+        if left and not dry_run:
+            raise stuck_failure(left)
         return
     undo = None
     if moves:
         undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
-        with open(undo, "w", encoding="utf-8") as file:
-            json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
-        remark(f"{undo} has the present replicas: `cordwood cluster reassign --file {undo}` undoes the moves")
+        _write_undo(undo, moves)
     progress = None if as_json else _Progress(len(moves) + len(joined)).show
     mover = Mover(connection, gathered, moves, at_once, progress, joined)
     try:
         with _throttled(connection, gathered, sorted({move.topic for move in moves}), rate):
             mover.run()
-        elsewhere = mover.await_leaders() if moves else []
+        elsewhere = mover.await_leaders() if mover.may_have_begun else []
     except KeyboardInterrupt:
         remark(
             f"interrupted: {count_in_words(len(mover.moving), 'partition')} move on, {len(mover.waiting)} were not "
@@ -152,14 +158,70 @@ def carry_out(
             + (f", and --file {undo} undoes what was done" if undo else "")
         )
         raise
+    finally:
+        if undo and not mover.may_have_begun:
+            os.remove(undo)
+            undo = None
+            remark("no move began: there is nothing to undo, and the file for it is removed")
     if elsewhere:
         remark(leaders_in_words(elsewhere))
     if as_json:
-        moved = {"plan": plan_as_json(targets(moves)), "moved": len(moves), "leaders_elsewhere": len(elsewhere)}
-        print_json({**moved, "undo_file": undo})
+        moved = {"moved": len(moves) - len(mover.refused), "leaders_elsewhere": len(elsewhere)}
+        refused = [{**_named(each), "error": each.error, "message": each.message} for each in mover.refused]
+        print_json({**result, **moved, "refused": refused, "undo_file": undo})
     else:
-        led = "" if elsewhere or not moves else ", and the first of their replicas lead"
+        led = "" if elsewhere or not mover.may_have_begun else f", and {_first_leads(mover.moved)}"
         say(f"{count_in_words(mover.moved, 'partition')} moved{led}.")
+    if mover.refused:
+        raise refusals_in_words(mover.refused)
+    if left:
+        raise stuck_failure(left)
+
+
+def _named(each: PartitionState | Refused) -> dict[str, Any]:
+    return {"topic": each.topic, "partition": each.partition}
+
+
+def _first_leads(partitions: int) -> str:
+    return "its first replica leads" if partitions == 1 else "the first replica of each leads"
+
+
+def _write_undo(path: str, moves: Iterable[PlannedMove]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
+    remark(f"{path} has the present replicas: `cordwood cluster reassign --file {path}` undoes the moves")
+
+
+def stuck_in_words(stuck: Iterable[PartitionState]) -> list[str]:
+    """What is said of partitions that cannot be moved: those that wait for the same nodes together."""
+    by_nodes: dict[tuple[int, ...], list[PartitionState]] = {}
+    for each in stuck:
+        by_nodes.setdefault(tuple(sorted({*each.isr, *each.elr})), []).append(each)
+    lines = []
+    for nodes, found in sorted(by_nodes.items()):
+        if not nodes:
+            why = "all replicas lost their records. Accept the loss first"
+        elif len(nodes) == 1:
+            why = f"only node {nodes[0]}, which is away, has their records. Start it, or give the records up"
+        else:
+            ids = ", ".join(map(str, nodes))
+            why = f"only nodes {ids}, which are away, have their records. Start one of them, or give the records up"
+        first = found[0]
+        names = names_of(((each.topic, each.partition) for each in found), MOVES_SHOWN)
+        lines.append(
+            f"{count_in_words(len(found), 'partition')} cannot be moved: {why} (`cordwood cluster accept-loss "
+            f"{first.topic} {first.partition}`): {names}"
+        )
+    return lines
+
+
+def stuck_failure(stuck: Sequence[PartitionState]) -> Failure:
+    return Failure(
+        "LEADER_NOT_AVAILABLE",
+        f"{count_in_words(len(stuck), 'partition')} cannot be moved, since only nodes that are away have the records: "
+        f"{names_of((each.topic, each.partition) for each in stuck)}",
+        "start these nodes and repeat the command, or give the records up with `cordwood cluster accept-loss`",
+    )
 
 
 def leaders_in_words(elsewhere: Sequence[PartitionState]) -> str:

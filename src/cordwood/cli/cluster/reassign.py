@@ -94,16 +94,19 @@ def reassign(
         if topic is None:
             raise Failure("USAGE", "which topic?", "name it before the options, or give --all", ExitCode.USAGE)
         targets = _targets(connection, gathered, topic, partition, replicas, factor)
+    stuck = gathered.stuck
+    moves = moves_to(gathered, targets)
     carry_out(
         connection,
         gathered,
-        moves_to(gathered, targets),
+        [move for move in moves if move.key not in stuck],
         yes=yes,
         dry_run=dry_run,
         at_once=at_once,
         throttle=throttle,
         undo_file=undo_file,
         as_json=as_json,
+        left=[stuck[move.key] for move in moves if move.key in stuck],
     )
 
 
@@ -138,15 +141,18 @@ def _targets(
 
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
     from cordwood.cli.cluster.gathering import reassignments
-    from cordwood.cli.cluster.mover import begin
+    from cordwood.cli.cluster.mover import begin, refusals_in_words
     from cordwood.cli.cluster.view import first_answer
     from cordwood.cli.output import count_in_words, print_json, print_table, say
     from cordwood.cli.raw_request import brokers
 
     timeout_s = connection.timeout_s
     address, moves = first_answer(brokers(connection), lambda asked: reassignments(asked, timeout_s))
+    refused = []
     if cancel and moves:
-        begin(address, [(topic, index, None) for topic, index, *_ in moves], timeout_s)
+        refused = begin(address, [(topic, index, None) for topic, index, *_ in moves], timeout_s)
+        kept = {each.key for each in refused}
+        moves = [move for move in moves if move.key not in kept]
     if as_json:
         print_json(
             {
@@ -162,7 +168,7 @@ def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None
                 ]
             }
         )
-    elif not moves:
+    elif not moves and not refused:
         say("No partition moves.")
     elif cancel:
         say(f"{count_in_words(len(moves), 'move')} cancelled.")
@@ -171,3 +177,5 @@ def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None
             ["topic", "partition", "replicas", "being added", "going"],
             [(move[0], move[1], *(",".join(map(str, ids)) for ids in move[2:])) for move in moves],
         )
+    if refused:
+        raise refusals_in_words(refused)

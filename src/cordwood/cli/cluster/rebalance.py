@@ -62,7 +62,7 @@ def rebalance(
     carry_out(
         connection,
         gathered,
-        plan_rebalance(gathered.partitions, gathered.racks),
+        plan_rebalance(gathered.movable, gathered.racks),
         yes=yes,
         dry_run=dry_run,
         at_once=at_once,

@@ -120,7 +120,7 @@ def _with_present_leader(image: ClusterImage, partition: PartitionImage) -> Part
     if leader not in image.brokers:
         raise ProtocolError(
             ErrorCode.LEADER_NOT_AVAILABLE,
-            f"The only replica, on broker {partition.leader}, does not serve: start the broker, then move it.",
+            f"The only replica, on broker {partition.replicas[0]}, does not serve: start the broker, then move it.",
         )
     return row._replace(leader_broker_epoch=image.broker_epochs[leader], leader_epoch=leader_epoch)
 
