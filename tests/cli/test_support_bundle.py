@@ -55,6 +55,7 @@ def test_a_bundle_without_a_broker_says_what_is_missing(tmp_path: Path) -> None:
     parts = contents(bundle)
     assert {"about.json", "files.txt", "doctor.json", "missing.txt"} == set(parts)
     assert b"no broker answers" in parts["missing.txt"]
+    assert b"the log: no broker or several said where they log" in parts["missing.txt"]
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:

@@ -115,6 +115,18 @@ async def open_own_store(logs: DataDirectory) -> "MetadataStore":
     return await SqliteStore.open(f"{logs.path}/{METADATA_FILE}", boot_ms=boot_ms)
 
 
+def refuse_directories(settings: BrokerSettings) -> None:
+    """Raises StorageFailure if the data directories cannot be those of one broker, or one of them is missing. A broker
+    in a cluster fills a missing one from others. Changes nothing."""
+    directories = _on_disk(settings)
+    try:
+        found = look_at([Place(each.filesystem, each.path) for each in directories])
+        if not settings.cluster_store:
+            _refuse_missing(_home_first(directories, found.home), found)
+    finally:
+        _close_filesystems(directories)
+
+
 async def _refuse_store_of_cluster(path: str, store: "MetadataStore") -> None:
     """Raises StorageFailure if the brokers of the store are those of a cluster, whose records lie elsewhere."""
     if (await store.list(STORAGE_IDS)).items:

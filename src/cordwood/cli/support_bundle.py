@@ -96,7 +96,7 @@ def collect(
     directory = data_dir or own.get("log.dirs") or "./cordwood-data"
     attempt("the files", lambda: _files_of_all(directories_in(directory)))
     attempt("the machine's health", lambda: _health(directory))
-    attempt("the log", lambda: _log_tail(log_file or own.get("logging.file", "")))
+    attempt("the log", lambda: _log_tail(log_file or own.get("logging.file", ""), known=bool(own)))
     return parts, missing
 
 
@@ -193,7 +193,10 @@ def _health(directory: str) -> Iterator[Part]:
     yield "doctor.json", _as_json(findings_as_json(findings_of(load_settings(settings={"log.dirs": directory}))))
 
 
-def _log_tail(path: str) -> Iterator[Part]:
+def _log_tail(path: str, *, known: bool) -> Iterator[Part]:
+    """`known`: whether one broker told its settings."""
+    if not path and not known:
+        raise Failure("NO_LOG", "no broker or several said where they log: name a log with --log-file")
     if not path:
         raise Failure("NO_LOG", "the broker logs to stderr (no logging.file): name its log with --log-file")
     with open(path, "rb") as file:

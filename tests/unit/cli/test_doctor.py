@@ -1,6 +1,7 @@
 """What `cordwood doctor` says of machines: of this one, and of those that nobody has at hand."""
 
 import json
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from cordwood.cli.doctor.judgement import (
     judge_store,
 )
 from cordwood.cli.failure import ExitCode
+from cordwood.embedded import Broker
 from cordwood.model.broker_settings import BrokerSettings
 
 GIB = 1 << 30
@@ -120,6 +122,35 @@ def test_this_machine_is_looked_at_without_a_broker_and_left_as_it_was(tmp_path:
     ]
     assert "Address already in use" in shown.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def doctor_on(*directories: Path) -> tuple[int, list[dict[str, str]]]:
+    """The exit code, and what doctor says of the directories themselves."""
+    paths = ",".join(map(str, directories))
+    result = CliRunner().invoke(app, ["doctor", "-d", paths, "-s", "listeners=127.0.0.1:0", "--json"])
+    return result.exit_code, [each for each in json.loads(result.stdout) if each["area"] == "data directories"]
+
+
+def test_several_directories_are_judged_together_and_left_as_they_are(tmp_path: Path) -> None:
+    home, other, third = tmp_path / "home", tmp_path / "other", tmp_path / "third"
+    with Broker(data_dir=f"{home},{other}") as broker:
+        for topic in ("orders", "payments"):
+            broker.log.append(topic, None, b"placed")
+    log = next(path for path in other.iterdir() if path.name in ("orders-0", "payments-0"))
+    assert doctor_on(home, other)[1] == []
+
+    shutil.copytree(log, home / log.name)
+    _, (twice,) = doctor_on(home, other)
+    assert (twice["state"], str(log) in twice["words"]) == ("warning", True)
+    shutil.rmtree(home / log.name)
+
+    other.rename(third)
+    code, (missing,) = doctor_on(home, other)
+    assert (code, missing["state"]) == (ExitCode.PROBLEM_FOUND, "problem")
+    assert f"the data directory that was at {other}" in missing["words"]
+    assert f"cordwood recover accept-lost-directory {home} {other}" in missing["words"]
+    assert not other.exists()
+    assert doctor_on(home, third)[1] == []
 
 
 def test_a_metadata_store_that_is_not_there_is_named(tmp_path: Path) -> None:

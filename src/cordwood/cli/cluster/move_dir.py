@@ -122,7 +122,7 @@ def _wait(
         if not copies:
             break
         copied = size_in_words(sum(each.size_bytes for each in copies))
-        line = f"{count_in_words(len(copies), 'log')} to move, {copied} copied"
+        line = f"{count_in_words(len(copies), 'log')} to move, {copied} copied so far"
         if not quiet and line != told:
             remark(line)
             told = line

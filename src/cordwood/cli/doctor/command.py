@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 def doctor(
     data_dir: Annotated[
         str | None,
-        typer.Option("--data-dir", "-d", metavar="DIR", envvar="CORDWOOD_DATA_DIR", help="The broker's directory."),
+        typer.Option(
+            "--data-dir",
+            "-d",
+            metavar="DIR",
+            envvar="CORDWOOD_DATA_DIR",
+            help="The broker's directory, or several with commas.",
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -57,6 +63,7 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
     from cordwood.cli.doctor import facts
     from cordwood.cli.doctor.judgement import (
         judge_clock,
+        judge_directories,
         judge_disk,
         judge_limits,
         judge_memory,
@@ -68,6 +75,7 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
     newest = max(disks, key=lambda disk: disk.newest_s)
     return [
         *(finding for disk in disks for finding in judge_disk(disk)),
+        *judge_directories(facts.directory_set(settings)),
         judge_limits(facts.limits_of(settings)),
         judge_memory(facts.memory_of(settings)),
         *judge_clock(facts.clock(), newest),

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from cordwood.broker.descriptors import PER_CONNECTION, RESERVED
 from cordwood.broker.listening import bind
-from cordwood.broker.storage import open_store
+from cordwood.broker.storage import open_store, refuse_directories
 from cordwood.broker.sync_trust import filesystem_type
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.lock import stopped
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
-from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.errors import EnvironmentFailure, StorageFailure
+from cordwood.model.identifiers import TopicPartition
 from cordwood.model.listeners import EVERY_INTERFACE, ListenerAddress
 
 SYNCS = 20
@@ -44,6 +45,16 @@ class Disk:
     """The median time of a small write and fdatasync."""
     newest_s: float
     """The newest time of change of a partition's directory, in seconds since 1970; 0 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySet:
+    """Several data directories, as those of one broker."""
+
+    refusal: str
+    """Why a broker would not start on them; empty: nothing speaks against it."""
+    twice: list[tuple[str, str]]
+    """Pairs of directories with files of the same partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +149,33 @@ def _synced(place: str) -> tuple[float, str]:
 def _newest_s(place: str) -> float:
     with os.scandir(place) as entries:
         return max((entry.stat().st_mtime for entry in entries if entry.is_dir()), default=0.0)
+
+
+def directory_set(settings: BrokerSettings) -> DirectorySet:
+    try:
+        refuse_directories(settings)
+    except StorageFailure as failure:
+        return DirectorySet(str(failure), [])
+    logs: dict[str, str] = {}
+    twice = []
+    for directory in settings.data_directories:
+        for name in _partitions_in(directory):
+            path = os.path.join(directory, name)
+            if logs.setdefault(name, path) != path:
+                twice.append((logs[name], path))
+    return DirectorySet("", twice)
+
+
+def _partitions_in(directory: str) -> list[str]:
+    """The names of directories with files of a partition."""
+    names = []
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(ValueError):
+                TopicPartition.parse(entry.name)
+                if entry.is_dir() and os.listdir(entry.path):
+                    names.append(entry.name)
+    return sorted(names)
 
 
 def limits_of(settings: BrokerSettings) -> Limits:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember
+from cordwood.cli.doctor.facts import Clock, DirectorySet, Disk, Limits, Memory, Port, StoreMember
 from cordwood.cli.output import size_in_words
 
 PROCESS_BYTES = 150 << 20
@@ -57,7 +57,9 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
             "use a local disk, and replicas for its loss",
         )
     share = disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
-    words = f"{size_in_words(disk.free_bytes)} of {size_in_words(disk.total_bytes)} are free ({share:.0%})"
+    words = (
+        f"{size_in_words(disk.free_bytes)} of {size_in_words(disk.total_bytes)} are free ({share:.0%}) at {disk.path}"
+    )
     if share < LITTLE_ROOM:
         state = State.PROBLEM if share < NO_ROOM else State.WARNING
         yield Finding(
@@ -65,7 +67,7 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
         )
     else:
         yield Finding("disk", State.FINE, words)
-    sync = f"an fdatasync of 4 KiB takes {disk.sync_ms:.1f} ms"
+    sync = f"an fdatasync of 4 KiB takes {disk.sync_ms:.1f} ms at {disk.path}"
     if disk.sync_ms > SLOW_SYNC_MS:
         yield Finding(
             "disk",
@@ -75,6 +77,18 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
         )
     else:
         yield Finding("disk", State.FINE, sync)
+
+
+def judge_directories(found: DirectorySet) -> Iterator[Finding]:
+    if found.refusal:
+        yield Finding("data directories", State.PROBLEM, f"a broker does not start: {found.refusal}")
+    for first, second in found.twice:
+        yield Finding(
+            "data directories",
+            State.WARNING,
+            f"{first} and {second} both have files of one partition: a broker that knows the partition does not start",
+            "`cordwood inspect` shows the offsets in each; move the wrong one away, out of the data directory",
+        )
 
 
 def judge_limits(limits: Limits) -> Finding:
