@@ -12,6 +12,7 @@ from cordwood.cluster.planner.configs import (
 )
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
+from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import broker_config_key, broker_key, storage_key
 from cordwood.cluster.stores.interface import Delete, Put
@@ -59,6 +60,26 @@ async def test_internal_topics_do_not_grow_onto_a_cordoned_broker() -> None:
     assert plan_growth(metadata.image) == []
     await cordon(metadata, "2", None)
     assert plan_growth(metadata.image) != []
+
+
+async def test_a_broker_that_is_away_is_cordoned_and_gets_nothing_when_it_comes_back() -> None:
+    metadata = await Metadata().register(1, 2, 3)
+    await metadata.store.txn([], [Delete(broker_key(3)), Put(storage_key(3), b'"disk"')])
+    await metadata.refresh()
+    await cordon(metadata, "3")
+    await metadata.register(3)
+    assert await brokers_of_a_new_topic(metadata, "t") == {1, 2}
+
+
+async def test_a_replica_that_is_away_is_cordoned_and_a_broker_that_nobody_knows_is_refused() -> None:
+    metadata = await Metadata().register(1, 2)
+    await metadata.create(NewTopic("t", assignments=(Assignment(0, (1, 2)),)))
+    await metadata.store.txn([], [Delete(broker_key(2))])
+    await metadata.refresh()
+    await cordon(metadata, "2")
+    assert metadata.image.cordoned_brokers() == [2]
+    with pytest.raises(ProtocolError, match="No node with id 9 found"):
+        await cordon(metadata, "9")
 
 
 @pytest.mark.parametrize(("broker", "value"), [("1", "/data-1"), ("", "*")])

@@ -38,21 +38,18 @@ def uncordon(
 
 
 def _change(nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, as_json: bool) -> None:
-    from cordwood.cli.cluster.gathering import ABSENT, gather
+    from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
     from cordwood.cli.output import print_json, say
 
     connection = Connection(bootstrap_servers, timeout_s)
-    gathered = gather(connection)
-    gathered.check_known(nodes)
-    if absent := [node for node in nodes if gathered.states[node] == ABSENT]:
-        raise Failure(
-            "BROKER_ID_NOT_REGISTERED",
-            f"node {absent[0]} does not run: it gets no replicas of new partitions now",
-            f"start node {absent[0]} first, or `cordwood cluster forget {absent[0]}`",
-        )
-    set_cordons(connection, nodes, cordoned=cordoned)
+    try:
+        set_cordons(connection, nodes, cordoned=cordoned)
+    except Failure as failure:
+        if failure.code == "BROKER_ID_NOT_REGISTERED":
+            gather(connection).check_known(nodes)
+        raise
     if as_json:
         print_json({"cordoned" if cordoned else "uncordoned": nodes})
         return
@@ -62,10 +59,10 @@ def _change(nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordo
 
 
 def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool) -> None:
-    """Cordons brokers that run, or ends that. Raises Failure."""
-    from cordwood.cli.config.changes import broker_resource, change_settings
+    """Cordons brokers, or ends that, also those that are away. Raises Failure."""
+    from cordwood.cli.config.changes import change_broker
     from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 
     for node in nodes:
         settings, defaults = ({CORDONED: ALL_DIRECTORIES}, ()) if cordoned else ({}, (CORDONED,))
-        change_settings(connection, broker_resource(str(node)), settings, defaults)
+        change_broker(connection, node, settings, defaults)

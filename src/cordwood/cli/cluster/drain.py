@@ -45,18 +45,16 @@ def drain(
     stuck = gathered.stuck
     begun = {move.key for move in moves} | stuck.keys()
     leaving = [move for move in gathered.reassignments if set(nodes) & set(move.removing) and move.key not in begun]
-    running = [node.node_id for node in gathered.nodes if node.node_id in nodes]
 
     def prepare() -> None:
-        ids = " ".join(map(str, running))
+        ids = " ".join(map(str, nodes))
         try:
-            set_cordons(connection, running, cordoned=True)
+            set_cordons(connection, nodes, cordoned=True)
         except Failure as failure:
             # A broker of an older version does not know the setting.
             remark(f"node {ids} is not cordoned ({failure.message}): new topics may give it replicas, so stop it soon")
         else:
-            if running:
-                remark(f"new topics give node {ids} no replicas now, until `cordwood cluster uncordon {ids}`")
+            remark(f"new topics give node {ids} no replicas now, until `cordwood cluster uncordon {ids}`")
 
     carry_out(
         connection,

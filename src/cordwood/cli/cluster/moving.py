@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import typer
-from confluent_kafka.admin import ConfigResource
 
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
 from cordwood.cli.cluster.mover import LEADERS_S, Mover, Refused, refusals_in_words, targets, waits_in_words
 from cordwood.cli.cluster.view import PartitionState
-from cordwood.cli.config.changes import broker_resource, change_settings, topic_resource
+from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
@@ -263,30 +263,39 @@ def _throttled(connection: Connection, gathered: Gathered, topics: Sequence[str]
     if rate is None:
         yield
         return
-    brokers_there = [broker_resource(str(node.node_id)) for node in gathered.nodes if node.state == "serves"]
-    throttled = [topic_resource(topic) for topic in topics]
+    brokers_there = [node.node_id for node in gathered.nodes if node.state == "serves"]
+    lifts: list[tuple[str, str, Sequence[str], Callable[[], None]]] = [
+        *(
+            ("broker", str(each), _RATES, partial(change_broker, connection, each, {}, _RATES))
+            for each in brokers_there
+        ),
+        *(
+            ("topic", topic, _THROTTLED, partial(change_settings, connection, topic_resource(topic), {}, _THROTTLED))
+            for topic in topics
+        ),
+    ]
     try:
         for broker in brokers_there:
-            change_settings(connection, broker, dict.fromkeys(_RATES, str(rate)), ())
-        for topic in throttled:
-            change_settings(connection, topic, dict.fromkeys(_THROTTLED, "*"), ())
+            change_broker(connection, broker, dict.fromkeys(_RATES, str(rate)), ())
+        for topic in topics:
+            change_settings(connection, topic_resource(topic), dict.fromkeys(_THROTTLED, "*"), ())
         yield
     finally:
-        for resource, names in [*((broker, _RATES) for broker in brokers_there), *((t, _THROTTLED) for t in throttled)]:
+        # Any broker lifts the throttle of another one: the target of a move may have died meanwhile.
+        for kind, name, settings, lift in lifts:
             try:
-                change_settings(connection, resource, {}, names)
+                lift()
             except Failure as failure:
-                remark(lifting_in_words(resource, names, failure.message))
+                remark(lifting_in_words(kind, name, settings, failure.message))
 
 
-def lifting_in_words(resource: ConfigResource, names: Sequence[str], reason: str) -> str:
+def lifting_in_words(kind: str, name: str, names: Sequence[str], reason: str) -> str:
     """What is said of a throttle that stays, with the command that lifts it."""
-    kind = "topic" if resource.restype == ConfigResource.Type.TOPIC else "broker"
     options = " ".join(f"--delete {name}" for name in names)
     when = ", when it runs," if kind == "broker" else ""
     return (
-        f"the throttle of {kind} {resource.name} was not lifted ({reason}): lift it{when} with `cordwood config alter "
-        f"--{kind} {resource.name} {options}`"
+        f"the throttle of {kind} {name} was not lifted ({reason}): lift it{when} with `cordwood config alter --{kind} "
+        f"{name} {options}`"
     )
 
 

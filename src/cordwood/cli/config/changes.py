@@ -4,9 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from cordwood.cli.connection import Connection
+from cordwood.cli.cluster.view import first_answer
+from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import Failure, near_names
+from cordwood.cli.raw_request import ask, brokers
 from cordwood.cli.setting_tables import known_settings
+from cordwood.cluster.planner.configs import ResourceType
+from cordwood.wire.apis import ApiKey
 
 
 def topic_resource(topic: str) -> ConfigResource:
@@ -37,6 +41,23 @@ def change_settings(
         if failure.code == "INVALID_CONFIG":
             raise with_near_names(failure, [*settings, *defaults]) from failure
         raise
+
+
+def change_broker(connection: Connection, broker_id: int, settings: Mapping[str, str], defaults: Iterable[str]) -> None:
+    """As `change_settings`, by way of any broker that answers: the broker itself may be away. Raises Failure."""
+    configs = [
+        {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
+        for name, value in settings.items()
+    ] + [{"name": name, "config_operation": AlterConfigOpType.DELETE.value, "value": None} for name in defaults]
+    resource = {"resource_type": ResourceType.BROKER, "resource_name": str(broker_id), "configs": configs}
+    values = {"resources": [resource], "validate_only": False}
+    _, answer = first_answer(
+        brokers(connection),
+        lambda asked: ask(asked, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, values, connection.timeout_s),
+    )
+    for each in answer.responses:
+        if each.error_code:
+            raise Failure(code_name(each.error_code), each.error_message or f"broker {broker_id} is not changed")
 
 
 def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:

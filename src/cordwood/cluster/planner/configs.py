@@ -158,7 +158,7 @@ def _target(image: ClusterImage, resource: ConfigResource) -> _Target:
     if resource.name == "":
         key, overrides = DEFAULT_BROKER_CONFIG, image.default_broker_config
     else:
-        broker_id = broker_id_of(image, resource)
+        broker_id = broker_id_of(image, resource, may_be_away=True)
         key, overrides = broker_config_key(broker_id), image.broker_configs.get(broker_id, {})
     mod_revision = image.config_mod_revisions.get(key, 0)
     return _Target(key, mod_revision, BROKER_SETTINGS, overrides, image.settings.texts, None)
@@ -178,17 +178,25 @@ def _group_target(image: ClusterImage, group_id: str) -> _Target:
     return _Target(key, image.config_mod_revisions.get(key, 0), ONE_GROUP_SETTINGS, overrides, defaults, None)
 
 
-def broker_id_of(image: ClusterImage, resource: ConfigResource) -> int:
-    """The broker that a resource names."""
+def broker_id_of(image: ClusterImage, resource: ConfigResource, *, may_be_away: bool = False) -> int:
+    """The broker that a resource names: registered, or, if it may be away, one that the cluster has not forgotten.
+    Raises ProtocolError."""
     try:
         broker_id = int(resource.name)
     except ValueError:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}"
         ) from None
-    if broker_id not in image.brokers:
+    if broker_id not in image.brokers and not (may_be_away and _is_remembered(image, broker_id)):
         raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
     return broker_id
+
+
+def _is_remembered(image: ClusterImage, broker_id: int) -> bool:
+    """Whether a broker that is away has served before, or is a replica."""
+    return broker_id in image.storage_ids or any(
+        broker_id in partition.replicas for topic in image.sorted_topics() for partition in topic.partitions
+    )
 
 
 def _change(target: _Target, overrides: dict[str, str], change: ConfigChange) -> None:
