@@ -21,6 +21,7 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
 
 BATCHES = 6
 SETTLED_MS = 15_000
@@ -130,3 +131,43 @@ def test_no_replica_follows_the_start_of_a_log_that_lost_its_beginning(world: Wo
     world.advance(2 * SETTLED_MS)
     assert [content(log(world, broker_id)).startswith(whole) for broker_id in ALL] == [True] * 3
     assert read(world, image(world).leader).error_code == 0
+
+
+def create_lone(world: World, broker_id: int) -> None:
+    topic = {"name": TOPIC, "assignments": [{"partition_index": 0, "broker_ids": [broker_id]}]}
+    values = {"topics": [{"num_partitions": -1, "replication_factor": -1, "configs": [], **topic}], "timeout_ms": 1000}
+    assert world.ask_at(broker_id, ApiKey.CREATE_TOPICS, 5, **values).topics[0].error_code == 0
+    world.advance(ROUND_MS)
+
+
+def begin_anew(world: World, on: int) -> None:
+    operator = world.machine_of(on).life
+    assert operator is not None
+    operator.loop.create_task(operator.metadata_writer.begin_anew([(TOPIC, 0)], on))
+    world.advance(SETTLED_MS)
+
+
+def directories(world: World, broker_id: int) -> list[str]:
+    """Directories on the broker's disk that have to do with the partition."""
+    names = world.machine_of(broker_id).disk.list_directories(DATA_DIRECTORY)
+    return [name for name in names if name.startswith(TOPIC)]
+
+
+def test_a_partition_whose_only_replica_is_away_begins_anew_and_the_old_log_is_set_aside(world: World) -> None:
+    old, new, _ = ALL
+    create_lone(world, old)
+    fill(world, old)
+    world.machine_of(old).kill()
+    world.advance(SETTLED_MS)
+    assert image(world, new).leader == -1
+    begin_anew(world, new)
+    assert (image(world, new).leader, image(world, new).replicas) == (new, (new,))
+    assert told(begin_produce(world, new, b"anew")) == "NONE"
+    after = content(log(world, new))
+    world.machine_of(old).start()
+    world.advance(SETTLED_MS)
+    assert world.machine_of(old).node.hosted.get(TOPIC, 0) is None
+    (aside,) = directories(world, old)
+    assert aside != f"{TOPIC}-0", "the old log is set aside"
+    assert content(log(world, new)) == after
+    assert (image(world, new).leader, image(world, new).recovering) == (new, False)

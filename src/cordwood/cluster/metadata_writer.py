@@ -219,6 +219,15 @@ class MetadataWriter:
 
         return await self._elect(partitions, lambda name: plan_accepted_loss(self.image, *name, broker_id))
 
+    async def begin_anew(
+        self, partitions: Collection[PartitionName], broker_id: int
+    ) -> dict[PartitionName, int | ProtocolError]:
+        """Has partitions whose replicas are all away begin anew, empty, on the broker. Returns leaders or refusals.
+        Raises StoreFailure."""
+        from cordwood.cluster.planner.failover import plan_beginning_anew
+
+        return await self._elect(partitions, lambda name: plan_beginning_anew(self.image, *name, broker_id))
+
     async def elect_preferred(self, partitions: Collection[PartitionName]) -> dict[PartitionName, int | ProtocolError]:
         """Makes first replicas that are in sync the leaders. Returns leaders or refusals. Raises StoreFailure."""
         from cordwood.cluster.planner.failover import plan_preferred_election

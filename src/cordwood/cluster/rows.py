@@ -121,6 +121,9 @@ class PartitionRow(NamedTuple):
     removing: tuple[int, ...] = ()
     partition_epoch: int = 0
     recovering: bool = False
+    begun_anew: int = 0
+    """The leader epoch in which an operator gave up all replicas, and the partition began anew, empty, on another
+    broker; 0: never. A log of an earlier epoch is kept by the broker that has it."""
     unknown: Unknown = ()
 
 
@@ -264,7 +267,11 @@ def decode_topic(key: str, value: bytes) -> TopicRow:
 def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
     """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
     if version < SHORT_PARTITION_ROWS:
-        return _encode_row(row)
+        fields = row._asdict()
+        if not row.begun_anew:
+            # Releases without this field write equal rows.
+            del fields["begun_anew"]
+        return _encode({**dict(fields.pop("unknown")), **fields})
     fields = row._asdict()
     unknown = dict(fields.pop("unknown"))
     short = {name: value for name, value in fields.items() if value != PartitionRow._field_defaults.get(name, _ALWAYS)}
@@ -288,6 +295,7 @@ def decode_partition(value: bytes) -> PartitionRow:
             removing=tuple(fields.get("removing", ())),
             partition_epoch=fields.get("partition_epoch", 0),
             recovering=fields.get("recovering", False),
+            begun_anew=fields.get("begun_anew", 0),
             unknown=_unknown(PartitionRow, fields),
         )
     except (KeyError, TypeError) as error:

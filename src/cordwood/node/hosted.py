@@ -28,6 +28,9 @@ class Deposed(NamedTuple):
     """Acks that have to be told NOT_LEADER_OR_FOLLOWER."""
     hosted: bool = True
     """Whether this broker is still a replica."""
+    given_up: bool = False
+    """Whether the partition began anew elsewhere, since an operator gave this replica up: its log may be all that is
+    left of acknowledged records."""
 
 
 class HostedReplicas:
@@ -194,7 +197,9 @@ class HostedReplicas:
             del self.topics[topic.name][index]
             if not self.topics[topic.name]:
                 del self.topics[topic.name]
-            lost = Deposed(partition, partition.follow(NO_LEADER, image.leader_epoch, image), hosted=False)
+            given_up = image.begun_anew > partition.leader_epoch
+            acks = partition.follow(NO_LEADER, image.leader_epoch, image)
+            lost = Deposed(partition, acks, hosted=False, given_up=given_up)
             self.on_role(partition)
             return lost
         if partition is None:
@@ -216,7 +221,7 @@ class HostedReplicas:
         leads, leader, leader_epoch = self._leadership(image)
         if partition.offline:
             leads, leader = False, NO_LEADER
-        acks: list[WaitingAck] = []
+        acks = []
         if leads:
             partition.lead(image, leader_epoch, now)
         else:

@@ -393,14 +393,17 @@ class Node:
 
     def _deposed(self, deposed: list[Deposed]) -> None:
         """Ends the waits of partitions that this broker leads no longer, and unloads their coordinators."""
-        gone = [partition for partition, _, hosted in deposed if not hosted]
+        gone = [each.partition for each in deposed if not each.hosted]
         for partition in gone:
             self.flushes.forget(partition)
             self.acks.forget(partition)
-        for partition, _, _ in deposed:
+        for partition in (each.partition for each in deposed):
             self.groups.shards.log.deposed(partition)
             self.transactions.log.deposed(partition)
-        if gone:
-            self._removals.remove_replicas(gone)
+        if removed := [each.partition for each in deposed if not each.hosted and not each.given_up]:
+            self._removals.remove_replicas(removed)
+        for each in deposed:
+            if each.given_up:
+                self._removals.keep_given_up(each.partition)
         if deposed:
-            self.acks.end([(partition, acks) for partition, acks, _ in deposed], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.acks.end([(each.partition, each.acks) for each in deposed], ErrorCode.NOT_LEADER_OR_FOLLOWER)

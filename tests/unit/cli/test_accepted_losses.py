@@ -2,8 +2,9 @@
 
 import pytest
 
-from cordwood.cli.cluster.accept_loss import loss_of
+from cordwood.cli.cluster.accept_loss import check, loss_of
 from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
+from cordwood.cli.failure import Failure
 
 NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
 LOST = PartitionState("t", 0, -1, (1, 2, 3, 4, 5), ())
@@ -44,3 +45,26 @@ def test_the_operator_is_shown_what_each_replica_has_and_which_is_complete() -> 
         (4, "fenced", True, "unknown"),
         (5, "gone", True, "unknown"),
     ]
+
+
+AWAY = PartitionState("single", 0, -1, (7,), (7,))
+
+
+def test_a_partition_whose_replicas_are_all_away_begins_anew_on_a_node_that_serves() -> None:
+    with pytest.raises(Failure, match="none of its replicas is live") as refused:
+        check(loss_of(AWAY, NODES, {}), None, None)
+    assert "`cordwood cluster accept-loss single 0 --on NODE`" in refused.value.hint
+    loss = loss_of(AWAY, NODES, {}, on=2)
+    assert loss.leader == 2
+    check(loss, None, 2)
+
+
+@pytest.mark.parametrize("on", [4, 9])
+def test_a_partition_begins_anew_only_on_a_node_that_serves(on: int) -> None:
+    with pytest.raises(Failure, match=f"node {on} does not serve"):
+        check(loss_of(AWAY, NODES, {}, on=on), None, on)
+
+
+def test_a_partition_does_not_begin_anew_while_a_node_with_a_replica_runs() -> None:
+    with pytest.raises(Failure, match="single-0: node 4 runs and has a replica"):
+        check(loss_of(AWAY._replace(replicas=(7, 4)), NODES, {}, on=2), None, 2)

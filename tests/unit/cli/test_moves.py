@@ -63,11 +63,11 @@ def test_partitions_whose_records_only_absent_nodes_have_cannot_be_moved() -> No
 
 def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_their_records() -> None:
     several = LONE._replace(topic="b", replicas=(4, 3), isr=(4,), elr=(3,))
-    lost, one, two = stuck_in_words([LONE, LONE._replace(partition=4), several, LONE._replace(topic="c", isr=())])
+    lost, one, two = stuck_in_words([LONE, LONE._replace(partition=4), several, LONE._replace(topic="c", isr=())], [1])
     assert lost.startswith("1 partition cannot be moved: all replicas lost their records.")
     assert one == (
         "2 partitions cannot be moved: only node 3, which is away, has their records. Start it, or give the records up "
-        "(`cordwood cluster accept-loss aaa 3`): aaa-3, aaa-4"
+        "(`cordwood cluster accept-loss aaa 3 --on NODE`): aaa-3, aaa-4"
     )
     assert "only nodes 3, 4, which are away, have their records. Start one of them" in two
 

@@ -12,7 +12,8 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.partition_image import PartitionImage
-from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
+from cordwood.cluster.planner.failover import plan_beginning_anew
+from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move
 from cordwood.cluster.planner.topics import NewTopic
@@ -221,6 +222,45 @@ async def test_a_loss_is_not_accepted_while_a_complete_replica_starts_and_is_non
         await three.running[2].ready()
         await three.until(lambda image: image.topics["t"].partitions[0].leader == 2)
         assert not three.partition().recovering
+
+
+async def test_a_partition_whose_replicas_are_all_away_begins_anew_on_another_broker() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("lone", (3,))
+
+        async def refusal(broker_id: int) -> ErrorCode:
+            refused = (await three.some.begin_anew([("lone", 0)], broker_id))["lone", 0]
+            assert isinstance(refused, ProtocolError)
+            return refused.code
+
+        assert await refusal(2) is ErrorCode.ELECTION_NOT_NEEDED
+        await three.kill(3)
+        await three.until(lambda image: image.topics["lone"].partitions[0].leader == -1)
+        assert await refusal(3) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert await refusal(9) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        epoch = three.partition("lone").leader_epoch
+        assert await three.some.begin_anew([("lone", 0)], 2) == {("lone", 0): 2}
+        anew = three.partition("lone")
+        assert (anew.leader, anew.replicas, anew.isr, anew.recovering) == (2, (2,), (2,), False)
+        assert anew.leader_epoch == anew.begun_anew == epoch + 1
+        await three.start(3)
+        await three.until(lambda image: 3 in image.brokers and image.brokers[3].electable)
+        assert three.partition("lone") == anew, "the old replica leads no more"
+
+
+async def test_a_partition_does_not_begin_anew_while_a_replica_is_registered() -> None:
+    async with cluster(1, 2, 3) as three:
+        await three.create("t", (2, 3))
+        for broker in (3, 2):
+            await three.kill(broker)
+            await three.until(lambda image, broker=broker: broker not in image.brokers)  # type: ignore[misc]
+        await three.until(lambda image: image.topics["t"].partitions[0].leader == -1)
+        plan = plan_beginning_anew(three.some.image, "t", 0, 1)
+        await three.start(3, ready=False)
+        await three.until(lambda image: 3 in image.brokers)
+        outcomes = await three.some.begin_anew([("t", 0)], 1)
+        assert "Broker 3 has a replica" in str(outcomes["t", 0])
+        assert not (await three.store.txn(*together([plan.write]))).succeeded, "broker 3 registered meanwhile"
 
 
 async def test_a_loss_is_accepted_with_the_replica_that_the_operator_names() -> None:

@@ -66,6 +66,7 @@ def election(
     index: int = 0,
     replicas: tuple[int, ...] = (ME, OTHER),
     isr: tuple[int, ...] | None = None,
+    begun_anew: int = 0,
 ) -> Put:
     image = world.node.image
     partition = image.topics[topic].partitions[index]
@@ -76,5 +77,6 @@ def election(
         replicas,
         replicas if isr is None else isr,
         partition_epoch=partition.partition_epoch + 1,
+        begun_anew=begun_anew,
     )
     return Put(partition_key(image.topics[topic].topic_id, index), encode_partition(row))

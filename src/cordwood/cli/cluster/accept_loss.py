@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
 
 
+GONE = "gone"
+
+
 class ReplicaLeft(NamedTuple):
     """A replica of a partition without a leader."""
 
@@ -63,6 +66,16 @@ def accept_loss(
             show_default=False,
         ),
     ] = None,
+    on: Annotated[
+        int | None,
+        typer.Option(
+            "--on",
+            min=0,
+            metavar="NODE",
+            help="Begin anew, empty, on this node: for partitions of which no replica is left on a node that runs.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -72,7 +85,8 @@ def accept_loss(
 
     For partitions whose complete replicas lost their storage, or will never come back. Records that the new leader
     lacks are gone: other replicas drop them as well when they follow it. A broker that still has them should be
-    started instead. Shows first what each replica has.
+    started instead. Shows first what each replica has. With `--on` all records of the partition are lost; a node that
+    comes back after all sets its log aside, and `cordwood recover list` shows it.
     """
     from cordwood.cli.cluster.electing import UNCLEAN, elect
     from cordwood.cli.cluster.view import first_answer, nodes_of, partitions_of, replica_logs
@@ -91,19 +105,26 @@ def accept_loss(
             raise no_such_partition(topic, index, sorted(found))
     wanted = [found[index] for index in dict.fromkeys(partitions)]
     logs = replica_logs(nodes, ((each, each.replicas) for each in wanted), timeout_s)
-    losses = [loss_of(each, nodes, logs, broker) for each in wanted]
+    losses = [loss_of(each, nodes, logs, broker, on) for each in wanted]
     if not as_json:
         for loss in losses:
             _show(loss)
     for loss in losses:
-        _check(loss, broker)
+        check(loss, broker, on)
     if not yes:
         _ask(topic, losses)
     outcomes = [
         outcome
         for loss in losses
         if loss.leader is not None
-        for outcome in elect(address, UNCLEAN, [(topic, loss.partition.partition)], timeout_s, loss.leader)
+        for outcome in elect(
+            address,
+            UNCLEAN,
+            [(topic, loss.partition.partition)],
+            timeout_s,
+            loss.leader,
+            begin_anew=on is not None,
+        )
     ]
     failed = [each for each in outcomes if each.error]
     if as_json:
@@ -121,9 +142,10 @@ def loss_of(
     nodes: Sequence["NodeView"],
     logs: Mapping[tuple[int, str, int], "ReplicaLog"],
     broker: int | None = None,
+    on: int | None = None,
 ) -> Loss:
     """What is left of a partition, and who leads it after the loss: the broker, or the live replica that heard of the
-    latest leader and, of those, has the longest log."""
+    latest leader and, of those, has the longest log. `on` is a broker on which the partition is to begin anew."""
     from cordwood.cli.cluster.view import why_no_leader
 
     states = {node.node_id: node.state for node in nodes}
@@ -131,7 +153,7 @@ def loss_of(
     replicas = tuple(
         ReplicaLeft(
             node,
-            states.get(node, "gone"),
+            states.get(node, GONE),
             node in complete,
             logs.get((node, partition.topic, partition.partition)),
         )
@@ -140,6 +162,8 @@ def loss_of(
     live = [each for each in replicas if each.state == "serves" and broker in (None, each.broker)]
     best = max(live, key=_worth, default=None)
     why = why_no_leader(partition, nodes) if partition.leader < 0 else f"is led by broker {partition.leader}"
+    if on is not None:
+        return Loss(partition, why, replicas, on if states.get(on) == "serves" else None)
     return Loss(partition, why, replicas, None if best is None else best.broker)
 
 
@@ -167,14 +191,33 @@ def _show(loss: Loss) -> None:
             for each in loss.replicas
         ],
     )
+    if loss.leader is not None and loss.leader not in partition.replicas:
+        say(f"It shall begin anew, empty, on node {loss.leader}: all of its records are given up.")
 
 
-def _check(loss: Loss, broker: int | None) -> None:
+def check(loss: Loss, broker: int | None, on: int | None) -> None:
     """Raises Failure if there is nothing to accept, or nobody to lead."""
     partition = loss.partition
     name = f"{partition.topic}-{partition.partition}"
     if partition.leader >= 0:
         raise Failure("ELECTION_NOT_NEEDED", f"{name} {loss.why}: there is no loss to accept")
+    running = [each.broker for each in loss.replicas if each.state != GONE]
+    if on is not None and running:
+        raise Failure(
+            "INVALID_REQUEST",
+            f"{name}: node {running[0]} runs and has a replica: the partition does not begin anew on node {on}",
+            "leave out --on: the partition begins with what that replica has",
+        )
+    if on is not None and loss.leader is None:
+        raise Failure("INVALID_REPLICA_ASSIGNMENT", f"{name}: node {on} does not serve", "name a node that serves")
+    if loss.leader is None and not running and broker is None:
+        raise Failure(
+            "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+            f"{name}: none of its replicas is live",
+            "start a broker that has a replica; if none ever comes back, `cordwood cluster accept-loss "
+            f"{partition.topic} {partition.partition} --on NODE` lets the partition begin anew, empty, on a node that "
+            "serves",
+        )
     if loss.leader is None:
         who = f"no replica on broker {broker} is live" if broker is not None else "none of its replicas is live"
         raise Failure("ELIGIBLE_LEADERS_NOT_AVAILABLE", f"{name}: {who}", "start a broker that has a replica first")

@@ -28,6 +28,8 @@ def elect(
     partitions: Sequence[tuple[str, int]] | None,
     timeout_s: float,
     leader: int = _ANY_LEADER,
+    *,
+    begin_anew: bool = False,
 ) -> list[Elected]:
     """Has leaders elected, in all partitions if `partitions` is None. Raises Failure if no partition was tried."""
     topics: dict[str, list[int]] = {}
@@ -40,6 +42,7 @@ def elect(
         else [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
         "timeout_ms": int(timeout_s * 1000),
         "leader": leader,
+        "begin_anew": begin_anew,
     }
     answer = ask(address, ApiKey.ELECT_LEADERS, 2, values, timeout_s)
     if answer.error_code:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -128,7 +128,7 @@ def carry_out(
             say("There is nothing to move.")
         if joined:
             say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
-        for line in stuck_in_words(left):
+        for line in stuck_in_words(left, [node.node_id for node in gathered.nodes]):
             say(line)
     if moves and not dry_run:
         _confirm(moves, yes=yes)
@@ -192,7 +192,7 @@ def _write_undo(path: str, moves: Iterable[PlannedMove]) -> None:
     remark(f"{path} has the present replicas: `cordwood cluster reassign --file {path}` undoes the moves")
 
 
-def stuck_in_words(stuck: Iterable[PartitionState]) -> list[str]:
+def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[int]) -> list[str]:
     """What is said of partitions that cannot be moved: those that wait for the same nodes together."""
     by_nodes: dict[tuple[int, ...], list[PartitionState]] = {}
     for each in stuck:
@@ -207,10 +207,11 @@ def stuck_in_words(stuck: Iterable[PartitionState]) -> list[str]:
             ids = ", ".join(map(str, nodes))
             why = f"only nodes {ids}, which are away, have their records. Start one of them, or give the records up"
         first = found[0]
+        on = "" if set(nodes_that_run) & set(first.replicas) else " --on NODE"
         names = names_of(((each.topic, each.partition) for each in found), MOVES_SHOWN)
         lines.append(
             f"{count_in_words(len(found), 'partition')} cannot be moved: {why} (`cordwood cluster accept-loss "
-            f"{first.topic} {first.partition}`): {names}"
+            f"{first.topic} {first.partition}{on}`): {names}"
         )
     return lines
 

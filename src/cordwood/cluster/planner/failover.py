@@ -20,6 +20,7 @@ partition, the controller writes nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cordwood.cluster.broker_image import BrokerImage
@@ -27,8 +28,8 @@ from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.partition_image import PartitionImage, partition_row
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
-from cordwood.cluster.stores.interface import Compare, Put, has_mod_revision
+from cordwood.cluster.rows import PartitionRow, broker_key, encode_partition, partition_key
+from cordwood.cluster.stores.interface import Compare, Put, absent, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 NOBODY = -1
@@ -375,6 +376,36 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
         )
     row = elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
     return Election(wanted[0], guarded(image, topic, index, row))
+
+
+def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> Election:
+    """Has a partition begin anew, empty, on this broker alone, whose replicas are all away: an operator gives them up.
+
+    The old replicas are away when the row is written. One that comes back is no replica, and keeps its log. Raises
+    ProtocolError.
+    """
+    topic, partition = _named(image, topic_name, index)
+    if partition.leader != NOBODY:
+        raise ProtocolError(
+            ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
+        )
+    if registered := [broker for broker in partition.replicas if broker in image.brokers]:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {registered[0]} has a replica of partition {index} of '{topic_name}' and is registered: the "
+            "partition begins anew on another broker only when all of its replicas are away.",
+        )
+    if not has_room(image, broker_id):
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Broker {broker_id} does not serve, or its disk is full."
+        )
+    alone = replace(partition, replicas=(broker_id,), adding=(), removing=())
+    row = elected(image, topic, alone, broker_id, {*partition.isr, *partition.elr})
+    # An empty log has nothing to recover: no transaction is open in it.
+    row = row._replace(recovering=False, begun_anew=row.leader_epoch)
+    write = guarded(image, topic, index, row)
+    away = tuple(absent(broker_key(broker)) for broker in partition.replicas)
+    return Election(broker_id, write._replace(compares=(*write.compares, *away)))
 
 
 def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:

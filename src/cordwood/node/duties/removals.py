@@ -59,6 +59,15 @@ class Removals:
         forget = self._logs.forget_ends((partition.topic_id, partition.name) for partition in partitions)
         self._loop.effects.blocking(self._logs.condemn_logs(names, forget).run, freed)
 
+    def keep_given_up(self, partition: Partition) -> None:
+        """Keeps the files of a replica that an operator gave up while this broker was cut off: nobody else has its
+        records. The next start sets them aside."""
+        logger.warning(
+            "%s began anew on other brokers, since this one was away: the files here are kept, and none of it is "
+            "served. The next start sets them aside",
+            partition.name,
+        )
+
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:
             # The next start removes the tombstones; until then they take a little space.

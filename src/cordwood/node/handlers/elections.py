@@ -5,6 +5,7 @@ Any broker makes these elections itself: each is one transaction that compares w
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -15,6 +16,7 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata_writer import MetadataWriter
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.wire.message_types.elect_leaders import ElectLeaders
@@ -52,16 +54,19 @@ def elect_leaders(rooms: ElectionRooms, request: Request[ElectLeaders]) -> Steps
         asked = ((topic.topic, index) for topic in body.topic_partitions for index in topic.partitions)
         partitions += dict.fromkeys(asked)
     leader = None if body.leader == ANY_LEADER else body.leader
+    begin_anew = body.begin_anew
 
     def elected(outcomes: dict[tuple[str, int], int | ProtocolError] | Exception) -> None:
         request.go_on(_answer(rooms.reports, request, outcomes, partitions, everywhere))
 
-    rooms.loop.effects.metadata(
-        lambda writer: (
-            writer.elect_preferred(partitions) if kind == PREFERRED else writer.accept_losses(partitions, leader)
-        ),
-        elected,
-    )
+    def elections(writer: MetadataWriter) -> Awaitable[dict[tuple[str, int], int | ProtocolError]]:
+        if kind == PREFERRED:
+            return writer.elect_preferred(partitions)
+        if begin_anew and leader is not None:
+            return writer.begin_anew(partitions, leader)
+        return writer.accept_losses(partitions, leader)
+
+    rooms.loop.effects.metadata(elections, elected)
 
 
 def _answer(

@@ -25,6 +25,7 @@ class ElectLeaders(
         topic_partitions: Sequence[ElectLeaders.RequestTopicPartition] | None
         timeout_ms: int
         leader: int
+        begin_anew: bool
 
     class ResponsePartitionResult(Entity):
         partition_id: int
