@@ -236,5 +236,6 @@ _HINTS: Mapping[int, str] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first; `cordwood group describe` names them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "at most one replica on each broker, and one in all with `serve --workers`",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "a partition has at most one replica on each node, and one in all with "
+    "`serve --workers`: ask for fewer replicas, or add nodes",
 }

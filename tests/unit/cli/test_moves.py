@@ -11,7 +11,7 @@ import pytest
 from cordwood.cli.cluster import mover as moving_along
 from cordwood.cli.cluster.forget import next_step
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
-from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, refusals_in_words, waits_in_words
+from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, led_by_others, refusals_in_words, waits_in_words
 from cordwood.cli.cluster.moving import carry_out, leaders_in_words, lifting_in_words, loads_table, stuck_in_words
 from cordwood.cli.cluster.view import NodeView, PartitionState
 from cordwood.cli.connection import Connection
@@ -122,10 +122,11 @@ def test_a_throttle_that_stays_is_said_with_the_command_that_lifts_it(resource: 
 
 
 def test_a_node_that_cannot_be_forgotten_yet_comes_with_the_next_step() -> None:
-    states = {1: "serves", 2: "serves", 3: "absent"}
-    assert next_step(9, states) == "the nodes are 1, 2, 3"
-    assert next_step(3, states) == "`cordwood cluster drain 3` moves its replicas to other nodes"
-    assert next_step(2, states).endswith("then stop it, and forget it")
+    cluster = gathered(Placed("t", 0, (2, 3)), nodes=(1, 2))
+    assert next_step(9, cluster) == "the nodes are 1, 2, 3"
+    assert next_step(3, cluster) == "`cordwood cluster drain 3` moves its replicas to other nodes"
+    assert next_step(2, cluster).endswith("then stop it, and forget it")
+    assert next_step(1, cluster) == "stop node 1 first: it has no replicas"
 
 
 class Cluster:
@@ -184,6 +185,35 @@ def test_moves_end_when_the_first_replicas_lead(cluster: Cluster) -> None:
     moves.run()
     assert moves.await_leaders() == []
     assert cluster.elected == [("t", 0)]
+
+
+def test_a_rebalance_that_moves_nothing_has_the_first_replicas_elected(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.leaders = {("t", 0): 1, ("t", 1): 2, ("u", 0): 1}
+    found = with_states(*cluster.partitions_of(None, (), 1.0))
+    move_all(found, [], tmp_path / "undo.json", every_leader=True, as_json=False, dry_run=True)
+    assert "2 partitions are not led by their first replicas; a rebalance has them" in capsys.readouterr().out
+    assert cluster.elected == []
+    move_all(found, [], tmp_path / "undo.json", every_leader=True, as_json=False)
+    assert cluster.elected == [("t", 0), ("u", 0)]
+    told = capsys.readouterr().out
+    assert "2 partitions are not led by their first replicas; electing." in told
+    assert "Each partition that can be is led by its first replica." in told
+
+
+def test_all_leaders_are_looked_at_after_the_moves_of_a_rebalance(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.leaders = {("t", 0): 1, ("other", 0): 1}
+    moves = [PlannedMove("t", 0, (1, 2), (2, 1), 0)]
+    move_all(with_states(), moves, tmp_path / "undo.json", every_leader=True)
+    assert cluster.elected == [("t", 0), ("other", 0)]
+
+
+def test_no_election_is_asked_for_where_nobody_leads_or_the_first_replica_has_no_room() -> None:
+    found = [PartitionState("t", 0, -1, (1, 2), (1,)), PartitionState("t", 1, 1, (2, 1), (1, 2))]
+    preferred = {("t", 0): 1, ("t", 1): 2}
+    assert led_by_others(found, preferred, [node(1), node(2, disk_full=True)]) == []
+    assert led_by_others(found, preferred, [node(1), node(2)]) == [found[1]]
 
 
 def test_leaders_that_do_not_move_are_waited_for_a_bounded_time_and_named(

@@ -69,4 +69,5 @@ def drain(
         joined=leaving,
         left=[each for each in stuck.values() if set(nodes) & set(each.replicas)],
         prepare=prepare,
+        afterwards="`cordwood cluster rebalance` evens out the leaders of the nodes that are left.",
     )

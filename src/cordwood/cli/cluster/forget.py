@@ -1,7 +1,6 @@
 """`cordwood cluster forget`."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +12,9 @@ from cordwood.cli.options import (
     BootstrapServers,
     TimeoutSeconds,
 )
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.gathering import Gathered
 
 
 def forget(
@@ -42,7 +44,7 @@ def forget(
         raise Failure(
             code_name(answer.error_code),
             answer.error_message or f"node {node_id} is not forgotten",
-            next_step(node_id, gather(connection).states),
+            next_step(node_id, gather(connection)),
             ExitCode.NOT_FOUND if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED else ExitCode.FAILED,
         )
     if as_json:
@@ -51,11 +53,15 @@ def forget(
         say(f"Node {node_id} is forgotten.")
 
 
-def next_step(node_id: int, states: Mapping[int, str]) -> str:
-    """What has to happen before the node can be forgotten. `states` has the nodes that run or have replicas."""
+def next_step(node_id: int, gathered: "Gathered") -> str:
+    """What has to happen before the node can be forgotten."""
     from cordwood.cli.cluster.gathering import ABSENT
 
+    states = gathered.states
     if node_id not in states:
         return f"the nodes are {', '.join(map(str, states))}"
+    moving = any(node_id in move.replicas for move in gathered.reassignments)
+    if not moving and not any(node_id in each.replicas for each in gathered.partitions):
+        return f"stop node {node_id} first: it has no replicas"
     drain = f"`cordwood cluster drain {node_id}` moves its replicas to other nodes"
     return drain if states[node_id] == ABSENT else f"{drain}; then stop it, and forget it"

@@ -30,6 +30,7 @@ QUIET_S: Final = 3.0
 """After so long without news it is said what the moves wait for."""
 LEADERS_S: Final = 30.0
 """How long to wait for the leaders, after the replicas have moved."""
+ELECT_AGAIN_S: Final = 2.0
 _ELECTED_AT_ONCE: Final = 100
 """Elections in one request: clients look for their leaders anew after each."""
 
@@ -67,13 +68,17 @@ class Mover:
         at_once: int,
         progress: Progress | None,
         joined: Iterable[Reassignment] = (),
+        *,
+        every_leader: bool = False,
     ) -> None:
-        """`joined` are moves under way that are waited for as well."""
+        """`joined` are moves under way that are waited for as well. `every_leader`: the first replica of each partition
+        is to lead, not only of those that move."""
         self._connection = connection
         self._addresses = [gathered.address]
         self._at_once = at_once
         self._progress = progress
         self._moves = moves
+        self._every_leader = every_leader
         self.waiting = list(moves)
         self.moving: dict[Key, tuple[int, ...]] = {move.key: move.target for move in joined}
         """The targets of the moves under way."""
@@ -150,10 +155,11 @@ class Mover:
     # Leaders
 
     def await_leaders(self) -> list[PartitionState]:
-        """Has the first replica of each moved partition elected, and waits until it leads. Returns the partitions that
+        """Has the first replica of each partition elected, and waits until it leads. Returns the partitions that
         others lead after LEADERS_S. Raises Failure."""
-        pauses, last, asked = Pauses(), -1, False
+        pauses, last = Pauses(), -1
         began_s = time.monotonic()
+        elect_at_s = began_s
         while elsewhere := self._led_by_others():
             if len(elsewhere) != last:
                 pauses.news()
@@ -162,25 +168,24 @@ class Mover:
                     remark(f"waiting for {count_in_words(last, 'leadership')} to move")
             if time.monotonic() - began_s > LEADERS_S:
                 return elsewhere
-            if not asked:
-                asked = True
+            if time.monotonic() >= elect_at_s:
+                # A first replica that came back a moment ago is refused until it is in sync.
+                elect_at_s = time.monotonic() + ELECT_AGAIN_S
                 self._elect([(each.topic, each.partition) for each in elsewhere])
                 continue
             pauses.pause()
         return []
 
     def _led_by_others(self) -> list[PartitionState]:
-        """The moved partitions that a broker leads which is not the first of their replicas, though that one runs."""
+        """The partitions that a broker leads which is not the first of their replicas, though that one can lead."""
         refused = {each.key for each in self.refused}
         preferred = {move.key: move.after[0] for move in self._moves if move.key not in refused}
-        topics = sorted({topic for topic, _ in preferred})
+        topics = [] if self._every_leader else sorted({topic for topic, _ in preferred})
         found = self._ask(lambda address, timeout_s: partitions_of(address, topics, timeout_s))
-        elsewhere = [each for each in found if each.leader != preferred.get((each.topic, each.partition), each.leader)]
-        if not elsewhere:
-            return []
+        if self._every_leader:
+            preferred = {(each.topic, each.partition): each.replicas[0] for each in found}
         _, nodes = self._ask(nodes_of)
-        serving = {node.node_id for node in nodes if node.state == "serves"}
-        return [each for each in elsewhere if preferred[each.topic, each.partition] in serving]
+        return led_by_others(found, preferred, nodes)
 
     def _elect(self, keys: Sequence[Key]) -> None:
         """The outcomes are seen by the next look at the leaders. Where the election is refused, the controller holds it
@@ -188,6 +193,19 @@ class Mover:
         for start in range(0, len(keys), _ELECTED_AT_ONCE):
             with suppress(Failure):
                 self._ask(partial(_elect_preferred, keys[start : start + _ELECTED_AT_ONCE]))
+
+
+def led_by_others(
+    found: Iterable[PartitionState], preferred: Mapping[Key, int], nodes: Iterable[NodeView]
+) -> list[PartitionState]:
+    """The partitions that another broker leads than the preferred one, though that one serves and has room. Partitions
+    without a leader are left out: no election of a preferred leader helps them."""
+    able = {node.node_id for node in nodes if node.state == "serves" and not node.disk_full}
+    return [
+        each
+        for each in found
+        if each.leader >= 0 and preferred.get((each.topic, each.partition), each.leader) in able - {each.leader}
+    ]
 
 
 def _elect_preferred(keys: Sequence[Key], address: Address, timeout_s: float) -> None:
@@ -203,8 +221,9 @@ def waits_in_words(moving: Mapping[Key, Sequence[int]], nodes: Iterable[NodeView
             if states.get(broker, ABSENT) != "serves":
                 waits.setdefault(broker, []).append(key)
     return [
-        f"waiting for node {broker}, which {_STATES[states.get(broker, ABSENT)]}: {names_of(keys)}. Start it, or stop "
-        "the moves with Ctrl-C and `cordwood cluster reassign --cancel`"
+        f"waiting for node {broker}, which {_STATES[states.get(broker, ABSENT)]}: {names_of(keys)}. Start it, or send "
+        f"the partitions elsewhere with `cordwood cluster drain {broker}` in another terminal, or stop the moves with "
+        "Ctrl-C and `cordwood cluster reassign --cancel`"
         for broker, keys in sorted(waits.items())
     ]
 

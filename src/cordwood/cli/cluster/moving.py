@@ -16,13 +16,21 @@ from typing import Any, Final
 import typer
 
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
-from cordwood.cli.cluster.mover import LEADERS_S, Mover, Refused, refusals_in_words, targets, waits_in_words
+from cordwood.cli.cluster.mover import (
+    LEADERS_S,
+    Mover,
+    Refused,
+    led_by_others,
+    refusals_in_words,
+    targets,
+    waits_in_words,
+)
 from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
-from cordwood.cluster.planner.balance import PlannedMove, after_moves, loads_of
+from cordwood.cluster.planner.balance import Key, PlannedMove, after_moves, loads_of
 from cordwood.model.quantities import size_bytes
 
 MOVES_SHOWN: Final = 50
@@ -115,12 +123,16 @@ def carry_out(
     joined: Sequence[Reassignment] = (),
     left: Sequence[PartitionState] = (),
     prepare: Callable[[], None] = lambda: None,
+    every_leader: bool = False,
+    afterwards: str = "",
 ) -> None:
     """Shows the plan, asks, prepares, and moves. Returns when everything has moved, and the first of the new replicas
-    lead. `joined` are moves under way that are waited for as well; `left` cannot be moved. Raises Failure, after all
-    other moves if a move was refused or partitions are left."""
+    lead. `joined` are moves under way that are waited for as well; `left` cannot be moved. `every_leader`: the first
+    replica of each partition is to lead, also of those that do not move. `afterwards` is said after moves. Raises
+    Failure, after all other moves if a move was refused or partitions are left."""
     rate = rate_of(throttle)
     gathered.check_targets(moves)
+    led_elsewhere = led_by_others(gathered.found, _first_replicas(gathered), gathered.nodes) if every_leader else []
     if not as_json:
         if moves:
             show_plan(gathered, moves)
@@ -128,6 +140,9 @@ def carry_out(
             say("There is nothing to move.")
         if joined:
             say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
+        if led_elsewhere:
+            electing = "a rebalance has them elected" if dry_run else "electing"
+            say(f"{_not_led_by_first(len(led_elsewhere))}; {electing}.")
         for line in stuck_in_words(left, [node.node_id for node in gathered.nodes]):
             say(line)
     if moves and not dry_run:
@@ -135,7 +150,7 @@ def carry_out(
     if not dry_run:
         prepare()
     result = {"plan": plan_as_json(targets(moves)), "cannot_be_moved": [_named(each) for each in left]}
-    if dry_run or not (moves or joined):
+    if dry_run or not (moves or joined or led_elsewhere):
         if as_json:
             print_json({**result, "moved": 0})
         if left and not dry_run:
@@ -146,11 +161,11 @@ def carry_out(
         undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
         _write_undo(undo, moves)
     progress = None if as_json else _Progress(len(moves) + len(joined)).show
-    mover = Mover(connection, gathered, moves, at_once, progress, joined)
+    mover = Mover(connection, gathered, moves, at_once, progress, joined, every_leader=every_leader)
     try:
         with _throttled(connection, gathered, sorted({move.topic for move in moves}), rate):
             mover.run()
-        elsewhere = mover.await_leaders() if mover.may_have_begun else []
+        elsewhere = mover.await_leaders() if mover.may_have_begun or every_leader else []
     except KeyboardInterrupt:
         remark(
             f"interrupted: {count_in_words(len(mover.moving), 'partition')} move on, {len(mover.waiting)} were not "
@@ -170,8 +185,12 @@ def carry_out(
         refused = [{**_named(each), "error": each.error, "message": each.message} for each in mover.refused]
         print_json({**result, **moved, "refused": refused, "undo_file": undo})
     else:
-        led = "" if elsewhere or not mover.may_have_begun else f", and {_first_leads(mover.moved)}"
-        say(f"{count_in_words(mover.moved, 'partition')} moved{led}.")
+        if moves or joined:
+            say(f"{count_in_words(mover.moved, 'partition')} moved.")
+        if every_leader and not elsewhere:
+            say("Each partition that can be is led by its first replica.")
+        if afterwards and mover.moved:
+            say(afterwards)
     if mover.refused:
         raise refusals_in_words(mover.refused)
     if left:
@@ -182,8 +201,14 @@ def _named(each: PartitionState | Refused) -> dict[str, Any]:
     return {"topic": each.topic, "partition": each.partition}
 
 
-def _first_leads(partitions: int) -> str:
-    return "its first replica leads" if partitions == 1 else "the first replica of each leads"
+def _first_replicas(gathered: Gathered) -> dict[Key, int]:
+    return {(each.topic, each.partition): each.replicas[0] for each in gathered.found}
+
+
+def _not_led_by_first(partitions: int) -> str:
+    if partitions == 1:
+        return "1 partition is not led by its first replica"
+    return f"{partitions} partitions are not led by their first replicas"
 
 
 def _write_undo(path: str, moves: Iterable[PlannedMove]) -> None:

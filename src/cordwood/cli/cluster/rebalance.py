@@ -40,7 +40,8 @@ def rebalance(
 
     After a broker was added, say: it gets its share. Clients go on. Counts go first: brokers differ by one replica and
     one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a tenth of the
-    mean, by exchanges that leave the counts alone. A plan that was carried out leaves nothing to do for the next one.
+    mean, by exchanges that leave the counts alone. Then the first replica of each partition is elected, also where
+    nothing moves. A plan that was carried out leaves nothing to do for the next one.
     """
     from cordwood.cli.cluster.gathering import ABSENT, gather
     from cordwood.cli.cluster.moving import carry_out
@@ -69,4 +70,5 @@ def rebalance(
         throttle=throttle,
         undo_file=undo_file,
         as_json=as_json,
+        every_leader=True,
     )
