@@ -127,6 +127,7 @@ def test_a_node_that_cannot_be_forgotten_yet_comes_with_the_next_step() -> None:
     assert next_step(3, cluster) == "`cordwood cluster drain 3` moves its replicas to other nodes"
     assert next_step(2, cluster).endswith("then stop it, and forget it")
     assert next_step(1, cluster) == "stop node 1 first: it has no replicas"
+    assert "`cordwood cluster accept-loss aaa 3`, with `--on NODE`" in next_step(3, with_states(LONE, PAIR))
 
 
 class Cluster:

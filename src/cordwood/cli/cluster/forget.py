@@ -64,4 +64,12 @@ def next_step(node_id: int, gathered: "Gathered") -> str:
     if not moving and not any(node_id in each.replicas for each in gathered.partitions):
         return f"stop node {node_id} first: it has no replicas"
     drain = f"`cordwood cluster drain {node_id}` moves its replicas to other nodes"
-    return drain if states[node_id] == ABSENT else f"{drain}; then stop it, and forget it"
+    if states[node_id] != ABSENT:
+        return f"{drain}; then stop it, and forget it"
+    if stuck := [each for each in gathered.stuck.values() if node_id in each.replicas]:
+        first = stuck[0]
+        return (
+            f"{drain}, but those whose records no node has that runs: give these up with `cordwood cluster accept-loss "
+            f"{first.topic} {first.partition}`, with `--on NODE` where no replica is left"
+        )
+    return drain
