@@ -162,7 +162,8 @@ class ReplicatedAnswers:
         rotten_until = self._rotten_until(partition)
         if log is None or end > history.committed_end or base_offset < max(log.offsets.start, rotten_until):
             return
-        (_, found), *_ = read_batches(log, base_offset)
+        with self._machine.disk.sound():
+            (_, found), *_ = read_batches(log, base_offset)
         if lasting_part(found) != lasting_part(batch):
             raise InvariantBroken(f"rule 9: {exchange}: {partition.name} holds another batch at {base_offset}")
         known = self._ledger.partition(partition.topic_id, *partition.name)
