@@ -142,7 +142,7 @@ class ClusterImage:
     def cordoned_brokers(self) -> list[int]:
         """The brokers that get no replicas of new partitions, sorted."""
         found = self.broker_configs.items()
-        return sorted(broker_id for broker_id, config in found if config.get(CORDONED) == ALL_DIRECTORIES)
+        return sorted(broker_id for broker_id, config in found if config.get(CORDONED, "").strip() == ALL_DIRECTORIES)
 
     def leadership(self, partition: PartitionImage) -> Leadership:
         """Who leads the partition, and in which epoch.

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cordwood.cli.cluster import mover as moving_along
+from cordwood.cli.cluster.drain import check_empty
 from cordwood.cli.cluster.forget import next_step
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
 from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, led_by_others, refusals_in_words, waits_in_words
@@ -59,6 +60,33 @@ def test_partitions_whose_records_only_absent_nodes_have_cannot_be_moved() -> No
     )
     assert list(cluster.stuck) == [("aaa", 3), ("aaa", 4), ("all lost", 3)]
     assert [each.topic for each in cluster.movable] == ["t", "elected soon", "eligible"]
+
+
+def test_a_drained_node_that_got_replicas_meanwhile_is_named_and_one_with_lone_records_is_not() -> None:
+    cluster = with_states(LONE, PAIR, nodes=(1, 2))
+    check_empty(cluster, [2])
+    with pytest.raises(Failure, match=r"node 3 got replicas while the plan was looked at: t-0$") as refused:
+        check_empty(cluster, [3])
+    assert "cordwood cluster drain 3" in refused.value.hint
+
+
+def test_moves_that_could_not_be_undone_do_not_begin(tmp_path: Path) -> None:
+    move = PlannedMove("t", 0, (1, 3), (1, 2), MIB)
+    prepared: list[bool] = []
+    with pytest.raises(Failure, match="cannot be written: No such file or directory; nothing was changed"):
+        carry_out(
+            cast("Connection", None),
+            with_states(PAIR, nodes=(1, 2, 3)),
+            [move],
+            yes=True,
+            dry_run=False,
+            at_once=1,
+            throttle=None,
+            undo_file=str(tmp_path / "nowhere" / "undo.json"),
+            as_json=True,
+            prepare=lambda: prepared.append(True),
+        )
+    assert prepared == []
 
 
 def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_their_records() -> None:

@@ -36,9 +36,10 @@ async def brokers_of_a_new_topic(metadata: Metadata, name: str) -> set[int]:
     return {broker for each in topic.partitions for broker in each.replicas}
 
 
-async def test_new_topics_leave_a_cordoned_broker_out_until_it_is_uncordoned() -> None:
+@pytest.mark.parametrize("value", ["*", " *\n"])
+async def test_new_topics_leave_a_cordoned_broker_out_until_it_is_uncordoned(value: str) -> None:
     metadata = await Metadata().register(1, 2, 3)
-    await cordon(metadata, "3")
+    await cordon(metadata, "3", value)
     assert await brokers_of_a_new_topic(metadata, "cordoned") == {1, 2}
     await cordon(metadata, "3", None)
     assert await brokers_of_a_new_topic(metadata, "uncordoned") == {1, 2, 3}

@@ -1,11 +1,14 @@
 """`cordwood cluster drain`: empties brokers before they leave the cluster."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cordwood.cli.cluster.move_options import AtOnce, DryRun, Throttle, UndoFile, Yes
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+
+if TYPE_CHECKING:
+    from cordwood.cli.cluster.gathering import Gathered
 
 
 def drain(
@@ -47,14 +50,16 @@ def drain(
     leaving = [move for move in gathered.reassignments if set(nodes) & set(move.removing) and move.key not in begun]
 
     def prepare() -> None:
-        ids = " ".join(map(str, nodes))
-        try:
-            set_cordons(connection, nodes, cordoned=True)
-        except Failure as failure:
-            # A broker of an older version does not know the setting.
-            remark(f"node {ids} is not cordoned ({failure.message}): new topics may give it replicas, so stop it soon")
-        else:
-            remark(f"new topics give node {ids} no replicas now, until `cordwood cluster uncordon {ids}`")
+        for node in nodes:
+            try:
+                set_cordons(connection, [node], cordoned=True)
+            except Failure as failure:
+                # A broker of an older version does not know the setting.
+                remark(
+                    f"node {node} is not cordoned ({failure.message}): new topics may give it replicas, so stop it soon"
+                )
+            else:
+                remark(f"new topics give node {node} no replicas now, until `cordwood cluster uncordon {node}`")
 
     carry_out(
         connection,
@@ -71,3 +76,19 @@ def drain(
         prepare=prepare,
         afterwards="`cordwood cluster rebalance` evens out the leaders of the nodes that are left.",
     )
+    if not dry_run:
+        check_empty(gather(connection), nodes)
+
+
+def check_empty(gathered: "Gathered", nodes: list[int]) -> None:
+    """Raises Failure if topics that were created between the plan and the cordon gave the nodes replicas."""
+    from cordwood.cli.cluster.gathering import names_of
+    from cordwood.cli.failure import Failure
+
+    if came := [each.key for each in gathered.movable if set(nodes) & set(each.replicas)]:
+        ids = " ".join(map(str, nodes))
+        raise Failure(
+            "NOT_DRAINED",
+            f"node {ids} got replicas while the plan was looked at: {names_of(came)}",
+            f"`cordwood cluster drain {ids}` again moves them away",
+        )

@@ -145,8 +145,11 @@ def carry_out(
             say(f"{_not_led_by_first(len(led_elsewhere))}; {electing}.")
         for line in stuck_in_words(left, [node.node_id for node in gathered.nodes]):
             say(line)
+    undo = None
     if moves and not dry_run:
         _confirm(moves, yes=yes)
+        undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
+        _write_undo(undo, moves)
     if not dry_run:
         prepare()
     result = {"plan": plan_as_json(targets(moves)), "cannot_be_moved": [_named(each) for each in left]}
@@ -156,10 +159,6 @@ def carry_out(
         if left and not dry_run:
             raise stuck_failure(left)
         return
-    undo = None
-    if moves:
-        undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
-        _write_undo(undo, moves)
     progress = None if as_json else _Progress(len(moves) + len(joined)).show
     mover = Mover(connection, gathered, moves, at_once, progress, joined, every_leader=every_leader)
     try:
@@ -212,8 +211,15 @@ def _not_led_by_first(partitions: int) -> str:
 
 
 def _write_undo(path: str, moves: Iterable[PlannedMove]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
+    except OSError as error:
+        raise Failure(
+            "NO_UNDO_FILE",
+            f"{path}, which is to undo the moves, cannot be written: {error.strerror}; nothing was changed",
+            "--undo-file names another file",
+        ) from None
     remark(f"{path} has the present replicas: `cordwood cluster reassign --file {path}` undoes the moves")
 
 
