@@ -180,6 +180,49 @@ def test_other_replicas_lead_in_the_place_of_those_in_a_failed_directory(cluster
     assert contents[0] == contents[1] == contents[2]
 
 
+def test_a_replica_that_leaves_a_failing_directory_takes_no_other_partition_offline(cluster: World) -> None:
+    world = cluster
+    assert [told(send(world, index)) for index in range(6)] == ["NONE"] * 6
+    world.advance(2_000)
+    machine = world.machine_of(2)
+    lost, kept = in_directory(machine.node.logs, OTHER), in_directory(machine.node.logs, HOME)
+    machine.disk.failing = OTHER
+    reassign(world, lost[0], [1, 3])
+    assert [each.path for each in machine.node.logs.lost] == [OTHER]
+    image = world.machine_of(1).node.image.topics["orders"].partitions
+    assert sorted(image[lost[0]].replicas) == [1, 3]
+    assert [sorted(image[index].isr) for index in kept] == [[1, 2, 3]] * len(kept), "the other directory is not touched"
+    machine.kill()
+    machine.start()
+    world.advance(60_000)
+    image = world.machine_of(1).node.image.topics["orders"].partitions
+    assert [sorted(each.isr) for each in image] == [[1, 3] if index == lost[0] else [1, 2, 3] for index in range(6)]
+    assert not machine.disk.exists(f"{OTHER}/orders-{lost[0]}"), "the next start finishes the removal"
+
+
+def test_a_replica_comes_back_to_a_directory_whose_witness_could_not_be_emptied_when_it_left(cluster: World) -> None:
+    world = cluster
+    assert [told(send(world, index)) for index in range(6)] == ["NONE"] * 6
+    world.advance(2_000)
+    machine = world.machine_of(2)
+    (index, *_) = in_directory(machine.node.logs, OTHER)
+    machine.disk.refuses = lambda what: what.startswith(f"truncate {OTHER}/durable-end-witness")
+    reassign(world, index, [1, 3])
+    assert machine.disk.exists(f"{OTHER}/orders-{index}"), "no file is removed while the witness tells of its records"
+    machine.disk.refuses = lambda what: False
+    assert not machine.node.logs.lost, "the disk works"
+    reassign(world, index, [1, 2, 3])
+    world.advance(60_000)
+    assert sorted(world.machine_of(1).node.image.topics["orders"].partitions[index].isr) == [1, 2, 3]
+
+
+def reassign(world: World, index: int, replicas: list[int]) -> None:
+    topics = [{"name": "orders", "partitions": [{"partition_index": index, "replicas": replicas}]}]
+    answer = world.ask_at(1, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=1000, topics=topics)
+    assert answer.responses[0].partitions[0].error_code == 0
+    world.advance(10_000)
+
+
 def opened(world: World, broker_id: int, index: int) -> Log:
     partition = world.machine_of(broker_id).node.hosted.get("orders", index)
     assert partition is not None

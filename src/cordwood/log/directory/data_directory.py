@@ -23,6 +23,7 @@ from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
+from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
@@ -216,8 +217,15 @@ class DataDirectory:
     def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
         """Forgets, in the loop, how far the logs of these partitions were durable, since they leave this directory: a
         partition that comes back later with the same topic id begins anew. The returned function makes that durable,
-        in any thread, and has to be called before the partitions' names are free."""
-        sync = self._ends.begin_forget([end_key(topic_id, each.partition) for topic_id, each in gone])
+        in any thread, and has to be called before the partitions' names are free. That function raises StorageFailure,
+        also for a witness that could not be emptied in the loop."""
+        keys = [end_key(topic_id, each.partition) for topic_id, each in gone]
+        try:
+            sync = self._ends.begin_forget(keys)
+        except StorageFailure as failure:
+            # The loop goes on without this disk. A new log here tries again first.
+            self._forgetting = lambda: self._ends.begin_forget(keys)()
+            return partial(_fail, failure)
         self._forgetting = sync
 
         def synced() -> None:
@@ -481,3 +489,7 @@ class DataDirectory:
     def identity(self) -> Identity | None:
         """The owner of the data; None if there is none yet."""
         return read_identity(self.filesystem, self.path)
+
+
+def _fail(failure: StorageFailure) -> None:
+    raise failure
