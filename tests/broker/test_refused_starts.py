@@ -50,6 +50,20 @@ def emptied(name: str) -> Callable[[Path], None]:
     return empty
 
 
+def without_logs(path: Path) -> None:
+    """The home lost its properties, and its logs were in a directory that is not given."""
+    for directory in ("a", "b"):
+        for log in (path / directory).glob("*/"):
+            shutil.rmtree(log)
+    for file in (path / "a").glob("*.properties"):
+        file.unlink()
+
+
+def emptied_without_logs(path: Path) -> None:
+    without_logs(path)
+    emptied("a")(path)
+
+
 def a_copy(path: Path) -> None:
     shutil.copytree(path / "b", path / "c")
 
@@ -117,6 +131,10 @@ REFUSALS = {
     "a directory was emptied": Refusal("/b .* is missing or was emptied", emptied("b")),
     "the home is gone": Refusal("with the broker's metadata", away("a")),
     "the home was emptied": Refusal("with the broker's metadata", emptied("a")),
+    "the home has no properties and knows topics": Refusal(
+        "with the broker's metadata", without_logs, store_opened=True
+    ),
+    "the home was emptied, and the others have no logs": Refusal("with the broker's metadata", emptied_without_logs),
     "the home is not given": Refusal("with the broker's metadata", nothing, ("b", "c")),
     "a directory is a copy": Refusal("is a copy of", a_copy, ("a", "b", "c")),
     "a directory is another broker's": Refusal(

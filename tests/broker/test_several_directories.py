@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.embedded import Broker, Cluster
+from cordwood.log.directory import directory_set
+from cordwood.log.directory.identity import Identity, write_identity
 from cordwood.model.errors import StorageFailure
+from cordwood.segments.filesystem import Filesystem
 
 
 def test_partitions_are_spread_over_the_directories_and_come_back_in_any_order(tmp_path: Path) -> None:
@@ -86,6 +89,59 @@ def test_a_directory_that_is_added_makes_no_log_suspect(tmp_path: Path, caplog: 
     for directories in (("a", "b"), ("a", "b", "c")):
         with caplog.at_level(logging.INFO), broker(paths(tmp_path, *directories)):
             assert "unclean stop" not in caplog.text
+
+
+class Killed(BaseException):
+    """Ends a start as a kill does."""
+
+
+def killed_at_write(monkeypatch: pytest.MonkeyPatch, number: int, directories: str) -> None:
+    """Ends a start in place of the given write of properties."""
+    writes = 0
+
+    def write(filesystem: Filesystem, path: str, owner: Identity) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == number:
+            raise Killed
+        write_identity(filesystem, path, owner)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(directory_set, "write_identity", write)
+        with pytest.raises(Killed):
+            broker(directories).start()
+
+
+@pytest.mark.parametrize("again", [("a", "b", "c"), ("c", "b", "a")])
+@pytest.mark.parametrize("write", [1, 2, 3])
+def test_a_first_start_that_was_interrupted_is_finished_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int, again: tuple[str, ...]
+) -> None:
+    killed_at_write(monkeypatch, write, paths(tmp_path, "a", "b", "c"))
+    if write > 1:
+        # The finishing start is interrupted as well.
+        killed_at_write(monkeypatch, 2, paths(tmp_path, *again))
+        assert not (tmp_path / "a" / "meta.properties").exists()
+    with broker(paths(tmp_path, *again)) as second:
+        values = written(second.bootstrap_servers)
+    if write > 1:
+        assert set(identity(tmp_path / "a").directories.values()) == {str(tmp_path / name) for name in again}
+    with broker(paths(tmp_path, "a", "b", "c")) as third:
+        assert read(third.bootstrap_servers, *PARTITIONS) == values
+
+
+@pytest.mark.parametrize("known", [("a",), ("a", "b")])
+def test_a_directory_whose_addition_was_interrupted_is_added_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: tuple[str, ...]
+) -> None:
+    with broker(paths(tmp_path, *known)) as first:
+        values = written(first.bootstrap_servers)
+    killed_at_write(monkeypatch, 2, paths(tmp_path, *known, "c"))
+    assert (tmp_path / "c" / "meta.properties").exists()
+    for directories in (known, (*known, "c")):
+        with broker(paths(tmp_path, *directories)) as second:
+            assert read(second.bootstrap_servers, *PARTITIONS) == values
+    assert str(tmp_path / "c") in identity(tmp_path / "a").directories.values()
 
 
 @pytest.mark.crash

@@ -11,7 +11,7 @@ from cordwood.broker import accepted_losses, descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.cluster.registration import ALONE, new_cluster_id
-from cordwood.cluster.rows import STORAGE_IDS
+from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
@@ -121,7 +121,7 @@ def refuse_directories(settings: BrokerSettings) -> None:
     directories = _on_disk(settings)
     try:
         found = look_at([Place(each.filesystem, each.path) for each in directories])
-        if not settings.cluster_store:
+        if not settings.cluster_store and not _perhaps_begun(directories[found.home], found):
             _refuse_missing(_home_first(directories, found.home), found)
     finally:
         _close_filesystems(directories)
@@ -212,7 +212,8 @@ class Storage:
     async def _open_own_store(self, settings: BrokerSettings) -> None:
         """Opens the store of a broker that is a cluster of one."""
         home = self.logs.home
-        _refuse_missing(self.logs.directories, self._found)
+        if not _perhaps_begun(home, self._found):
+            _refuse_missing(self.logs.directories, self._found)
         if home.arranged_for_workers and len(self.logs.directories) > 1:
             raise StorageFailure(
                 f"{home.path} has partitions in the homes of workers, which use one directory only: start and stop "
@@ -228,6 +229,8 @@ class Storage:
                 await arrange_offline(home, self.metadata, [settings.node_id], settings, alone=True)
             elif home.identity() is None:
                 await _refuse_store_of_cluster(home.path, self.metadata)
+                if (await self.metadata.list(TOPIC_NAMES)).items:
+                    _refuse_missing(self.logs.directories, self._found)
         except BaseException:
             await self.metadata.close()
             raise
@@ -387,6 +390,11 @@ def _data_directory(
         sync_together=trusted,
         witness_ends=lasts,
     )
+
+
+def _perhaps_begun(home: DataDirectory, found: DirectorySet) -> bool:
+    """Whether the metadata has to tell if the first start was interrupted. A home that was emptied has none."""
+    return found.perhaps_begun and home.filesystem.exists(f"{home.path}/{METADATA_FILE}")
 
 
 def _missing_in_words(found: DirectorySet) -> list[str]:

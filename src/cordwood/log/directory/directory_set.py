@@ -44,6 +44,9 @@ class DirectorySet(NamedTuple):
     """Where a missing home was last; empty if that is unknown."""
     others_homes: Mapping[str, str] = MappingProxyType({})
     """Given directories that name another home than the given one: where that was last, by the directory's path."""
+    perhaps_begun: bool = False
+    """Whether the first start on the directories may have been interrupted before it wrote the properties of the home,
+    which `home` is then. The metadata tells: it knows no topic yet."""
 
     @property
     def complete(self) -> bool:
@@ -84,7 +87,9 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
         by_id[owner.directory_id] = place.path
     if not homes:
         others = [owner for owner in found if owner is not None]
-        return DirectorySet(0, {}, bool(others), next((each.home_path for each in others if each.home_path), ""))
+        begun = _begun_home(places, found)
+        home_path = next((each.home_path for each in others if each.home_path), "")
+        return DirectorySet(begun or 0, {}, bool(others), home_path, perhaps_begun=begun is not None)
     home = found[homes[0]]
     assert home is not None
     missing = {each: path for each, path in home.directories.items() if each not in by_id}
@@ -94,6 +99,16 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
         if owner is not None and owner.home_id and owner.home_id != home.directory_id
     }
     return DirectorySet(homes[0], missing, False, others_homes=others_homes)
+
+
+def _begun_home(places: Sequence[Place], found: Sequence[Identity | None]) -> int | None:
+    """The number of the directory that all others name as their home, and that has no properties, if there is no log in
+    any of them. A claim writes the home last: one that was interrupted leaves the directories so."""
+    homes = {owner.home_path for owner in found if owner is not None}
+    numbers = [number for number, place in enumerate(places) if found[number] is None and homes == {place.path}]
+    if not numbers or any(place.filesystem.list_directories(place.path) for place in places):
+        return None
+    return numbers[0]
 
 
 class Claim:
