@@ -120,6 +120,10 @@ def damaged_properties(path: Path) -> None:
     (path / "b" / "meta.properties").write_text("?")
 
 
+def lost_properties(path: Path) -> None:
+    (path / "b" / "meta.properties").unlink()
+
+
 def of_a_cluster(path: Path) -> None:
     (path / "a" / "cluster-witness").write_text("")
 
@@ -154,6 +158,7 @@ REFUSALS = {
     "the store is gone": Refusal("the metadata store .* is gone", lost_store, ("a", "b", "c")),
     "workers have the partitions": Refusal("in the homes of workers", of_workers, ("a", "b", "c")),
     "the properties are damaged": Refusal("meta.properties is damaged", damaged_properties, ("a", "b", "c")),
+    "the properties are gone": Refusal("/b has partitions, and no meta.properties", lost_properties),
     "the broker is part of a cluster": Refusal("--cluster and --store", of_a_cluster, ("a", "b", "c")),
 }
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,42 @@ def test_a_home_that_lost_its_properties_still_knows_the_other_directories(tmp_p
         assert read(second.bootstrap_servers, *PARTITIONS) == values
     after = identity(tmp_path / "a")
     assert (after.directory_id, after.directories) == (before.directory_id, before.directories)
+
+
+def test_the_loss_of_a_directory_is_accepted_in_a_home_that_has_only_the_copy_of_its_properties(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    kept = partitions_in(tmp_path / "a")
+    (tmp_path / "a" / "meta.properties").unlink()
+    shutil.rmtree(tmp_path / "b")
+    other_command = CliRunner().invoke(app, ["recover", "put-back", str(tmp_path / "a"), "--all"])
+    assert "one of several data directories" in " ".join(other_command.output.split())
+    accept = ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "b"), "--yes"]
+    accepted = CliRunner().invoke(app, accept)
+    assert accepted.exit_code == 0, accepted.output
+    with broker(paths(tmp_path, "a")) as second:
+        assert read(second.bootstrap_servers, *kept) == {partition: values[partition] for partition in kept}
+
+
+@pytest.mark.parametrize("lost", [("b's",), ("a", "b's")])
+def test_a_directory_that_lost_only_its_properties_is_not_called_lost(tmp_path: Path, lost: tuple[str, ...]) -> None:
+    with broker(paths(tmp_path, "a", "b's")) as first:
+        values = written(first.bootstrap_servers)
+    before = identity(tmp_path / "b's")
+    for name in lost:
+        (tmp_path / name / "meta.properties").unlink()
+    with pytest.raises(StorageFailure, match="has partitions, and no meta") as refused:
+        broker(paths(tmp_path, "a", "b's")).start()
+    assert "accept-lost-directory" not in str(refused.value)
+    accept = ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "b's"), "--yes"]
+    accepted = CliRunner().invoke(app, accept)
+    assert accepted.exit_code != 0
+    assert "has partitions, and no meta.properties" in " ".join(accepted.output.split())
+    command = str(refused.value).split("`")[1]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert identity(tmp_path / "b's") == before
+    with broker(paths(tmp_path, "a", "b's")) as second:
+        assert read(second.bootstrap_servers, *PARTITIONS) == values
 
 
 def test_a_directory_that_is_added_makes_no_log_suspect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

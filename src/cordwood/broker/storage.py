@@ -14,7 +14,7 @@ from cordwood.cluster.registration import ALONE, new_cluster_id
 from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
+from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at, lost_properties
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
@@ -407,6 +407,15 @@ def _missing_in_words(found: DirectorySet) -> list[str]:
     ]
 
 
+def _refuse_lost_properties(directories: Sequence[DataDirectory], found: DirectorySet) -> None:
+    """Raises StorageFailure if a directory that seems to be missing is there, with partitions."""
+    home, *others = (Place(each.filesystem, each.path) for each in directories)
+    ids = {path: directory_id for directory_id, path in found.missing.items()}
+    told = [words for each in others if each.path in ids and (words := lost_properties(each, ids[each.path], home))]
+    if told:
+        raise StorageFailure(f"{'; '.join(told)}. Nothing was changed")
+
+
 def _refuse_missing(directories: Sequence[DataDirectory], found: DirectorySet) -> None:
     """Raises StorageFailure if a directory of a broker alone is missing."""
     if found.complete:
@@ -418,6 +427,7 @@ def _refuse_missing(directories: Sequence[DataDirectory], found: DirectorySet) -
         )
         what_now = f"{mixed_up}: the directories of two brokers were mixed up. Nothing was changed"
     elif not found.home_missing:
+        _refuse_lost_properties(directories, found)
         home = shlex.quote(directories[0].path)
         commands = " and ".join(
             f"`cordwood recover accept-lost-directory {home} {shlex.quote(path)}`"

@@ -66,9 +66,11 @@ def accept_lost_directory(
 
 def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
     """The identity of the home, and the id of the lost directory. Raises Failure."""
+    from cordwood.log.directory.directory_set import Place, lost_properties
     from cordwood.log.directory.identity import read_identity
 
-    owner = held.identity()
+    home = Place(held.filesystem, held.path)
+    owner = home.identity()
     known = {} if owner is None else dict(owner.directories)
     names = {lost, os.path.abspath(lost)}
     found = [each for each, path in known.items() if {each, path} & names]
@@ -86,6 +88,9 @@ def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
     there = read_identity(held.filesystem, known[lost_id])
     if there is not None and there.directory_id == lost_id:
         raise Failure("NOT_LOST", f"{known[lost_id]} is there, with its data", "name it in log.dirs")
+    words = lost_properties(Place(held.filesystem, known[lost_id]), lost_id, home)
+    if words is not None:
+        raise Failure("NOT_LOST", words, "to give up its records nevertheless, move the directory away first")
     return owner, lost_id
 
 

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.identity import PROPERTIES_FILE
+from cordwood.log.directory.directory_set import Place
+from cordwood.log.directory.identity import COPY_FILE, PROPERTIES_FILE
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import EnvironmentFailure
 
@@ -15,7 +16,7 @@ from cordwood.model.errors import EnvironmentFailure
 def taken(directory: str) -> Iterator[DataDirectory]:
     """Takes the only directory of a broker. An EnvironmentFailure becomes a Failure."""
     with taken_of_several(directory) as held:
-        owner = held.identity()
+        owner = Place(held.filesystem, held.path).identity()
         if owner is not None and (owner.directories or owner.home_id):
             paths = ", ".join(sorted(owner.directories.values()))
             raise Failure(
@@ -29,8 +30,9 @@ def taken(directory: str) -> Iterator[DataDirectory]:
 
 @contextmanager
 def taken_of_several(directory: str) -> Iterator[DataDirectory]:
-    """Takes the directory as a broker does. An EnvironmentFailure becomes a Failure."""
-    if not os.path.exists(os.path.join(directory, PROPERTIES_FILE)):
+    """Takes the directory as a broker does, also a home of several that has only the copy of its properties. An
+    EnvironmentFailure becomes a Failure."""
+    if not any(os.path.exists(os.path.join(directory, name)) for name in (PROPERTIES_FILE, COPY_FILE)):
         raise Failure(
             "NOT_A_DATA_DIRECTORY",
             f"{directory} is not the data directory of a broker: it has no {PROPERTIES_FILE}",

@@ -17,7 +17,9 @@ from cordwood.log.directory.identity import (
     read_copy,
     read_identity,
     write_identity,
+    writing_command,
 )
+from cordwood.log.directory.partitions_on_disk import partitions_in
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem
 
@@ -109,6 +111,21 @@ def _begun_home(places: Sequence[Place], found: Sequence[Identity | None]) -> in
     if not numbers or any(place.filesystem.list_directories(place.path) for place in places):
         return None
     return numbers[0]
+
+
+def lost_properties(place: Place, directory_id: str, home: Place) -> str | None:
+    """How to write the lost properties of a directory that the home knows; None if no partitions are there, or the
+    directory has properties."""
+    owner = home.identity()
+    if owner is None or place.identity() is not None or not partitions_in(place.filesystem, place.path):
+        return None
+    own = Identity(
+        owner.cluster_id, owner.node_id, directory_id=directory_id, home_id=owner.directory_id, home_path=home.path
+    )
+    return (
+        f"{place.path} has partitions, and no {PROPERTIES_FILE}, which says that it is the directory {directory_id} of "
+        f"this broker. Its records are not lost. Write the file again: `{writing_command(place.path, own)}`"
+    )
 
 
 class Claim:

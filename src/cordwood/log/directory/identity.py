@@ -9,6 +9,7 @@ knows which other directories there are.
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -98,6 +99,12 @@ def check_owner(directory: str, found: Identity | None, identity: Identity) -> N
             f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
             f"is another broker's. {_IF_DAMAGED}"
         )
+
+
+def writing_command(directory: str, identity: Identity) -> str:
+    """The shell command that writes the identity of a directory."""
+    lines = " ".join(shlex.quote(line) for line in _encode(identity).decode("utf-8").splitlines())
+    return f"printf '%s\\n' {lines} > {shlex.quote(f'{directory}/{PROPERTIES_FILE}')}"
 
 
 def _encode(identity: Identity) -> bytes:
