@@ -263,7 +263,7 @@ class PartitionHistory:
         for entry in replica.entries[place:]:
             if entry.next > seen.high_watermark:
                 break
-            self._check_sequence(entry)
+            self._check_sequence(entry, replica)
             self.committed.append(entry)
             self.committed_end = entry.next
         for each in self.replicas.values():
@@ -283,15 +283,21 @@ class PartitionHistory:
                 f"min.insync.replicas={needed}: {self.row}, {self!r}",
             )
 
-    def _check_sequence(self, entry: Entry) -> None:
+    def _check_sequence(self, entry: Entry, leader: Replica) -> None:
         if entry.producer is None:
             return
         expected = self._sequences.get(entry.producer)
-        if expected is not None and entry.first_sequence != expected:
+        if expected is not None and entry.first_sequence != expected and not self._never_saw(leader, entry.producer):
             raise self._broken(
                 11, f"producer {entry.producer} goes on with {entry.first_sequence} instead of {expected}: {entry}"
             )
         self._sequences[entry.producer] = (entry.last_sequence + 1) % SEQUENCES
+
+    def _never_saw(self, leader: Replica, producer: tuple[int, int]) -> bool:
+        """Whether the leader's log began anew above all batches of a producer, which were deleted: it knows nothing of
+        the producer (docs/decisions/forgotten-producers.md)."""
+        last = next((entry for entry in reversed(self.committed) if entry.producer == producer), None)
+        return last is not None and leader.entries[0].base >= last.next
 
     def committed_at(self, base: int) -> Entry | None:
         """The committed batch with this base offset."""
