@@ -210,6 +210,13 @@ def test_replicas_of_brokers_that_are_away_stay_where_they_are() -> None:
     assert all(9 in move.after for move in moves)
 
 
+def test_a_partition_without_replicas_is_left_alone() -> None:
+    racks: Racks = {1: None, 2: None}
+    placed = [Placed("t", number, (1,), MIB) for number in range(4)]
+    moves = plan_rebalance([*placed, Placed("t", 4, ())], racks)
+    assert moves == plan_rebalance(placed, racks) != []
+
+
 def test_thousands_of_partitions_are_planned_in_seconds() -> None:
     generator = random.Random(1)
     placed = [

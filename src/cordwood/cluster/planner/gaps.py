@@ -7,7 +7,7 @@ is then no reason to begin another plan while the measurements stay within that 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 LEAST_SHARE: Final = 0.05
@@ -49,6 +49,17 @@ class Gap(NamedTuple):
         least = self.least * high
         return self.light - ((self.heavy - given) * low - least) / high, (given * low - least) / high
 
+    def even_at(self, given: float) -> float:
+        """What is taken for `given` where the exchange brings both brokers the same."""
+        low, high = self._bounds
+        return (given * low - (self.heavy - given) * low + self.light * high) / (2 * high)
+
+    def rises(self, given: float) -> bool:
+        """Whether an exchange that brings the light broker less than the heavy one brings more for what it moves, the
+        more is taken."""
+        low, high = self._bounds
+        return given * high >= (self.heavy - given) * low - self.light * high
+
 
 class Exchange(NamedTuple, Generic[Item]):
     given: Item
@@ -70,17 +81,38 @@ def best_exchange(
     for given, item in reversed(giving):
         if given < gap.least:
             break
-        for taken, other in _counterparts(gap, given, taking):
-            brought = gap.narrowed(given, taken)
-            rank = brought / (given + taken), brought
-            if brought and (best is None or rank > best[0]) and is_legal(item, other):
-                best = rank, Exchange(item, other)
+        for run in _counterparts(gap, given, taking):
+            for taken, other in run:
+                brought = gap.narrowed(given, taken)
+                rank = brought / (given + taken), brought
+                if not brought:
+                    continue
+                if best is not None and rank <= best[0]:
+                    break
+                if is_legal(item, other):
+                    best = rank, Exchange(item, other)
+                    break
     return None if best is None else best[1]
 
 
-def _counterparts(gap: Gap, given: float, taking: Sequence[tuple[float, Item]]) -> Iterator[tuple[float, Item | None]]:
-    yield 0.0, None
+def _counterparts(
+    gap: Gap, given: float, taking: Sequence[tuple[float, Item]]
+) -> Iterator[Iterable[tuple[float, Item | None]]]:
+    """What can be taken for `given`, in runs: within a run, each brings no more for what it moves than the one before.
+
+    The heavier an item, the less the heavy broker loses, and the more the light one does. Below the weight at which
+    both are equal the light broker's side decides, and what an exchange brings for what it moves either rises with the
+    weight or falls with it. Above that weight it falls.
+    """
+    yield [(0.0, None)]
     least, most = gap.fitting(given)
-    start = max(0, bisect_left(taking, least, key=lambda pair: pair[0]) - 1)
-    end = bisect_right(taking, most, key=lambda pair: pair[0]) + 1
-    yield from taking[start:end]
+    start = max(0, bisect_left(taking, least, key=_weight) - 1)
+    end = min(len(taking), bisect_right(taking, most, key=_weight) + 1)
+    middle = min(max(start, bisect_left(taking, gap.even_at(given), key=_weight)), end)
+    below = range(middle - 1, start - 1, -1) if gap.rises(given) else range(start, middle)
+    yield (taking[index] for index in below)
+    yield (taking[index] for index in range(middle, end))
+
+
+def _weight(pair: tuple[float, object]) -> float:
+    return pair[0]

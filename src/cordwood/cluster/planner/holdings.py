@@ -1,6 +1,6 @@
 """What brokers hold while a plan is made, replicas or leaderships: of each topic, of all, and what that weighs."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 
 from cordwood.cluster.planner.balance import Key
 from cordwood.cluster.planner.gaps import LEAST_SHARE, Exchange, Gap, best_exchange
@@ -13,6 +13,9 @@ class Holdings:
             topic: {broker: {} for broker in self.brokers} for topic in sorted(set(topics))
         }
         """The partitions of each topic that each broker holds."""
+        self._of: dict[int, dict[Key, None]] = {broker: {} for broker in self.brokers}
+        self._items: dict[int, dict[int, list[tuple[float, Key]]]] = {broker: {} for broker in self.brokers}
+        """What `next_exchange` found that a broker can give to another, until the broker's holdings change."""
         self.count = dict.fromkeys(self.brokers, 0)
         self.weight = dict.fromkeys(self.brokers, 0.0)
 
@@ -20,11 +23,15 @@ class Holdings:
         """Brokers that are away hold nothing."""
         if broker in self.count:
             self.topics[key[0]][broker][key] = None
+            self._of[broker][key] = None
+            self._items[broker].clear()
             self.count[broker] += 1
             self.weight[broker] += weight
 
     def move(self, key: Key, giver: int, taker: int, weight: float) -> None:
         del self.topics[key[0]][giver][key]
+        del self._of[giver][key]
+        self._items[giver].clear()
         self.count[giver] -= 1
         self.weight[giver] -= weight
         self.add(key, taker, weight)
@@ -33,9 +40,12 @@ class Holdings:
     def mean(self) -> float:
         return sum(self.weight.values()) / len(self.weight)
 
-    def of(self, broker: int) -> Iterator[Key]:
-        for there in self.topics.values():
-            yield from there[broker]
+    def of(self, broker: int) -> Iterable[Key]:
+        return self._of[broker]
+
+    def topics_of(self, broker: int) -> list[str]:
+        """The topics that the broker holds partitions of, sorted: few of the cluster's topics, where there are many."""
+        return sorted({topic for topic, _ in self._of[broker]})
 
     def keeps_counts(self, giver: int, taker: int, given: Key, taken: Key | None) -> bool:
         """Whether an exchange leaves the counts as even as they are, of each topic and of all."""
@@ -58,9 +68,16 @@ class Holdings:
         """An exchange between a heavy broker and a light one that evens out the weights and keeps the counts; None:
         there is none.
 
-        `items` has what a broker can give to another, sorted by weight. An exchange that brings less than `least` is
-        none.
+        `items` has what a broker can give to another, sorted by weight; the list changes only with what the broker
+        holds. An exchange that brings less than `least` is none.
         """
+
+        def kept(broker: int, other: int) -> list[tuple[float, Key]]:
+            found = self._items[broker]
+            if other not in found:
+                found[other] = items(broker, other)
+            return found[other]
+
         by_weight = sorted(self.brokers, key=lambda broker: (self.weight[broker], broker))
         least = max(LEAST_SHARE * self.mean, least)
         for giver in reversed(by_weight):
@@ -72,7 +89,7 @@ class Holdings:
                 def legal(given: Key, taken: Key | None, giver: int = giver, taker: int = taker) -> bool:
                     return self.keeps_counts(giver, taker, given, taken) and is_legal(giver, taker, given, taken)
 
-                found = best_exchange(gap, items(giver, taker), items(taker, giver), legal)
+                found = best_exchange(gap, kept(giver, taker), kept(taker, giver), legal)
                 if found is not None:
                     return giver, taker, found
         return None

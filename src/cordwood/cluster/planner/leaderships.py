@@ -110,7 +110,8 @@ class Leaderships:
 
     def _neutral_chains(self, source: int) -> dict[int, Chain]:
         chains: dict[int, Chain] = {}
-        for topic, led in self._held.topics.items():
+        for topic in self._held.topics_of(source):
+            led = self._held.topics[topic]
             takers = [b for b in self._held.brokers if b not in chains and len(led[source]) > len(led[b])]
             if takers:
                 reached = self._reached(topic, source)

@@ -39,6 +39,7 @@ _CANDIDATES: Final = 50
 def plan_rebalance(partitions: Collection[Placed], racks: Mapping[int, str | None]) -> list[PlannedMove]:
     """Evens out replicas, bytes, leaderships and traffic over the brokers, and racks within each partition. `racks` has
     all brokers that serve. Empty: the brokers are even, or what is uneven may be chance."""
+    partitions = [each for each in partitions if each.replicas]
     now = {each.key: each for each in partitions}
     if len(racks) < 2 or _evened(now, racks, NOISE_OF_BYTES, NOISE_OF_TRAFFIC) == now:
         return []
@@ -62,6 +63,8 @@ class _Replicas:
     def __init__(self, partitions: Mapping[Key, Placed], racks: Mapping[int, str | None], noise: float) -> None:
         self.now = dict(partitions)
         self._rack_of = rack_names(racks)
+        holders = {broker for each in partitions.values() for broker in each.replicas}
+        self._racks = {broker: self._rack_of(broker) for broker in holders.union(racks)}
         self._noise = noise
         self._held = held = Holdings(racks, (topic for topic, _ in partitions))
         for key in sorted(self.now):
@@ -105,8 +108,9 @@ class _Replicas:
         """Whether the replica may move: the taker has none, and the partition gets no fewer racks."""
         if taker in each.replicas:
             return False
-        others = [self._rack_of(broker) for broker in each.replicas if broker != giver]
-        return self._rack_of(giver) in others or self._rack_of(taker) not in others
+        left, entered = self._racks[giver], self._racks[taker]
+        others = [self._racks[broker] for broker in each.replicas if broker != giver]
+        return left == entered or left in others or entered not in others
 
     # Counts
 
@@ -124,9 +128,10 @@ class _Replicas:
         """True if a replica moved."""
 
         def movable(giver: int, taker: int) -> Iterator[Key]:
-            for there in self._held.topics.values():
+            for key in self._held.of(giver):
+                there = self._held.topics[key[0]]
                 if len(there[giver]) > len(there[taker]):
-                    yield from there[giver]
+                    yield key
 
         return self._while_movable(lambda broker: (self._held.count[broker],), movable)
 
@@ -136,24 +141,36 @@ class _Replicas:
         """Moves replicas between brokers whose counts, the first of `fullness`, differ by two or more. True if one
         moved."""
         moved = False
-        while step := self._next_move(fullness, movable):
+        barren: set[tuple[int, int]] = set()
+        while step := self._next_move(fullness, movable, barren) or self._next_move(fullness, movable, set()):
             self._move(*step)
             moved = True
         return moved
 
     def _next_move(
-        self, fullness: Callable[[int], tuple[int, ...]], movable: Callable[[int, int], Iterable[Key]]
+        self,
+        fullness: Callable[[int], tuple[int, ...]],
+        movable: Callable[[int, int], Iterable[Key]],
+        barren: set[tuple[int, int]],
     ) -> tuple[Key, int, int] | None:
+        """Passes over the `barren` pairs of brokers, between which no replica could move before, and adds to them: a
+        search among thousands of partitions that racks forbid is not made again for every step."""
         brokers, weight = self._held.brokers, self._held.weight
+        counts = [fullness(broker)[0] for broker in brokers]
+        if max(counts) - min(counts) < 2:
+            return None
         by_fullness = sorted(brokers, key=lambda broker: (*fullness(broker), weight[broker], broker))
         for giver in reversed(by_fullness):
             for taker in by_fullness:
                 if fullness(giver)[0] - fullness(taker)[0] < 2:
                     break
+                if (giver, taker) in barren:
+                    continue
                 legal = (key for key in movable(giver, taker) if self._may_move(self.now[key], giver, taker))
                 ranked = [(*self._harm(self.now[key], giver, taker), key) for key in islice(legal, _CANDIDATES)]
                 if ranked:
                     return min(ranked)[-1], giver, taker
+                barren.add((giver, taker))
         return None
 
     def _may_move(self, each: Placed, giver: int, taker: int) -> bool:
