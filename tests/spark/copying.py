@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.cluster.confluent_load import Writer, at_work
 from tests.deadline import eventually
-from tests.spark.sink_stories import committed, values
+from tests.spark.sink_stories import committed, values, wait_for_a_commit
 from tests.spark.streams import begun
 
 KEYS = 20
@@ -63,7 +63,7 @@ def copies(
     )
     try:
         with at_work([orders]):
-            eventually(lambda: committed(servers, sink, partitions), WITHIN_S, what="the first copies")
+            wait_for_a_commit(servers, sink, partitions, WITHIN_S)
             meanwhile()
 
         def done() -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Message
-from tests.interop.confluent_clients import read_to_end
+from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
+from tests.interop.confluent_clients import read_some, read_to_end, reader
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyDescription
@@ -19,10 +19,23 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+READ_COMMITTED = {"isolation.level": "read_committed"}
+
+
 def committed(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
-    """What a read_committed consumer sees."""
-    config = {"isolation.level": "read_committed"}
-    return read_to_end(bootstrap, topic, range(partitions), config=config, timeout_s=60)
+    """What a read_committed consumer sees. Whoever commits has to pause: a topic that gets records faster than a fetch
+    waits has no end."""
+    return read_to_end(bootstrap, topic, range(partitions), config=READ_COMMITTED, timeout_s=60)
+
+
+def wait_for_a_commit(bootstrap: str, topic: str, partitions: int, timeout_s: float) -> None:
+    """Waits until a read_committed consumer sees a record, also of a query that goes on committing."""
+    consumer = reader(bootstrap, READ_COMMITTED)
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+        read_some(consumer, 1, timeout_s)
+    finally:
+        consumer.close()
 
 
 def values(messages: Sequence[Message]) -> list[str]:

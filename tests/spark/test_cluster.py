@@ -21,7 +21,7 @@ from tests.deadline import eventually
 from tests.spark.conftest import numbered, numbers, produce
 from tests.spark.copying import KEYS, WITHIN_S, Orders, copies, reader
 from tests.spark.pipeline_workshop import Workshop
-from tests.spark.sink_stories import committed, run_to_end, values, write, write_stream
+from tests.spark.sink_stories import committed, run_to_end, values, wait_for_a_commit, write, write_stream
 from tests.spark.streams import begun
 
 from cordwood.pipelines.loading import load_pipeline
@@ -77,7 +77,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
     reading = threading.Thread(target=read_batches, daemon=True)
     try:
         with at_work([orders]):
-            eventually(lambda: committed(servers, sink, PARTITIONS), WITHIN_S, what="the first copies")
+            wait_for_a_commit(servers, sink, PARTITIONS, WITHIN_S)
             reading.start()
             print(*rolling_restart(cluster), sep="\n")
             print(*rolling_restart(cluster, kill=True), sep="\n")
