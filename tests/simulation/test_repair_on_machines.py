@@ -297,6 +297,26 @@ def test_the_open_segment_is_mended_once_it_is_closed(world: World) -> None:
     assert [each[2] for each in repairs(world, follower)] == [(leader,)]
 
 
+def test_a_segment_that_was_opened_again_is_mended_though_nobody_writes(world: World) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader, count=2)
+    follower = others(leader)[0]
+    log(world, follower).roll()
+    world.advance(ROUND_MS)
+    cut_off(world, follower)
+    rot(world, follower, -1)
+    world.advance(SCRUBBED_MS)
+    assert len(damage(world, follower)) == 1
+    world.machine_of(follower).kill()
+    heal(world, follower)
+    world.machine_of(follower).start()
+    world.advance(SCRUBBED_MS)
+    assert damage(world, follower) == []
+    assert segments(world, follower) == segments(world, leader)
+    fill(world, leader, 2, 3)
+    assert b"".join(segments(world, follower)) == b"".join(segments(world, leader))
+
+
 def test_a_follower_takes_no_damaged_batch_and_has_its_leader_mended_without_a_scrub(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

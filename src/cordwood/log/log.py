@@ -363,10 +363,9 @@ class Log:
         """Closes the active segment if it is old enough; the next append begins a new one."""
         return rolling.roll_if_due(self.segments, self.offsets, self.replayed, self.saved, wall_ms)
 
-    def roll_soon(self) -> None:
-        """Has the next append, or the next look at its age, close the active segment: only closed ones are mended."""
-        if self.segments.active is not None:
-            self.segments.active.roll_at_ms = 0
+    def roll(self) -> None:
+        """Closes the active segment, whatever its age; the next append begins a new one."""
+        rolling.close_active(self.segments, self.offsets, self.replayed, self.saved)
 
     def truncate_to(self, offset: int) -> None:
         """Cuts all batches that end at or after this offset."""

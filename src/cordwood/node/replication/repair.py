@@ -207,8 +207,10 @@ class Repair:
             raise _Wait("the segment is gone")
         end_offset = log.segments.end_of(log.segments.place_of(place.base_offset))
         if segment is log.segments.active:
-            log.roll_soon()
-            raise _Wait("the segment is still open")
+            # No append may come that would close the segment, and only closed ones are replaced.
+            if segment.size:
+                log.roll()
+            raise _Wait("the segment waits for a checkpoint")
         if segment in log.segments.closing or segment.rewrite_transactions or end_offset > log.offsets.recovery_point:
             raise _Wait("the segment waits for a checkpoint")
         if any(hole.end_offset > partition.high_watermark for hole in segment.holes):
