@@ -58,19 +58,31 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
+def copy_for(written: Path, tmp_path: Path, workers: int) -> Path:
+    """A copy of the directory, arranged for so many workers; 0: for a plain broker."""
+    begin = tmp_path / "begin"
+    shutil.copytree(written, begin)
+    if workers:
+        arranged(begin, workers)
+    return begin
+
+
+def changes_to(begin: Path, tmp_path: Path, workers: int) -> int:
+    """How many changes of the disk it takes to arrange the directory for so many workers."""
+    counted = tmp_path / "counted"
+    shutil.copytree(begin, counted)
+    changes = arranged(counted, workers)
+    assert changes is not None
+    return changes
+
+
 @pytest.mark.parametrize(("before", "after"), [(0, 3), (3, 2), (2, 0)])
 def test_each_partition_is_there_once_after_a_kill_at_any_point(
     written: Path, tmp_path: Path, before: int, after: int
 ) -> None:
-    begin = tmp_path / "begin"
-    shutil.copytree(written, begin)
-    if before:
-        arranged(begin, before)
+    begin = copy_for(written, tmp_path, before)
     logs = logs_in(begin)
-    counted = tmp_path / "counted"
-    shutil.copytree(begin, counted)
-    changes = arranged(counted, after)
-    assert changes is not None
+    changes = changes_to(begin, tmp_path, after)
     # Every fifth point, from another one on for each case, and the last ones: a process takes a good second.
     points = sorted({*range(before % 5, changes, 5), changes - 2, changes - 1})
     for place, point in enumerate(points):
@@ -105,15 +117,9 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 def test_each_partition_is_there_once_after_a_power_cut(
     written: Path, disk: LoopDisk, tmp_path: Path, before: int, after: int
 ) -> None:
-    begin = tmp_path / "begin"
-    shutil.copytree(written, begin)
-    if before:
-        arranged(begin, before)
+    begin = copy_for(written, tmp_path, before)
     logs = logs_in(begin)
-    counted = tmp_path / "counted"
-    shutil.copytree(begin, counted)
-    changes = arranged(counted, after)
-    assert changes is not None
+    changes = changes_to(begin, tmp_path, after)
     data = disk.path / "data"
     for place, point in enumerate(sorted({*range(before + 1, changes, 7), changes - 1})):
         shutil.copytree(begin, data)
@@ -135,10 +141,7 @@ def test_each_partition_is_there_once_after_a_power_cut(
 def test_a_full_disk_stops_a_change_of_the_number_of_workers_and_free_space_lets_it_go_on(
     written: Path, disk: LoopDisk, tmp_path: Path, before: int, after: int
 ) -> None:
-    begin = tmp_path / "begin"
-    shutil.copytree(written, begin)
-    if before:
-        arranged(begin, before)
+    begin = copy_for(written, tmp_path, before)
     logs = logs_in(begin)
     data = disk.path / "data"
     refused = 0

@@ -8,7 +8,8 @@ from tests.simulation import scenes, switches
 
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.replication_game import FAULTS, Weather, play
+from cordwood.simulation.replication_game import play
+from cordwood.simulation.weather import FAULTS, Weather
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 40

@@ -11,7 +11,8 @@ from dataclasses import asdict
 import pytest
 from tests.seeds import seeds
 
-from cordwood.simulation.replication_game import Weather, play
+from cordwood.simulation.replication_game import play
+from cordwood.simulation.weather import Weather
 
 SEEDS = int(os.environ.get("CORDWOOD_REPLICATION_SEEDS", "4"))
 

@@ -15,7 +15,8 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.game import SimulationFailed, play_out
 from cordwood.simulation.machine import Machine
-from cordwood.simulation.replication_game import ReplicationGame, Weather
+from cordwood.simulation.replication_game import ReplicationGame
+from cordwood.simulation.weather import Weather
 from cordwood.wire.apis import ApiKey
 
 OLD, NEW = "1", "0"

@@ -23,13 +23,14 @@ from cordwood.simulation import cluster_faults
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
-from cordwood.simulation.game import STARTS_AGAIN, Game, Pace, play_out
+from cordwood.simulation.game import Game, Pace, play_out
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.rot import Rot
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
 from cordwood.simulation.threads import Step
+from cordwood.simulation.weather import Weather
 from cordwood.simulation.workloads.directory_movers import DirectoryMover
 from cordwood.simulation.workloads.end_watchers import EndWatcher
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
@@ -81,64 +82,6 @@ class ReplicationOutcome:
     evidence: int = 0
     rotten: int = 0
     events: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True)
-class Weather:
-    """The faults of one game and their rate. Most games leave most faults out."""
-
-    faults: tuple[str, ...]
-    rate: float
-    eagerness: float
-    deletes: bool
-    store_fails: float
-    starts_again: float = STARTS_AGAIN
-    """How often in a step a broker that is down starts again."""
-    moves: bool = False
-    """Whether partitions are moved to other replicas."""
-    near: bool = False
-    """Whether brokers are in racks, and readers read from followers."""
-    rots: bool = False
-    """Whether bytes rot on disks, and brokers scrub and repair their logs."""
-
-    @classmethod
-    def chosen_by(cls, chance: random.Random, *, near: bool = False, rots: bool = False) -> "Weather":
-        faults = [name for name in FAULTS if chance.random() < 0.5]
-        return cls(
-            (*(faults or ["kill"]), *(OF_ROT if rots else ())),
-            chance.choice((0.003, 0.01, 0.03)),
-            chance.choice((0.75, 0.85, 0.95)),
-            chance.random() < 0.4,
-            chance.choice((0.0, 0.05, 0.2)),
-            chance.choice((STARTS_AGAIN, STARTS_AGAIN, 0.01)),
-            chance.random() < 0.4,
-            near,
-            rots,
-        )
-
-
-FAULTS = (
-    "kill",
-    "die within",
-    "power",
-    "power of several",
-    "power of all",
-    "clean stop",
-    "replaced disk",
-    "disk of one and power of all",
-    "slow disk",
-    "clock",
-    "pause",
-    "cut between brokers",
-    "cut off from all brokers",
-    "cut from the store",
-    "cut from clients",
-    "broken connection",
-    "restored store",
-    "full disk",
-)
-OF_ROT = ("bit rot",) * 10
-"""Strikes often: most segments are too young to rot, or have no sound copy among the faults."""
 
 
 def play(

@@ -62,9 +62,9 @@ class _Replicas:
 
     def __init__(self, partitions: Mapping[Key, Placed], racks: Mapping[int, str | None], noise: float) -> None:
         self.now = dict(partitions)
-        self._rack_of = rack_names(racks)
+        rack_of = rack_names(racks)
         holders = {broker for each in partitions.values() for broker in each.replicas}
-        self._racks = {broker: self._rack_of(broker) for broker in holders.union(racks)}
+        self._racks = {broker: rack_of(broker) for broker in holders.union(racks)}
         self._noise = noise
         self._held = held = Holdings(racks, (topic for topic, _ in partitions))
         for key in sorted(self.now):
@@ -93,9 +93,9 @@ class _Replicas:
     def _better_by_rack(self, each: Placed) -> tuple[int, int] | None:
         held = self._held
         there = held.topics[each.topic]
-        used = [self._rack_of(broker) for broker in each.replicas]
-        free = [broker for broker in held.brokers if self._rack_of(broker) not in used]
-        shared = [b for b in each.replicas if b in held.count and used.count(self._rack_of(b)) > 1]
+        used = [self._racks[broker] for broker in each.replicas]
+        free = [broker for broker in held.brokers if self._racks[broker] not in used]
+        shared = [b for b in each.replicas if b in held.count and used.count(self._racks[b]) > 1]
         if not free or not shared:
             return None
 
