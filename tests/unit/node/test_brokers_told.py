@@ -172,6 +172,16 @@ def test_a_cordoned_broker_is_described_as_such(world: World) -> None:
     assert cordoned() == [OTHER]
 
 
+def test_directories_of_a_cordoned_broker_are_described_as_such(world: World) -> None:
+    def cordoned() -> bool:
+        (directory,) = world.ask(ApiKey.DESCRIBE_LOG_DIRS, 5, topics=None).results
+        return bool(directory.is_cordoned)
+
+    assert not cordoned()
+    write(world, Put(broker_config_key(ME), encode_overrides({"cordoned.log.dirs": "*"})))
+    assert cordoned()
+
+
 def test_brokers_that_start_or_stop_or_have_no_space_are_described_as_such(world: World) -> None:
     def described() -> tuple[bool, bool, bool]:
         answer = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_fenced_brokers=True)

@@ -11,6 +11,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.node.duties.log_moves import FutureLog, LogMoves
@@ -28,6 +29,7 @@ class LogDirRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
     hosted: HostedReplicas
+    image: ClusterImage
     log_moves: LogMoves
     logs: DataDirectories
     loop: Loop
@@ -56,6 +58,8 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
     def measured(free: list[tuple[int, int]] | Exception) -> None:
         assert not isinstance(free, Exception)
         lost = {directory.path for directory in logs.lost}
+        # A broker is cordoned as a whole: cordoned.log.dirs takes all directories or none.
+        cordoned = rooms.image.node_id in rooms.image.cordoned_brokers()
         results: list[DescribeLogDirs.AnswerResult] = [
             {
                 "error_code": ErrorCode.KAFKA_STORAGE_ERROR if path in lost else ErrorCode.NONE,
@@ -63,7 +67,7 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
                 "topics": [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(found)],
                 "total_bytes": total_bytes,
                 "usable_bytes": usable_bytes,
-                "is_cordoned": False,
+                "is_cordoned": cordoned,
             }
             for (path, found), (total_bytes, usable_bytes) in zip(sized.items(), free, strict=True)
         ]
