@@ -220,6 +220,20 @@ def test_a_whole_segment_that_was_emptied_comes_back(world: World) -> None:
     assert segments(world, follower) == sound
 
 
+@pytest.mark.parametrize("left", [0, 30, 200, 500])
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_segment_that_is_cut_short_under_a_running_broker_comes_back(world: World, leads: bool, left: int) -> None:
+    leader = create(world, segment_bytes="900")
+    fill(world, leader)
+    victim = leader if leads else others(leader)[0]
+    sound = segments(world, victim)
+    assert len(sound[1]) > 500
+    world.machine_of(victim).disk.platter.cut(path_of(world, victim, 1), left)
+    world.advance(SCRUBBED_MS)
+    assert segments(world, victim) == sound
+    assert damage(world, victim) == []
+
+
 def test_a_batch_into_which_the_start_of_the_log_was_moved_comes_back(world: World) -> None:
     leader = create(world, segment_bytes="900")
     fill(world, leader)

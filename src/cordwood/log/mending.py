@@ -70,6 +70,8 @@ class Filling:
 
     def take(self, batches: Buffer) -> list[tuple[int, BatchHeader]]:
         """Position and header of each of the next batches. Raises Misfit if they cannot fill the hole."""
+        if not batches:
+            raise Misfit("it has no batch at these offsets: one of the replicas was compacted further than the other")
         found = list(batches_in(batches))
         if not found or found[-1][0] + found[-1][1].size != len(batches):
             raise Misfit("its answer does not consist of whole batches")
@@ -112,6 +114,9 @@ class Filling:
         if position + header.size > self.hole.end_position:
             return False
         own = self._damaged.read(position, header.size)
+        if len(own) < header.size:
+            # The file was cut short under the running broker.
+            return False
         claimed = read_header(own)
         if claimed.crc == header.crc and claimed.batch_length == header.batch_length:
             return True

@@ -180,7 +180,7 @@ def test_a_batch_of_another_leader_epoch_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda batches: b"", "whole batches"),
+        (lambda batches: b"", "no batch at these offsets"),
         (lambda batches: batches[:-1], "whole batches"),
         (lambda batches: batches[:70] + b"\xff" + batches[71:], "damaged as well"),
         (lambda batches: bytes(7) + b"\x00" + batches[8:], "are missing"),
