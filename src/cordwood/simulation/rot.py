@@ -1,7 +1,8 @@
 """Bytes that rot on disks: single bytes of closed segments are flipped, until the broker repairs them.
 
 Only committed records rot, below the saved recovery point, in topics whose acknowledgements mean the disk, and only
-where another in-sync replica has a sound copy: the repair must always succeed in the end. The flipped byte is covered
+where another in-sync replica has a sound copy and no replica leaves: the repair must always succeed in the end. A move
+may end with the sound copy before the damage is found, and a replaced disk take the other. The flipped byte is covered
 by the batch's checksum.
 
 One kind of damage is left to the operator, as in docs/operations/damaged-records.md. A leader deletes the sound copies
@@ -84,7 +85,9 @@ class Rot:
     def _may_rot(self, broker_id: int, partition: Partition, history: PartitionHistory) -> bool:
         """Whether another replica can repair what rots here."""
         row = history.row
-        if row is None or history.lost or not history.on_disk or partition.settings.compacted or partition.cutting:
+        if row is None or row.removing or history.lost or not history.on_disk:
+            return False
+        if partition.settings.compacted or partition.cutting:
             return False
         key = (partition.topic_id, partition.name.partition)
         log_start = 0 if partition.opened is None else partition.opened.offsets.start
