@@ -124,6 +124,31 @@ def lost_properties(path: Path) -> None:
     (path / "b" / "meta.properties").unlink()
 
 
+def lost_store_and_properties(path: Path) -> None:
+    """The home has only the copy of its properties."""
+    lost_store(path)
+    (path / "a" / "meta.properties").unlink()
+
+
+def replaced_by_others_files(path: Path) -> None:
+    """Directories on the new disk are named like those of partitions."""
+    emptied("b")(path)
+    (path / "b" / "photos-2024").mkdir()
+    (path / "b" / "orders-2024").mkdir()
+    (path / "b" / "orders-2024" / "january.csv").touch()
+    # The name of a partition that the metadata knows.
+    (path / "b" / "orders-1").mkdir()
+
+
+def replaced_by_the_disk_of_another_broker(path: Path) -> None:
+    """It has a log of another topic with the same name, and no properties."""
+    emptied("b")(path)
+    with Broker(data_dir=str(path / "c"), settings={"num.partitions": 4}) as other:
+        written(other.bootstrap_servers)
+    shutil.move(path / "c" / "orders-0", path / "b" / "orders-0")
+    shutil.rmtree(path / "c")
+
+
 def of_a_cluster(path: Path) -> None:
     (path / "a" / "cluster-witness").write_text("")
 
@@ -158,7 +183,16 @@ REFUSALS = {
     "the store is gone": Refusal("the metadata store .* is gone", lost_store, ("a", "b", "c")),
     "workers have the partitions": Refusal("in the homes of workers", of_workers, ("a", "b", "c")),
     "the properties are damaged": Refusal("meta.properties is damaged", damaged_properties, ("a", "b", "c")),
-    "the properties are gone": Refusal("/b has partitions, and no meta.properties", lost_properties),
+    "the properties are gone": Refusal(
+        r"/b has the logs of orders-., orders-., and no meta.properties, .* not lost", lost_properties
+    ),
+    "the home lost its store and its properties": Refusal(
+        "the metadata store .* is gone", lost_store_and_properties, ("a", "b", "c")
+    ),
+    "a replaced disk has directories of others": Refusal("/b .* is missing or was emptied", replaced_by_others_files),
+    "a replaced disk has logs of another broker": Refusal(
+        "/b .* is missing or was emptied", replaced_by_the_disk_of_another_broker
+    ),
     "the broker is part of a cluster": Refusal("--cluster and --store", of_a_cluster, ("a", "b", "c")),
 }
 

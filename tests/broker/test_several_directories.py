@@ -106,18 +106,56 @@ def test_a_directory_that_lost_only_its_properties_is_not_called_lost(tmp_path: 
     before = identity(tmp_path / "b's")
     for name in lost:
         (tmp_path / name / "meta.properties").unlink()
-    with pytest.raises(StorageFailure, match="has partitions, and no meta") as refused:
+    with pytest.raises(StorageFailure, match=r"has the logs of .*, and no meta.* not lost") as refused:
         broker(paths(tmp_path, "a", "b's")).start()
     assert "accept-lost-directory" not in str(refused.value)
     accept = ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "b's"), "--yes"]
     accepted = CliRunner().invoke(app, accept)
     assert accepted.exit_code != 0
-    assert "has partitions, and no meta.properties" in " ".join(accepted.output.split())
+    assert "Its records are not lost" in " ".join(accepted.output.split())
     command = str(refused.value).split("`")[1]
     subprocess.run(["sh", "-c", command], check=True)
     assert identity(tmp_path / "b's") == before
     with broker(paths(tmp_path, "a", "b's")) as second:
         assert read(second.bootstrap_servers, *PARTITIONS) == values
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_a_directory_that_lost_its_properties_and_a_log_is_not_said_to_have_all_records(
+    tmp_path: Path, checkpointed: bool
+) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        values = written(first.bootstrap_servers)
+    lost, kept = sorted(partitions_in(tmp_path / "b"))
+    (tmp_path / "b" / "meta.properties").unlink()
+    shutil.rmtree(tmp_path / "b" / f"orders-{lost}")
+    if not checkpointed:
+        # The log that is left was copied to an empty disk.
+        for file in (tmp_path / "b").iterdir():
+            if file.is_file():
+                file.unlink()
+    with pytest.raises(StorageFailure, match=f"has the logs of orders-{kept}, and no meta") as refused:
+        broker(paths(tmp_path, "a", "b")).start()
+    assert f"orders-{lost}: in none of the given directories" in str(refused.value)
+    assert "not lost" not in str(refused.value)
+    accept = ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "b"), "--yes"]
+    accepted = CliRunner().invoke(app, accept)
+    assert accepted.exit_code != 0
+    assert f"orders-{lost}: in none of the given directories" in " ".join(accepted.output.split())
+    subprocess.run(["sh", "-c", str(refused.value).split("`")[1]], check=True)
+    with broker(paths(tmp_path, "a", "b")) as second:
+        there = set(PARTITIONS) - {lost}
+        assert read(second.bootstrap_servers, *there) == {partition: values[partition] for partition in there}
+
+
+def test_an_empty_directory_in_the_home_hides_no_partition_of_a_lost_directory(tmp_path: Path) -> None:
+    with broker(paths(tmp_path, "a", "b")) as first:
+        written(first.bootstrap_servers)
+    lost = [f"orders-{partition}" for partition in sorted(partitions_in(tmp_path / "b"))]
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "a" / lost[0]).mkdir()
+    accept = ["recover", "accept-lost-directory", str(tmp_path / "a"), str(tmp_path / "b"), "--yes"]
+    assert CliRunner().invoke(app, accept).output.startswith(f"{lost[0]}, {lost[1]}: in none")
 
 
 def test_a_directory_that_is_added_makes_no_log_suspect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

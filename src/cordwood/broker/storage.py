@@ -9,12 +9,13 @@ from uuid import uuid4
 
 from cordwood.broker import accepted_losses, descriptors
 from cordwood.broker.clocks import boot_ms
+from cordwood.broker.lost_properties import known_partitions, lost_properties
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.cluster.registration import ALONE, new_cluster_id
 from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at, lost_properties
+from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
@@ -408,10 +409,17 @@ def _missing_in_words(found: DirectorySet) -> list[str]:
 
 
 def _refuse_lost_properties(directories: Sequence[DataDirectory], found: DirectorySet) -> None:
-    """Raises StorageFailure if a directory that seems to be missing is there, with partitions."""
+    """Raises StorageFailure if a directory that seems to be missing is there, with logs."""
     home, *others = (Place(each.filesystem, each.path) for each in directories)
     ids = {path: directory_id for directory_id, path in found.missing.items()}
-    told = [words for each in others if each.path in ids and (words := lost_properties(each, ids[each.path], home))]
+    if not ids.keys() & {each.path for each in others}:
+        return
+    known = known_partitions(f"{home.path}/{METADATA_FILE}")
+    told = []
+    for place in others:
+        beside = [home, *(each for each in others if each is not place)]
+        if place.path in ids and (words := lost_properties(place, ids[place.path], home, beside, known)):
+            told.append(words)
     if told:
         raise StorageFailure(f"{'; '.join(told)}. Nothing was changed")
 

@@ -11,7 +11,7 @@ from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Place, check_apart, look_at
-from cordwood.log.directory.identity import Identity, read_identity
+from cordwood.log.directory.identity import Identity, read_identity, write_identity
 from cordwood.log.directory.strays import Fate, Known
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
@@ -158,6 +158,28 @@ def test_a_start_knows_which_directories_are_missing() -> None:
     assert list(found.missing.values()) == ["/disk-2"], "an empty disk in its place is not that directory"
     found = look_at(disks.places(["/disk-3"]))
     assert found.home_missing
+
+
+def test_a_home_that_lost_its_properties_is_known_by_their_copy() -> None:
+    disks = Disks(2)
+    disks.opened().close()
+    owner = read_identity(disks.disks["/disk-1"], "/disk-1")
+    disks.disks["/disk-1"].remove("/disk-1/meta.properties")
+    assert DataDirectory(disks.disks["/disk-1"], "/disk-1").identity() == owner
+
+
+def test_the_copy_of_the_properties_that_a_crash_left_goes_when_one_directory_is_left() -> None:
+    disks = Disks(2)
+    disks.opened().close()
+    disk = disks.disks["/disk-1"]
+    stale = disk.read_bytes("/disk-1/home.properties")
+    home = read_identity(disk, "/disk-1")
+    assert home is not None
+    write_identity(disk, "/disk-1", home._replace(directories={}))
+    # The process was killed before it had removed the copy.
+    disk.replace("/disk-1/home.properties", stale)
+    disks.opened("/disk-1").close()
+    assert not disk.exists("/disk-1/home.properties")
 
 
 def test_directories_that_cannot_be_those_of_one_broker_are_refused() -> None:

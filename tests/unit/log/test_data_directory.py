@@ -535,10 +535,11 @@ def test_what_is_not_ours_in_the_data_directory_is_left_alone(place: tuple[Files
     assert [(str(name), verdict.fate) for name, verdict in directory.strays(nothing_known()).items()] == [
         ("backup-2024", Fate.LEFT_ALONE),
         ("orders-0", Fate.SET_ASIDE),
-        ("torn-0", Fate.EMPTY),
+        ("torn-0", Fate.LEFT_ALONE),
     ]
     assert [filesystem.read_bytes(file) for file in others] == [b"mine"] * 4
     assert not directory.has_log(TopicPartition("backup", 2024))
+    assert not directory.has_log(TopicPartition("torn", 0))
     assert append(log_of(directory, TopicPartition("backup", 2024))).base_offset == 0, "a topic may have that name"
     assert filesystem.read_bytes(f"{path}/backup-2024.0-stray/it") == b"mine"
     directory.close()

@@ -1,6 +1,5 @@
 """`cordwood recover accept-lost-directory`."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.recover.list import DataDirectoryArgument
 
 if TYPE_CHECKING:
+    from cordwood.broker.lost_properties import Known
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.log.directory.identity import Identity
     from cordwood.model.identifiers import TopicPartition
@@ -44,9 +44,9 @@ def accept_lost_directory(
         owner, lost_id = _found(held, lost)
         path = owner.directories[lost_id]
         others = {each: at for each, at in owner.directories.items() if each != lost_id}
-        partitions = asyncio.run(_nowhere_else(held, owner.node_id, others.values()))
+        partitions = _nowhere_else(held, others.values())
         if partitions is None:
-            say(f"Which partitions were in {path} cannot be told: {held.path} has no metadata.")
+            say(f"Which partitions were in {path} cannot be told: {held.path} has no metadata that can be read.")
         elif partitions:
             names = accepted_losses.in_words(list(map(str, partitions)))
             say(
@@ -66,7 +66,8 @@ def accept_lost_directory(
 
 def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
     """The identity of the home, and the id of the lost directory. Raises Failure."""
-    from cordwood.log.directory.directory_set import Place, lost_properties
+    from cordwood.broker.lost_properties import lost_properties
+    from cordwood.log.directory.directory_set import Place
     from cordwood.log.directory.identity import read_identity
 
     home = Place(held.filesystem, held.path)
@@ -88,35 +89,29 @@ def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
     there = read_identity(held.filesystem, known[lost_id])
     if there is not None and there.directory_id == lost_id:
         raise Failure("NOT_LOST", f"{known[lost_id]} is there, with its data", "name it in log.dirs")
-    words = lost_properties(Place(held.filesystem, known[lost_id]), lost_id, home)
+    places = {each: Place(held.filesystem, path) for each, path in known.items()}
+    lost_one = places.pop(lost_id)
+    words = lost_properties(lost_one, lost_id, home, places.values(), _partitions(held))
     if words is not None:
         raise Failure("NOT_LOST", words, "to give up its records nevertheless, move the directory away first")
     return owner, lost_id
 
 
-async def _nowhere_else(held: "DataDirectory", node_id: int, others: Iterable[str]) -> "list[TopicPartition] | None":
-    """The partitions of the metadata that have no directory in these data directories; None without metadata."""
+def _partitions(held: "DataDirectory") -> "Known | None":
+    """The partitions in the metadata of the home; None without metadata."""
+    from cordwood.broker.lost_properties import known_partitions
     from cordwood.broker.storage import METADATA_FILE
-    from cordwood.cluster.image import ClusterImage
-    from cordwood.cluster.stores.sqlite import SqliteStore
-    from cordwood.log.directory.partitions_on_disk import partitions_in
-    from cordwood.model.broker_settings import BrokerSettings
-    from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 
-    if not held.filesystem.exists(f"{held.path}/{METADATA_FILE}"):
-        return None
-    store = await SqliteStore.open(f"{held.path}/{METADATA_FILE}")
-    try:
-        image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
-        image.load(await store.list(""))
-    finally:
-        await store.close()
-    here = {partition for path in others for partition in partitions_in(held.filesystem, path)}
-    known = {
-        TopicPartition(name, number) for name, topic in image.topics.items() for number in range(len(topic.partitions))
-    }
-    # Those of internal topics come last: most of them never have records.
-    return sorted(known - here, key=lambda each: (each.topic in INTERNAL_TOPICS, each))
+    return known_partitions(f"{held.path}/{METADATA_FILE}")
+
+
+def _nowhere_else(held: "DataDirectory", others: Iterable[str]) -> "list[TopicPartition] | None":
+    """The partitions of the metadata that have no log in these data directories; None without metadata."""
+    from cordwood.broker.lost_properties import nowhere_in
+    from cordwood.log.directory.directory_set import Place
+
+    known = _partitions(held)
+    return None if known is None else nowhere_in((Place(held.filesystem, path) for path in others), known)
 
 
 def _confirmed(path: str) -> bool:

@@ -78,6 +78,24 @@ def verify(image: bytes, path: str) -> State | None:
         connection.close()
 
 
+def values_at_rest(path: str) -> dict[str, bytes]:
+    """The current values in a store that nobody has open, by key; none without a store. Changes nothing. Raises
+    StoreFailure."""
+    image = read_image(path)
+    verify(image, path)
+    if not image:
+        return {}
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(image)
+        rows = connection.execute("SELECT key, value FROM history ORDER BY mod_revision").fetchall()
+    except sqlite3.Error as error:
+        raise DamagedStore(f"{path} is damaged: {error}") from error
+    finally:
+        connection.close()
+    return {key: value for key, value in dict(rows).items() if value is not None}
+
+
 def best_image(path: str) -> tuple[bytes, State] | None:
     """The newest whole state in the files of a damaged store, with the database that has it; None if there is none."""
     found: list[tuple[int, bytes, State]] = []

@@ -14,7 +14,7 @@ from cordwood.log.directory.checkpoints import DirectoryCheckpoints
 from cordwood.log.directory.condemned import Condemned, Removal
 from cordwood.log.directory.cuts import Cuts
 from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
-from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_owner
 from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
 from cordwood.log.directory.strays import Known, Verdict, read_topic_id
@@ -487,8 +487,8 @@ class DataDirectory:
         return f"{self.path}/{name}"
 
     def identity(self) -> Identity | None:
-        """The owner of the data; None if there is none yet."""
-        return read_identity(self.filesystem, self.path)
+        """The owner of the data; in a home that lost its properties, as their copy names it."""
+        return read_owner(self.filesystem, self.path)
 
 
 def _fail(failure: StorageFailure) -> None:

@@ -14,12 +14,10 @@ from cordwood.log.directory.identity import (
     Identity,
     check_owner,
     keep_copy,
-    read_copy,
     read_identity,
+    read_owner,
     write_identity,
-    writing_command,
 )
-from cordwood.log.directory.partitions_on_disk import partitions_in
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem
 
@@ -32,7 +30,7 @@ class Place(NamedTuple):
 
     def identity(self) -> Identity | None:
         """The owner of the data; in a home that lost its properties, as their copy names it."""
-        return read_identity(self.filesystem, self.path) or read_copy(self.filesystem, self.path)
+        return read_owner(self.filesystem, self.path)
 
 
 class DirectorySet(NamedTuple):
@@ -111,21 +109,6 @@ def _begun_home(places: Sequence[Place], found: Sequence[Identity | None]) -> in
     if not numbers or any(place.filesystem.list_directories(place.path) for place in places):
         return None
     return numbers[0]
-
-
-def lost_properties(place: Place, directory_id: str, home: Place) -> str | None:
-    """How to write the lost properties of a directory that the home knows; None if no partitions are there, or the
-    directory has properties."""
-    owner = home.identity()
-    if owner is None or place.identity() is not None or not partitions_in(place.filesystem, place.path):
-        return None
-    own = Identity(
-        owner.cluster_id, owner.node_id, directory_id=directory_id, home_id=owner.directory_id, home_path=home.path
-    )
-    return (
-        f"{place.path} has partitions, and no {PROPERTIES_FILE}, which says that it is the directory {directory_id} of "
-        f"this broker. Its records are not lost. Write the file again: `{writing_command(place.path, own)}`"
-    )
 
 
 class Claim:

@@ -58,7 +58,13 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
         return None
 
 
-def read_copy(filesystem: Filesystem, directory: str) -> Identity | None:
+def read_owner(filesystem: Filesystem, directory: str) -> Identity | None:
+    """The owner of the data; in a home that lost its properties, as their copy names it. None if there is none yet.
+    Raises StorageFailure if the file is damaged."""
+    return read_identity(filesystem, directory) or _read_copy(filesystem, directory)
+
+
+def _read_copy(filesystem: Filesystem, directory: str) -> Identity | None:
     """The copy of the identity in a home of several directories; None if there is none, or if it is damaged."""
     try:
         return _decode(filesystem.read_bytes(f"{directory}/{COPY_FILE}"))
@@ -89,6 +95,8 @@ def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) 
         write_identity(filesystem, directory, identity)
     else:
         check_owner(directory, found, identity)
+        # A crash may have come when several directories had become one, and their copy was still there.
+        keep_copy(filesystem, directory, found)
 
 
 def check_owner(directory: str, found: Identity | None, identity: Identity) -> None:

@@ -12,7 +12,7 @@ records, after the metadata store was damaged or restored from a backup.
 | sound | has neither | is set aside |
 | missing or damaged | has a topic of this name, no tombstone of one | is opened, its id written again; see `doubt` |
 | missing or damaged | has anything else | is set aside |
-| missing | does not matter | is left alone if other files than a log's are in it, is removed if it is empty |
+| missing | has no such partition | is left alone if it is empty, or if other files than a log's are in it |
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +92,8 @@ def judge(
             f"{METADATA_FILE} in it is missing or damaged, and another topic of this name was deleted just before",
         )
     if not filesystem.list(directory):
-        return Verdict(Fate.EMPTY)
+        # Another program's directory, or the place to mount a disk: nothing tells it from one of a killed process.
+        return Verdict(Fate.LEFT_ALONE, "it is empty")
     if not holds_a_log(filesystem, directory):
         return Verdict(Fate.LEFT_ALONE, "other files than a log's are in it")
     return Verdict(
