@@ -43,7 +43,7 @@ def test_the_operator_is_shown_what_each_replica_has_and_which_is_complete() -> 
         (2, "serves", False, "offsets before 100"),
         (3, "serves", False, "unknown"),
         (4, "fenced", True, "unknown"),
-        (5, "gone", True, "unknown"),
+        (5, "absent", True, "unknown"),
     ]
 
 

@@ -1,10 +1,13 @@
 """Commands that move partitions: what they refuse and show, how much they move at once and what they wait for."""
 
 import dataclasses
+import errno
 import json
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import pytest
 
@@ -13,11 +16,18 @@ from cordwood.cli.cluster.drain import check_empty
 from cordwood.cli.cluster.forget import next_step
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
 from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, led_by_others, refusals_in_words, waits_in_words
-from cordwood.cli.cluster.moving import carry_out, leaders_in_words, lifting_in_words, loads_table, stuck_in_words
+from cordwood.cli.cluster.moving import (
+    carry_out,
+    leaders_in_words,
+    lifting_in_words,
+    loads_table,
+    stuck_failure,
+    stuck_in_words,
+)
 from cordwood.cli.cluster.view import NodeView, PartitionState
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cluster.planner.balance import Placed, PlannedMove, plan_drain
+from cordwood.cluster.planner.balance import NoPlace, Placed, PlannedMove, plan_drain
 
 ADDRESS = ("127.0.0.1", 1)
 MIB = 1 << 20
@@ -98,6 +108,27 @@ def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_thei
         "(`cordwood cluster accept-loss aaa 3 --on NODE`): aaa-3, aaa-4"
     )
     assert "only nodes 3, 4, which are away, have their records. Start one of them" in two
+
+
+def test_partitions_that_all_replicas_lost_do_not_wait_for_a_node_that_is_away() -> None:
+    lost = LONE._replace(topic="c", isr=())
+    alone = stuck_failure([lost])
+    assert alone.message == "1 partition cannot be moved, since all replicas lost the records: c-3"
+    assert alone.hint == "accept the loss with `cordwood cluster accept-loss`, and repeat the command"
+    both = stuck_failure([lost, LONE])
+    assert both.message == (
+        "1 partition cannot be moved, since only nodes that are away have the records: aaa-3; "
+        "1 partition cannot be moved, since all replicas lost the records: c-3"
+    )
+    assert both.hint.startswith("start these nodes")
+
+
+def test_a_drain_without_room_names_the_cordoned_nodes_that_serve() -> None:
+    nodes = (node(1), node(2, cordoned=True), node(3), node(4, cordoned=True), node(5, fenced=True, cordoned=True))
+    cluster = Gathered(ADDRESS, nodes, (Placed("t", 0, (1, 3)),))
+    assert list(cluster.racks) == [1, 3]
+    with pytest.raises(NoPlace, match=r"uncordon brokers 2, 4 \(`cordwood cluster uncordon 2 4`\)"):
+        plan_drain(cluster.movable, cluster.racks, [3], cluster.cordoned)
 
 
 def test_a_node_that_neither_runs_nor_has_replicas_is_refused_with_the_nodes_that_there_are() -> None:
@@ -208,6 +239,19 @@ def test_few_large_partitions_and_many_small_ones_move_at_once(cluster: Cluster)
     assert moves.moved == len(large) + len(small)
 
 
+def test_moves_that_wait_for_several_nodes_say_so_once_and_again_when_a_wait_comes_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(moving_along, "remark", lambda text: said.append(text.split(",")[0]))
+    moves = mover([])
+    waits = {("t", 0): (1, 4), ("u", 0): (1, 5)}
+    for moving in (waits, waits, waits, {("t", 0): (1, 4)}, waits):
+        moves.moving = dict(moving)
+        moves.say_waits()
+    assert said == ["waiting for node 4", "waiting for node 5", "waiting for node 5"]
+
+
 def test_moves_end_when_the_first_replicas_lead(cluster: Cluster) -> None:
     cluster.leaders = {("t", 0): 1, ("t", 1): 2, ("other", 0): 1}
     moves = mover([PlannedMove("t", number, (1, 2), (2, 1), 0) for number in range(2)])
@@ -264,10 +308,10 @@ def test_a_first_replica_that_does_not_run_is_not_waited_for(cluster: Cluster) -
     assert moves.await_leaders() == []
 
 
-def move_all(cluster: Gathered, moves: Sequence[PlannedMove], undo: Path, **more: Any) -> None:
+def move_all(cluster: Gathered, moves: Sequence[PlannedMove], undo: Path | None, **more: Any) -> None:
     options: dict[str, Any] = {"yes": True, "dry_run": False, "at_once": 2, "throttle": None, "as_json": True, **more}
     connection = cast("Connection", type("Fake", (), {"timeout_s": 1.0})())
-    carry_out(connection, cluster, moves, undo_file=str(undo), **options)
+    carry_out(connection, cluster, moves, undo_file=None if undo is None else str(undo), **options)
 
 
 def test_a_refused_move_stops_no_other_and_the_command_fails_at_its_end(
@@ -287,6 +331,56 @@ def test_a_command_of_which_no_move_began_leaves_no_file_to_undo_it(cluster: Clu
     with pytest.raises(Failure):
         move_all(gathered(), [PlannedMove("t", 0, (1,), (2,), 0)], tmp_path / "undo.json")
     assert not (tmp_path / "undo.json").exists()
+
+
+def test_the_file_that_undoes_earlier_moves_is_kept_and_nothing_is_changed(cluster: Cluster, tmp_path: Path) -> None:
+    undo = tmp_path / "undo.json"
+    move_all(gathered(), [PlannedMove("t", 0, (1, 2), (3, 2), 0)], undo)
+    original = undo.read_text()
+    prepared: list[bool] = []
+    for refused in ([], [("t", 0)]):
+        cluster.refuses = refused
+        with pytest.raises(Failure, match=r"undo\.json exists already, .*; nothing was changed") as refusal:
+            move_all(gathered(), [PlannedMove("t", 0, (3, 2), (3, 1), 0)], undo, prepare=lambda: prepared.append(True))
+        assert "--undo-file" in refusal.value.hint
+        assert undo.read_text() == original
+    assert (prepared, len(cluster.begun)) == ([], 1)
+
+
+def test_commands_of_one_second_write_different_files_to_undo_them(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.gmtime", lambda: time.struct_time((2026, 11, 17, 19, 0, 0, 0, 1, 0)))
+    for replicas in ((1,), (2,), (3,)):
+        move_all(gathered(), [PlannedMove("t", 0, replicas, (2, 1), 0)], None)
+    noted = {path.name: json.loads(path.read_text())["partitions"][0]["replicas"] for path in tmp_path.iterdir()}
+    stem = "cordwood-undo-20261117-190000"
+    assert noted == {f"{stem}.json": [1], f"{stem}-2.json": [2], f"{stem}-3.json": [3]}
+
+
+def test_a_command_that_is_interrupted_before_its_moves_leaves_no_file_to_undo_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        move_all(gathered(), [PlannedMove("t", 0, (1,), (2,), 0)], tmp_path / "undo.json", prepare=interrupted)
+    assert (cluster.begun, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_file_to_undo_moves_that_is_written_in_part_is_removed(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_plan: object, file: TextIO, **_options: object) -> None:
+        file.write("{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json, "dump", full)
+    with pytest.raises(Failure, match="cannot be written: No space left on device; nothing was changed"):
+        move_all(gathered(), [PlannedMove("t", 0, (1,), (2,), 0)], tmp_path / "undo.json")
+    assert (cluster.begun, list(tmp_path.iterdir())) == ([], [])
 
 
 def test_a_drain_moves_what_it_can_and_fails_for_what_is_left(

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.planner.balance import NoPlace, Placed, plan_drain, plan_factor
 from cordwood.cluster.planner.configs import (
     AlterOperation,
     ConfigChange,
@@ -50,7 +51,34 @@ async def test_a_topic_that_would_need_a_cordoned_broker_is_refused_with_its_nam
     await cordon(metadata, "3")
     code, reason = refusal(only(metadata.plan(NewTopic("t", 1, 3)).values()))
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert reason.endswith("Not counted, since cordoned: 3 (cluster uncordon).")
+    assert reason == (
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 2 broker(s) can take replicas. Not counted, since cordoned: 3 (`cordwood cluster uncordon 3`)."
+    )
+
+
+ROOM_FOR_TWO = {1: None, 2: None}
+
+
+def test_a_plan_without_room_names_the_cordoned_brokers_that_could_take_a_replica() -> None:
+    partition = Placed("t", 0, (1, 2, 5))
+    with pytest.raises(NoPlace) as refused:
+        plan_drain([partition], ROOM_FOR_TWO, [5], cordoned=[3, 4, 5])
+    assert str(refused.value) == (
+        "t-0 needs 3 brokers for its replicas, and only 2 can take them (1, 2): uncordon brokers 3, 4 (`cordwood "
+        "cluster uncordon 3 4`), add a broker, or give the topic fewer replicas first"
+    )
+    with pytest.raises(NoPlace, match=r"uncordon broker 3 \(`cordwood cluster uncordon 3`\), add a broker"):
+        plan_factor([partition], ROOM_FOR_TWO, [partition], 4, cordoned=[3, 5])
+
+
+def test_a_plan_without_room_names_no_cordoned_broker_that_has_a_replica_or_leaves() -> None:
+    partition = Placed("t", 0, (1, 2, 5))
+    for cordoned in ([], [5]):
+        with pytest.raises(NoPlace, match=r"only 2 can take them \(1, 2\): add a broker, or give the topic fewer"):
+            plan_drain([partition], ROOM_FOR_TWO, [5], cordoned=cordoned)
+        with pytest.raises(NoPlace, match=r"only 2 can take them \(1, 2\): add a broker, or give the topic fewer"):
+            plan_factor([partition], ROOM_FOR_TWO, [partition], 4, cordoned=cordoned)
 
 
 async def test_internal_topics_do_not_grow_onto_a_cordoned_broker() -> None:

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
 
 
-GONE = "gone"
-
-
 class ReplicaLeft(NamedTuple):
     """A replica of a partition without a leader."""
 
     broker: int
     state: str
-    """The state of its broker; `gone`: the broker is not registered."""
+    """The state of its broker; `absent`: the broker is not registered."""
     complete: bool
     """Whether the replica has every acknowledged record, as far as the metadata tell."""
     log: "ReplicaLog | None"
@@ -146,6 +143,7 @@ def loss_of(
 ) -> Loss:
     """What is left of a partition, and who leads it after the loss: the broker, or the live replica that heard of the
     latest leader and, of those, has the longest log. `on` is a broker on which the partition is to begin anew."""
+    from cordwood.cli.cluster.gathering import ABSENT
     from cordwood.cli.cluster.view import why_no_leader
 
     states = {node.node_id: node.state for node in nodes}
@@ -153,7 +151,7 @@ def loss_of(
     replicas = tuple(
         ReplicaLeft(
             node,
-            states.get(node, GONE),
+            states.get(node, ABSENT),
             node in complete,
             logs.get((node, partition.topic, partition.partition)),
         )
@@ -197,11 +195,13 @@ def _show(loss: Loss) -> None:
 
 def check(loss: Loss, broker: int | None, on: int | None) -> None:
     """Raises Failure if there is nothing to accept, or nobody to lead."""
+    from cordwood.cli.cluster.gathering import ABSENT
+
     partition = loss.partition
     name = f"{partition.topic}-{partition.partition}"
     if partition.leader >= 0:
         raise Failure("ELECTION_NOT_NEEDED", f"{name} {loss.why}: there is no loss to accept")
-    running = [each.broker for each in loss.replicas if each.state != GONE]
+    running = [each.broker for each in loss.replicas if each.state != ABSENT]
     if on is not None and running:
         raise Failure(
             "INVALID_REQUEST",

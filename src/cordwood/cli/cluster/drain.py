@@ -42,7 +42,7 @@ def drain(
     gathered = gather(connection)
     gathered.check_known(nodes)
     try:
-        moves = plan_drain(gathered.movable, gathered.racks, nodes)
+        moves = plan_drain(gathered.movable, gathered.racks, nodes, gathered.cordoned)
     except NoPlace as refusal:
         raise Failure("INVALID_REPLICA_ASSIGNMENT", str(refusal)) from None
     stuck = gathered.stuck

@@ -74,6 +74,11 @@ class Gathered:
         return {node.node_id: node.rack for node in self.nodes if node.state == "serves" and not node.cordoned}
 
     @property
+    def cordoned(self) -> list[int]:
+        """The brokers that serve, and could get replicas if they were not cordoned."""
+        return [node.node_id for node in self.nodes if node.state == "serves" and node.cordoned]
+
+    @property
     def states(self) -> dict[int, str]:
         """All brokers that run or have replicas, in their order, with the part that they take."""
         present = {node.node_id: node.state + (", cordoned" if node.cordoned else "") for node in self.nodes}

@@ -18,5 +18,9 @@ Throttle = Annotated[
 ]
 UndoFile = Annotated[
     str | None,
-    typer.Option("--undo-file", metavar="FILE", help="Where the present replicas are noted. Default: a new file here."),
+    typer.Option(
+        "--undo-file",
+        metavar="FILE",
+        help="A new file for the present replicas; an existing one is refused. Default: a file here, with the time.",
+    ),
 ]

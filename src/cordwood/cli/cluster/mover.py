@@ -87,7 +87,8 @@ class Mover:
         self.refused: list[Refused] = []
         self.may_have_begun = False
         """Whether a broker may have begun a move."""
-        self._said = ""
+        self._said: set[str] = set()
+        """The waits that the last look found."""
 
     def run(self) -> None:
         """Returns when every partition has moved whose move was not refused. Raises Failure."""
@@ -105,7 +106,7 @@ class Mover:
                 self._progress(self.moved, len(self.moving), len(self.waiting))
             if self.moving:
                 if pauses.quiet_s > QUIET_S:
-                    self._say_waits()
+                    self.say_waits()
                 pauses.pause()
 
     def _next(self) -> list[PlannedMove]:
@@ -145,12 +146,14 @@ class Mover:
         self._addresses = [address]
         return answer
 
-    def _say_waits(self) -> None:
+    def say_waits(self) -> None:
+        """Says the waits that the last look did not find."""
         _, nodes = self._ask(nodes_of)
-        for text in waits_in_words(self.moving, nodes):
-            if text != self._said:
-                self._said = text
+        waits = waits_in_words(self.moving, nodes)
+        for text in waits:
+            if text not in self._said:
                 remark(text)
+        self._said = set(waits)
 
     # Leaders
 

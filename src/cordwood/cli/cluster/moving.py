@@ -7,9 +7,8 @@ present replicas are written to such a file: carried out, it undoes the moves.
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from cordwood.cli.cluster.mover import (
     targets,
     waits_in_words,
 )
+from cordwood.cli.cluster.undo_file import write_undo
 from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
@@ -134,26 +134,11 @@ def carry_out(
     gathered.check_targets(moves)
     led_elsewhere = led_by_others(gathered.found, _first_replicas(gathered), gathered.nodes) if every_leader else []
     if not as_json:
-        if moves:
-            show_plan(gathered, moves)
-        elif not joined and not left:
-            say("There is nothing to move.")
-        if joined:
-            say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
-        if led_elsewhere:
-            electing = "a rebalance has them elected" if dry_run else "electing"
-            say(f"{_not_led_by_first(len(led_elsewhere))}; {electing}.")
-        for line in stuck_in_words(left, [node.node_id for node in gathered.nodes]):
-            say(line)
-    undo = None
-    if moves and not dry_run:
-        _confirm(moves, yes=yes)
-        undo = undo_file or time.strftime("cordwood-undo-%Y%m%d-%H%M%S.json", time.gmtime())
-        _write_undo(undo, moves)
-    if not dry_run:
-        prepare()
+        _show(gathered, moves, joined, left, led_elsewhere, dry_run=dry_run)
     result = {"plan": plan_as_json(targets(moves)), "cannot_be_moved": [_named(each) for each in left]}
     if dry_run or not (moves or joined or led_elsewhere):
+        if not dry_run:
+            prepare()
         if as_json:
             print_json({**result, "moved": 0})
         if left and not dry_run:
@@ -161,28 +146,18 @@ def carry_out(
         return
     progress = None if as_json else _Progress(len(moves) + len(joined)).show
     mover = Mover(connection, gathered, moves, at_once, progress, joined, every_leader=every_leader)
-    try:
-        with _throttled(connection, gathered, sorted({move.topic for move in moves}), rate):
-            mover.run()
-        elsewhere = mover.await_leaders() if mover.may_have_begun or every_leader else []
-    except KeyboardInterrupt:
-        remark(
-            f"interrupted: {count_in_words(len(mover.moving), 'partition')} move on, {len(mover.waiting)} were not "
-            "begun. `cordwood cluster reassign --list` shows those under way, --cancel stops them"
-            + (f", and --file {undo} undoes what was done" if undo else "")
-        )
-        raise
-    finally:
-        if undo and not mover.may_have_begun:
-            os.remove(undo)
-            undo = None
-            remark("no move began: there is nothing to undo, and the file for it is removed")
+    undo = None
+    if moves:
+        _confirm(moves, yes=yes)
+        undo = write_undo(undo_file, plan_as_json((move.topic, move.partition, move.before) for move in moves))
+    throttled = _throttled(connection, gathered, sorted({move.topic for move in moves}), rate)
+    elsewhere = _move(mover, prepare, throttled, undo, every_leader=every_leader)
     if elsewhere:
         remark(leaders_in_words(elsewhere))
     if as_json:
         moved = {"moved": len(moves) - len(mover.refused), "leaders_elsewhere": len(elsewhere)}
         refused = [{**_named(each), "error": each.error, "message": each.message} for each in mover.refused]
-        print_json({**result, **moved, "refused": refused, "undo_file": undo})
+        print_json({**result, **moved, "refused": refused, "undo_file": undo if mover.may_have_begun else None})
     else:
         if moves or joined:
             say(f"{count_in_words(mover.moved, 'partition')} moved.")
@@ -194,6 +169,57 @@ def carry_out(
         raise refusals_in_words(mover.refused)
     if left:
         raise stuck_failure(left)
+
+
+def _show(
+    gathered: Gathered,
+    moves: Sequence[PlannedMove],
+    joined: Sequence[Reassignment],
+    left: Sequence[PartitionState],
+    led_elsewhere: Sequence[PartitionState],
+    *,
+    dry_run: bool,
+) -> None:
+    """Shows the moves, the moves under way, the elections, and the partitions that cannot be moved."""
+    if moves:
+        show_plan(gathered, moves)
+    elif not joined and not left:
+        say("There is nothing to move.")
+    if joined:
+        say(f"{count_in_words(len(joined), 'move')} under way already: {names_of(move.key for move in joined)}.")
+    if led_elsewhere:
+        electing = "a rebalance has them elected" if dry_run else "electing"
+        say(f"{_not_led_by_first(len(led_elsewhere))}; {electing}.")
+    for line in stuck_in_words(left, [node.node_id for node in gathered.nodes]):
+        say(line)
+
+
+def _move(
+    mover: Mover,
+    prepare: Callable[[], None],
+    throttled: AbstractContextManager[None],
+    undo: str | None,
+    *,
+    every_leader: bool,
+) -> list[PartitionState]:
+    """Prepares, and moves. Returns the partitions that others lead than the first of their replicas. The file that
+    undoes the moves, which this command made, is removed if no move began. Raises Failure."""
+    try:
+        prepare()
+        with throttled:
+            mover.run()
+        return mover.await_leaders() if mover.may_have_begun or every_leader else []
+    except KeyboardInterrupt:
+        remark(
+            f"interrupted: {count_in_words(len(mover.moving), 'partition')} move on, {len(mover.waiting)} were not "
+            "begun. `cordwood cluster reassign --list` shows those under way, --cancel stops them"
+            + (f", and --file {undo} undoes what was done" if undo and mover.may_have_begun else "")
+        )
+        raise
+    finally:
+        if undo and not mover.may_have_begun:
+            os.remove(undo)
+            remark("no move began: there is nothing to undo, and the file for it is removed")
 
 
 def _named(each: PartitionState | Refused) -> dict[str, Any]:
@@ -208,19 +234,6 @@ def _not_led_by_first(partitions: int) -> str:
     if partitions == 1:
         return "1 partition is not led by its first replica"
     return f"{partitions} partitions are not led by their first replicas"
-
-
-def _write_undo(path: str, moves: Iterable[PlannedMove]) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(plan_as_json((move.topic, move.partition, move.before) for move in moves), file, indent=1)
-    except OSError as error:
-        raise Failure(
-            "NO_UNDO_FILE",
-            f"{path}, which is to undo the moves, cannot be written: {error.strerror}; nothing was changed",
-            "--undo-file names another file",
-        ) from None
-    remark(f"{path} has the present replicas: `cordwood cluster reassign --file {path}` undoes the moves")
 
 
 def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[int]) -> list[str]:
@@ -248,11 +261,20 @@ def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[i
 
 
 def stuck_failure(stuck: Sequence[PartitionState]) -> Failure:
+    away = [each for each in stuck if each.isr or each.elr]
+    lost = [each for each in stuck if not (each.isr or each.elr)]
+    whys = (away, "only nodes that are away have the records"), (lost, "all replicas lost the records")
     return Failure(
         "LEADER_NOT_AVAILABLE",
-        f"{count_in_words(len(stuck), 'partition')} cannot be moved, since only nodes that are away have the records: "
-        f"{names_of((each.topic, each.partition) for each in stuck)}",
-        "start these nodes and repeat the command, or give the records up with `cordwood cluster accept-loss`",
+        "; ".join(
+            f"{count_in_words(len(found), 'partition')} cannot be moved, since {why}: "
+            f"{names_of((each.topic, each.partition) for each in found)}"
+            for found, why in whys
+            if found
+        ),
+        "start these nodes and repeat the command, or give the records up with `cordwood cluster accept-loss`"
+        if away
+        else "accept the loss with `cordwood cluster accept-loss`, and repeat the command",
     )
 
 

@@ -35,7 +35,7 @@ def targets_of_all(gathered: Gathered, factor: int) -> list[tuple[str, int, tupl
     chosen = [each for each in gathered.partitions if len(each.replicas) < factor]
     chosen.sort(key=lambda each: (each.topic not in INTERNAL_TOPICS, each.topic, each.partition))
     try:
-        planned = plan_factor(gathered.partitions, gathered.racks, chosen, factor)
+        planned = plan_factor(gathered.partitions, gathered.racks, chosen, factor, gathered.cordoned)
     except NoPlace as refusal:
         raise Failure("INVALID_REPLICATION_FACTOR", str(refusal)) from None
     return [(each.topic, each.partition, each.replicas) for each in planned]

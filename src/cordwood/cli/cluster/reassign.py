@@ -133,7 +133,7 @@ def _targets(
     try:
         return [
             (each.topic, each.partition, each.replicas)
-            for each in plan_factor(gathered.partitions, gathered.racks, chosen, factor)
+            for each in plan_factor(gathered.partitions, gathered.racks, chosen, factor, gathered.cordoned)
         ]
     except NoPlace as refusal:
         raise Failure("INVALID_REPLICATION_FACTOR", str(refusal)) from None

@@ -75,7 +75,7 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
     newest = max(disks, key=lambda disk: disk.newest_s)
     return [
         *(finding for disk in disks for finding in judge_disk(disk)),
-        *judge_directories(facts.directory_set(settings)),
+        *judge_directories(facts.directory_faults(settings)),
         judge_limits(facts.limits_of(settings)),
         judge_memory(facts.memory_of(settings)),
         *judge_clock(facts.clock(), newest),

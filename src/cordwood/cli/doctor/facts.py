@@ -48,8 +48,8 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectorySet:
-    """Several data directories, as those of one broker."""
+class DirectoryFaults:
+    """What speaks against several data directories as those of one broker."""
 
     refusal: str
     """Why a broker would not start on them; empty: nothing speaks against it."""
@@ -151,11 +151,11 @@ def _newest_s(place: str) -> float:
         return max((entry.stat().st_mtime for entry in entries if entry.is_dir()), default=0.0)
 
 
-def directory_set(settings: BrokerSettings) -> DirectorySet:
+def directory_faults(settings: BrokerSettings) -> DirectoryFaults:
     try:
         refuse_directories(settings)
     except StorageFailure as failure:
-        return DirectorySet(str(failure), [])
+        return DirectoryFaults(str(failure), [])
     logs: dict[str, str] = {}
     twice = []
     for directory in settings.data_directories:
@@ -163,7 +163,7 @@ def directory_set(settings: BrokerSettings) -> DirectorySet:
             path = os.path.join(directory, name)
             if logs.setdefault(name, path) != path:
                 twice.append((logs[name], path))
-    return DirectorySet("", twice)
+    return DirectoryFaults("", twice)
 
 
 def _partitions_in(directory: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cordwood.cli.doctor.facts import Clock, DirectorySet, Disk, Limits, Memory, Port, StoreMember
+from cordwood.cli.doctor.facts import Clock, DirectoryFaults, Disk, Limits, Memory, Port, StoreMember
 from cordwood.cli.output import size_in_words
 
 PROCESS_BYTES = 150 << 20
@@ -79,7 +79,7 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
         yield Finding("disk", State.FINE, sync)
 
 
-def judge_directories(found: DirectorySet) -> Iterator[Finding]:
+def judge_directories(found: DirectoryFaults) -> Iterator[Finding]:
     if found.refusal:
         yield Finding("data directories", State.PROBLEM, f"a broker does not start: {found.refusal}")
     for first, second in found.twice:

@@ -65,6 +65,8 @@ class _Loads:
 
     racks: Mapping[int, str | None]
     """The brokers that can get replicas."""
+    cordoned: Collection[int] = ()
+    """The brokers that could get replicas if they were not cordoned."""
     weight: Counter[int] = field(default_factory=Counter)
     replicas: Counter[tuple[str, int]] = field(default_factory=Counter)
     """By topic and broker."""
@@ -72,8 +74,8 @@ class _Loads:
     all_leads: Counter[int] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, partitions: Iterable[Placed], racks: Mapping[int, str | None]) -> "_Loads":
-        loads = cls(racks)
+    def of(cls, partitions: Iterable[Placed], racks: Mapping[int, str | None], cordoned: Collection[int]) -> "_Loads":
+        loads = cls(racks, cordoned)
         for each in partitions:
             for position, broker in enumerate(each.replicas):
                 loads.carry(each, broker, position)
@@ -91,8 +93,9 @@ class _Loads:
         if not free:
             raise NoPlace(
                 f"{partition.topic}-{partition.partition} needs {len(others) + 1} brokers for its replicas, and only "
-                f"{len(self.racks)} can take them ({', '.join(map(str, sorted(self.racks)))}): add a broker, or give "
-                "the topic fewer replicas first"
+                f"{len(self.racks)} can take them ({', '.join(map(str, sorted(self.racks)))}): "
+                f"{_uncordon_in_words(set(self.cordoned).difference(others))}add a broker, or give the topic fewer "
+                "replicas first"
             )
         rack_of = rack_names(self.racks)
         used = {rack_of(broker) for broker in others}
@@ -105,11 +108,24 @@ class _Loads:
         return min(free, key=fullness)
 
 
+def _uncordon_in_words(cordoned: Iterable[int]) -> str:
+    ids = sorted(cordoned)
+    if not ids:
+        return ""
+    names = f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"
+    return f"uncordon {names} (`cordwood cluster uncordon {' '.join(map(str, ids))}`), "
+
+
 def plan_drain(
-    partitions: Collection[Placed], racks: Mapping[int, str | None], leaving: Collection[int]
+    partitions: Collection[Placed],
+    racks: Mapping[int, str | None],
+    leaving: Collection[int],
+    cordoned: Collection[int] = (),
 ) -> list[PlannedMove]:
-    """Moves everything away from the leaving brokers. `racks` has all brokers that serve. Raises NoPlace."""
-    loads = _Loads.of(partitions, {broker: rack for broker, rack in racks.items() if broker not in leaving})
+    """Moves everything away from the leaving brokers. `racks` has the brokers that can get replicas: those that serve
+    and are not cordoned. The refusal names brokers of `cordoned` that would help. Raises NoPlace."""
+    staying = {broker: rack for broker, rack in racks.items() if broker not in leaving}
+    loads = _Loads.of(partitions, staying, set(cordoned).difference(leaving))
     moves = []
     for each in sorted(partitions, key=lambda partition: -partition.weight):
         replicas = list(each.replicas)
@@ -123,11 +139,15 @@ def plan_drain(
 
 
 def plan_factor(
-    partitions: Collection[Placed], racks: Mapping[int, str | None], chosen: Iterable[Placed], factor: int
+    partitions: Collection[Placed],
+    racks: Mapping[int, str | None],
+    chosen: Iterable[Placed],
+    factor: int,
+    cordoned: Collection[int] = (),
 ) -> list[Placed]:
     """The chosen partitions with this number of replicas: new ones on the emptiest brokers, the last ones go first.
-    Raises NoPlace."""
-    loads = _Loads.of(partitions, racks)
+    The refusal names brokers of `cordoned` that would help. Raises NoPlace."""
+    loads = _Loads.of(partitions, racks, cordoned)
     after = []
     for each in chosen:
         replicas = list(each.replicas[:factor])

@@ -27,15 +27,14 @@ def placeable(image: ClusterImage) -> dict[int, str | None]:
 def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
     """Places new partitions on the brokers that can have them. Raises ProtocolError."""
     racks = placeable(image)
-    try:
-        return place(list(racks), partitions, replication_factor, seed, racks)
-    except ProtocolError as error:
-        cordoned = [str(broker) for broker in image.cordoned_brokers() if broker in image.brokers]
-        if not cordoned:
-            raise
-        raise ProtocolError(
-            error.code, f"{error.message} Not counted, since cordoned: {', '.join(cordoned)} (cluster uncordon)."
-        ) from None
+    cordoned = [str(broker) for broker in image.cordoned_brokers() if broker in image.brokers]
+    if cordoned and replication_factor > len(racks):
+        raise _too_few(
+            replication_factor,
+            f"only {len(racks)} broker(s) can take replicas. Not counted, since cordoned: {', '.join(cordoned)} "
+            f"(`cordwood cluster uncordon {' '.join(cordoned)}`).",
+        )
+    return place(list(racks), partitions, replication_factor, seed, racks)
 
 
 def place(
@@ -52,11 +51,7 @@ def place(
     its own."""
     count = len(brokers)
     if replication_factor > count:
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {count} broker(s) are registered.",
-        )
+        raise _too_few(replication_factor, f"only {count} broker(s) are registered.")
     brokers = _alternating(brokers, racks)
     # The placement repeats itself after so many partitions. Thousands of partitions are placed in one turn of the loop.
     period = count * max(1, count - 1)
@@ -68,6 +63,15 @@ def place(
         candidates = (brokers[index] for index in chain((first,), round_trip))
         pattern.append(_over_racks(candidates, replication_factor, racks))
     return [pattern[place % period] for place in range(len(partitions))]
+
+
+def _too_few(replication_factor: int, why: str) -> ProtocolError:
+    """The refusal of a replication factor, in Kafka's words."""
+    return ProtocolError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+        f"{replication_factor} cannot be reached because {why}",
+    )
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:

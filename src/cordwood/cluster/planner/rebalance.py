@@ -31,14 +31,16 @@ NOISE_OF_BYTES: Final = 0.1
 NOISE_OF_TRAFFIC: Final = 0.2
 """The share by which traffic varies from plan to plan: it is watched for some seconds only."""
 FEWEST_BYTES: Final = 1 << 20
-"""Partitions with fewer bytes fill nobody. An exchange that evens out fewer is not worth it."""
+"""Fewer bytes than this do not count. A partition with fewer bytes may move to even out counts though its new broker
+is full (`FULL`), and no replicas are exchanged to bring two brokers closer by fewer bytes."""
 _CANDIDATES: Final = 50
 """Partitions that are compared for one step: a topic may have thousands, mostly of one size."""
 
 
 def plan_rebalance(partitions: Collection[Placed], racks: Mapping[int, str | None]) -> list[PlannedMove]:
     """Evens out replicas, bytes, leaderships and traffic over the brokers, and racks within each partition. `racks` has
-    all brokers that serve. Empty: the brokers are even, or what is uneven may be chance."""
+    the brokers that can get replicas: those that serve and are not cordoned. Empty: the brokers are even, or what is
+    uneven may be chance."""
     partitions = [each for each in partitions if each.replicas]
     now = {each.key: each for each in partitions}
     if len(racks) < 2 or _evened(now, racks, NOISE_OF_BYTES, NOISE_OF_TRAFFIC) == now:

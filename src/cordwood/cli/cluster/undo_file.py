@@ -1,0 +1,56 @@
+"""The file that undoes moves: a plan with the replicas that partitions had before. No earlier file is overwritten."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from cordwood.cli.failure import Failure
+from cordwood.cli.output import remark
+
+
+def write_undo(path: str | None, plan: Mapping[str, Any]) -> str:
+    """Writes the plan to a new file at `path`; None: the file is in the present directory, and its name has the time.
+    Returns the file's path. Raises Failure: no file was made."""
+    for name in _names() if path is None else [path]:
+        try:
+            _write(name, plan)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise Failure(
+                "NO_UNDO_FILE",
+                f"{name}, which is to undo the moves, cannot be written: {error.strerror}; nothing was changed",
+                "--undo-file names another file",
+            ) from None
+        remark(f"{name} has the present replicas: `cordwood cluster reassign --file {name}` undoes the moves")
+        return name
+    # A command that is repeated after an interruption would note the replicas half-way as those before the moves.
+    raise Failure(
+        "UNDO_FILE_EXISTS",
+        f"{path} exists already, and may be the only note of where replicas were before earlier moves; nothing was "
+        "changed",
+        "name a new file with --undo-file, or leave the option out; remove the old file only if its moves need no undo",
+    )
+
+
+def _names() -> Iterator[str]:
+    """Names for the file of a command: the second command of one second needs another name than the first."""
+    stem = time.strftime("cordwood-undo-%Y%m%d-%H%M%S", time.gmtime())
+    yield f"{stem}.json"
+    for number in count(2):
+        yield f"{stem}-{number}.json"
+
+
+def _write(path: str, plan: Mapping[str, Any]) -> None:
+    """Raises OSError: FileExistsError if there is a file already, which stays as it is."""
+    made = open(path, "x", encoding="utf-8")  # noqa: SIM115
+    try:
+        with made as file:
+            json.dump(plan, file, indent=1)
+    except BaseException:
+        # A part of a plan undoes nothing, and would stop the next command with the same --undo-file.
+        os.remove(path)
+        raise
