@@ -115,7 +115,7 @@ class DataDirectories:
                 directory.lock_if_begun()
             places = [Place(each.filesystem, each.path) for each in self.directories]
             claim = None if identity is None else Claim(places, identity, new_id)
-            moves = UnfinishedMoves(self.directories, all_present=self.all_present)
+            moves = UnfinishedMoves(self.directories, all_present=self.all_present, known=known)
             if known is not None:
                 refuse_two_logs(self.directories, known)
             # All refusals are above: from here on files change.

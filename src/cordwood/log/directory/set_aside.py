@@ -13,10 +13,13 @@ from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.set_aside import NOTE_FILE, Note, decode_note, encode_note, set_aside_name
 
 
-def set_aside(filesystem: Filesystem, directory: str, note: Note, *, before_moving: Callable[[], None]) -> str:
+def set_aside(
+    filesystem: Filesystem, directory: str, note: Note, *, before_moving: Callable[[], None], named: str = ""
+) -> str:
     """Renames the directory, durably; returns the new path. On a full disk the directory keeps its name.
 
-    Calls `before_moving` when the note is durable.
+    Calls `before_moving` when the note is durable. `named`: the name from which the new one is made, if it is not that
+    of the directory.
     """
     parent, _, name = directory.rpartition("/")
     earlier = read_note(filesystem, directory)
@@ -29,7 +32,7 @@ def set_aside(filesystem: Filesystem, directory: str, note: Note, *, before_movi
         )
     filesystem.replace(f"{directory}/{NOTE_FILE}", encode_note(note))
     before_moving()
-    path = next(path for path in _names(parent, name) if not filesystem.exists(path))
+    path = next(path for path in _names(parent, named or name) if not filesystem.exists(path))
     filesystem.rename(directory, path)
     filesystem.sync_directory(parent)
     return path
