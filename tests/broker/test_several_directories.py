@@ -284,6 +284,27 @@ def test_a_node_of_a_cluster_fills_the_replicas_of_a_lost_directory_from_others(
             third.stop()
 
 
+def test_a_node_of_a_cluster_takes_its_former_home_in_again_and_knows_a_home_by_the_copy(tmp_path: Path) -> None:
+    with Cluster(nodes=1) as cluster:
+        settings: dict[str, str | int] = {"cluster.name": "embedded", "cluster.store": cluster.store, "node.id": 3}
+
+        def start(*names: str) -> None:
+            Broker(data_dir=paths(tmp_path, *names), settings=settings).start().stop()
+
+        start("a", "b")
+        before = identity(tmp_path / "a")
+        (tmp_path / "a" / "meta.properties").unlink()
+        start("a", "b")
+        assert identity(tmp_path / "a") == before, "the storage id is that of the copy"
+        start("b")
+        home = identity(tmp_path / "b")
+        assert (home.home_id, home.storage_id == before.storage_id) == ("", False)
+        start("a", "b")
+        assert identity(tmp_path / "a").home_id == home.directory_id
+        assert identity(tmp_path / "b").storage_id == home.storage_id
+        assert not (tmp_path / "a" / "cluster-witness").exists()
+
+
 @pytest.mark.interop
 def test_the_command_moves_logs_to_another_directory_and_tells_where_they_are(tmp_path: Path) -> None:
     with broker(paths(tmp_path, "a", "b")) as running:

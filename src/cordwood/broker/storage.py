@@ -20,7 +20,7 @@ from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
 from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import Filesystem, remove_if_there
 
 if TYPE_CHECKING:
     from cordwood.broker.memory import Memory
@@ -301,6 +301,9 @@ class Storage:
         self.logs.open(identity, new_id=lambda: new_cluster_id(uuid4()), known=known)
         self._open = True
         home = self.logs.home
+        for former in self.logs.directories[1:]:
+            # A former home: if it is the home again one day, its file must not stand for all that was seen since.
+            remove_if_there(former.filesystem, f"{former.path}/{WITNESS_FILE}")
         for words in accepted_losses.begun_empty(home.filesystem, home.path, self.logs.directory_of):
             logger.warning("%s", words)
         for problem in self.logs.problems:

@@ -19,6 +19,7 @@ from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.set_aside import Note, encode_note
 
 SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
 OWNER = Identity("cluster", 1, "storage")
@@ -160,6 +161,25 @@ def test_a_start_knows_which_directories_are_missing() -> None:
     assert found.home_missing
 
 
+def test_a_home_that_a_node_of_a_cluster_was_started_without_is_taken_in_again() -> None:
+    disks = Disks(3)
+    directories = disks.opened()
+    written = filled(directories)
+    directories.close()
+    # Each start makes another directory the home.
+    disks.opened("/disk-2", "/disk-3").close()
+    disks.opened("/disk-3").close()
+    for _ in range(2):
+        found = look_at(disks.places())
+        assert (found.home, found.complete, dict(found.others_homes)) == (2, True, {})
+        directories = disks.opened()
+        assert {str(each): values(log_of(directories, each)) for each in PARTITIONS} == written
+        directories.close()
+    owners = [read_identity(disk, path) for path, disk in disks.disks.items()]
+    assert [owner is not None and owner.home_path for owner in owners] == ["/disk-3", "/disk-3", ""]
+    assert not disks.disks["/disk-1"].exists("/disk-1/home.properties")
+
+
 def test_a_home_that_lost_its_properties_is_known_by_their_copy() -> None:
     disks = Disks(2)
     disks.opened().close()
@@ -236,6 +256,33 @@ def test_a_partition_in_two_directories_is_refused_before_anything_is_changed() 
     directories = disks.opened()
     with pytest.raises(StorageFailure, match="/disk-1/orders-0 and /disk-2/orders-0 are logs of the same partition"):
         directories.strays(ALL_KNOWN)
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_a_directory_that_was_renamed_within_its_topic_counts_under_its_own_name(set_aside: bool) -> None:
+    disks = Disks(2)
+    directories = disks.opened()
+    filled(directories, PARTITIONS[:1])
+    directories.close()
+    disk = disks.disks["/disk-1"]
+    copy_of(disk, "/disk-1/orders-0", disks.disks["/disk-2"], "/disk-2/orders-0")
+    disk.rename("/disk-1/orders-0", "/disk-1/orders-1")
+    renamed = "/disk-1/orders-1"
+    if set_aside:
+        # A crash came when the directory was to get its name back.
+        renamed = "/disk-1/orders-1.0-stray"
+        note = Note(PARTITIONS[0], TOPIC_ID, "it was renamed to orders-1", 0)
+        disk.replace("/disk-1/orders-1/set-aside.json", encode_note(note))
+        disk.rename("/disk-1/orders-1", renamed)
+    directories = DataDirectories([DataDirectory(each, path) for path, each in disks.disks.items()])
+    with pytest.raises(
+        StorageFailure, match=rf"{renamed} \(of orders-0, .*\) and /disk-2/orders-0 are logs of the same"
+    ):
+        directories.open(OWNER, known=ALL_KNOWN)
+    assert disk.list_directories("/disk-1") == [renamed.rpartition("/")[2]]
+    assert directories.directories[0].stopped_cleanly()
+    # The topic is not known: both would be set aside, and neither is served.
+    directories.open(OWNER, known=Known(lambda partition: None, {}))
 
 
 def test_an_empty_directory_of_a_killed_process_gives_way_to_the_partition_in_another_one() -> None:

@@ -69,6 +69,8 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
     found = [place.identity() for place in places]
     homes = [number for number, owner in enumerate(found) if owner is not None and not owner.home_id]
     if len(homes) > 1:
+        homes = _last_home(found, homes) or homes
+    if len(homes) > 1:
         first, second = (places[number].path for number in homes[:2])
         raise StorageFailure(
             f"{first} and {second} have been data directories on their own, each with metadata: their partitions "
@@ -92,13 +94,31 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
         return DirectorySet(begun or 0, {}, bool(others), home_path, perhaps_begun=begun is not None)
     home = found[homes[0]]
     assert home is not None
+    former = {owner.directory_id for owner in found if owner is not None and owner is not home and not owner.home_id}
     missing = {each: path for each, path in home.directories.items() if each not in by_id}
     others_homes = {
         place.path: owner.home_path
         for place, owner in zip(places, found, strict=True)
-        if owner is not None and owner.home_id and owner.home_id != home.directory_id
+        if owner is not None and owner.home_id and owner.home_id not in (home.directory_id, *former)
     }
     return DirectorySet(homes[0], missing, False, others_homes=others_homes)
+
+
+def _last_home(found: Sequence[Identity | None], homes: Sequence[int]) -> list[int]:
+    """The number of the home that all other homes name as one of their directories, and that names none of them. A node
+    of a cluster that was started without its home made it one, and the others are former homes."""
+    owners = {number: owner for number in homes if (owner := found[number]) is not None}
+    return [
+        number
+        for number, owner in owners.items()
+        if all(
+            other[:2] == owner[:2]
+            and owner.directory_id in other.directories
+            and other.directory_id not in owner.directories
+            for each, other in owners.items()
+            if each != number
+        )
+    ]
 
 
 def _begun_home(places: Sequence[Place], found: Sequence[Identity | None]) -> int | None:

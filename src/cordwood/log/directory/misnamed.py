@@ -8,6 +8,7 @@ One whose name another directory has, as after a copy, stays set aside. After a 
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from cordwood.log.directory.set_aside import read_note, remove_note, set_aside
 from cordwood.model.identifiers import TopicPartition
@@ -45,9 +46,25 @@ def straighten_names(filesystem: Filesystem, path: str, names: Iterable[str]) ->
     return problems
 
 
-def is_misnamed(filesystem: Filesystem, path: str, partition: TopicPartition) -> bool:
-    """Whether the directory that has the name of this partition is another one's of its topic."""
-    return _note(filesystem, path, str(partition)) is not None
+def straightened(filesystem: Filesystem, path: str) -> dict[TopicPartition, str]:
+    """The path of each partition's directory, by the name that `straighten_names` is going to give it. Changes
+    nothing."""
+    named: dict[TopicPartition, str] = {}
+    misnamed: list[tuple[TopicPartition, str]] = []
+    for name in filesystem.list_directories(path):
+        directory = f"{path}/{name}"
+        if set_aside_part(name) is not None:
+            note = read_note(filesystem, directory)
+            if note is not None and note.reason.startswith(_RENAMED):
+                misnamed.append((note.partition, directory))
+        elif (note := _note(filesystem, path, name)) is not None:
+            misnamed.append((note.partition, directory))
+        else:
+            with suppress(ValueError):
+                named[TopicPartition.parse(name)] = directory
+    for partition, directory in misnamed:
+        named.setdefault(partition, directory)
+    return named
 
 
 def _note(filesystem: Filesystem, path: str, name: str) -> Note | None:
