@@ -7,7 +7,7 @@ to hear at once that nothing listens at the address.
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
@@ -27,9 +27,17 @@ _RETRY_PAUSE_S = 0.05
 _MAX_SOCKET_TIMEOUT_MS = 300_000
 """librdkafka refuses a longer timeout."""
 _NOT_YET = frozenset(
-    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
 )
-"""Errors of a broker that is still starting, or still taking up a new topic."""
+"""Errors of a broker that is still starting, still taking up a new topic, or still waiting for other replicas."""
+_END_UNKNOWN = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE})
+_NO_LEADER = frozenset({ErrorCode.LEADER_NOT_AVAILABLE.name, "NOENT"})
+"""Failures of a topic without leaders: of some partitions, and (librdkafka's `_NOENT`) of all."""
 
 _silent = logging.getLogger("cordwood.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -61,18 +69,31 @@ class Connection:
         """Sends one admin request about one thing, and returns the answer."""
         return self.ask_all(lambda admin: {"": request(admin)})[""]
 
-    def ask_all(self, request: Callable[[AdminClient], Mapping[K, Future[T]]]) -> dict[K, T]:
-        """Sends one admin request and returns all answers; sends it again while the broker is not ready yet."""
+    def ask_all(
+        self, request: Callable[[AdminClient], Mapping[K, Future[T]]], *, left_out: Set[int] = frozenset()
+    ) -> dict[K, T]:
+        """Sends one admin request and returns all answers but those with an error in `left_out`; sends it again while
+        the broker is not ready yet."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
-                return {key: answer.result(self.timeout_s) for key, answer in request(self.admin()).items()}
+                return self._answers(request(self.admin()), left_out)
             except KafkaException as error:
                 if kafka_error(error).code() not in _NOT_YET or time.monotonic() > deadline:
                     raise failure_of(error, self.bootstrap_servers) from error
                 time.sleep(_RETRY_PAUSE_S)
             except FutureTimeout as error:
                 raise self.no_answer() from error
+
+    def _answers(self, futures: Mapping[K, Future[T]], left_out: Set[int]) -> dict[K, T]:
+        answers = {}
+        for key, future in futures.items():
+            try:
+                answers[key] = future.result(self.timeout_s)
+            except KafkaException as error:
+                if kafka_error(error).code() not in left_out:
+                    raise
+        return answers
 
     def call(self, function: Callable[[], T]) -> T:
         """Calls a function of librdkafka; a KafkaException becomes a Failure."""
@@ -82,9 +103,26 @@ class Connection:
             raise failure_of(error, self.bootstrap_servers) from error
 
     def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """The offset that `spec` means in each partition; -1 where there is none."""
-        asked = [TopicPartition(topic, index) for index in partitions]
-        answers = self.ask_all(lambda admin: admin.list_offsets(dict.fromkeys(asked, spec)))
+        """The offset that `spec` means in each partition; -1 where there is none. Raises Failure for a partition whose
+        leader still does not know its end when the timeout has passed."""
+        indexes = list(partitions)
+        try:
+            answers = self.ask_all(lambda admin: admin.list_offsets(_each(topic, indexes, spec)))
+        except Failure as failure:
+            if failure.code in _NO_LEADER:
+                raise (self.without_leader(topic) or failure) from failure
+            if failure.code != ErrorCode.OFFSET_NOT_AVAILABLE.name:
+                raise
+            known = self.known_offsets(topic, indexes, spec)
+            raise _end_unknown(topic, [index for index in indexes if index not in known], failure) from failure
+        return {partition.partition: answer.offset for partition, answer in answers.items()}
+
+    def known_offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        """As `offsets`, without the partitions whose leader does not know its end: it does not wait for them."""
+        asked = _each(topic, partitions, spec)
+        if not asked:
+            return {}  # librdkafka refuses a question about nothing
+        answers = self.ask_all(lambda admin: admin.list_offsets(asked), left_out=_END_UNKNOWN)
         return {partition.partition: answer.offset for partition, answer in answers.items()}
 
     def topic_names(self) -> list[str]:
@@ -110,10 +148,9 @@ class Connection:
         waiting = sorted(index for index, each in partitions.items() if each.leader < 0)
         if not waiting:
             return None
-        named = ", ".join(map(str, waiting[:10])) + (", ..." if len(waiting) > 10 else "")
         return Failure(
             "LEADER_NOT_AVAILABLE",
-            f"{topic} has no leader for partition {named}",
+            f"{topic} has no leader for partition {_named(waiting)}",
             "`cordwood cluster status` says what the partition waits for",
         )
 
@@ -135,6 +172,25 @@ class Connection:
             "socket.timeout.ms": min(max(10, int(self.timeout_s * 1000)), _MAX_SOCKET_TIMEOUT_MS),
             **extra,
         }
+
+
+def _each(topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[TopicPartition, OffsetSpec]:
+    return {TopicPartition(topic, index): spec for index in partitions}
+
+
+def _named(partitions: list[int]) -> str:
+    return ", ".join(map(str, partitions[:10])) + (", ..." if len(partitions) > 10 else "")
+
+
+def _end_unknown(topic: str, partitions: list[int], failure: Failure) -> Failure:
+    """`partitions` is empty if their leaders have learned their ends since the failure."""
+    which = f"partition {_named(partitions)} of {topic}" if partitions else f"a partition of {topic}"
+    return Failure(failure.code, f"the end of {which} is not known: {WHY_END_UNKNOWN}", failure.hint)
+
+
+WHY_END_UNKNOWN = (
+    "a leader cannot tell which records are committed before as many replicas as min.insync.replicas are in sync"
+)
 
 
 def reachable_family(bootstrap_servers: str) -> str:
@@ -234,6 +290,8 @@ _HINTS: Mapping[int, str] = {
     ErrorCode.INVALID_CONFIG: "`cordwood config list` shows every setting, its values and its meaning",
     ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes is the limit for one batch",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "start the other replicas' brokers: `cordwood cluster status` names them. "
+    "--timeout waits longer",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first; `cordwood group describe` names them",
     ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a partition has at most one replica on each node, and one in all with "

@@ -103,8 +103,11 @@ class LagReader:
         connection = self._connection
         # Read on every look: a watch may run for days, and an operator who sees a loss coming raises the retention.
         self._rules[topic] = self._retention_rules(topic)
+        ends = connection.known_offsets(topic, partitions, OffsetSpec.latest())
+        partitions = list(ends)
+        if not partitions:
+            return {}
         starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
-        ends = connection.offsets(topic, partitions, OffsetSpec.latest())
         asked = {TopicPartition(topic, index): OffsetSpec.max_timestamp() for index in partitions}
         newest = connection.ask_all(lambda admin: admin.list_offsets(asked))
         newest_ms = {partition.partition: answer.timestamp for partition, answer in newest.items()}

@@ -111,7 +111,7 @@ def positions(connection: "Connection", group: GroupView) -> list[PositionView]:
     for topic in sorted({topic for topic, _ in every}):
         there = known[topic].partitions if topic in known else {}
         partitions = sorted({*there, *(partition for name, partition in every if name == topic)})
-        ends = connection.offsets(topic, partitions, OffsetSpec.latest()) if topic in known else {}
+        ends = connection.known_offsets(topic, partitions, OffsetSpec.latest()) if topic in known else {}
         found += [
             PositionView(
                 topic, partition, committed.get((topic, partition)), ends.get(partition), owners.get((topic, partition))

@@ -1,5 +1,6 @@
 """`cordwood topic describe`."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PARTITIONS_SHOWN = 100
 """More partitions than a person reads; scripts get all of them."""
+NAMED = 10
+"""The partitions that a sentence names."""
 
 
 def describe_topics(
@@ -110,6 +113,8 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
     )
     if (hidden := len(view.partitions) - PARTITIONS_SHOWN) > 0:
         out.print(Text(f"{count_in_words(hidden, 'partition')} more: --json has them all.\n", style="dim"))
+    for words in _unknown_ends(view):
+        out.print(Text(f"{words}\n", style="yellow"))
     for damage in view.damage:
         out.print(Text(damage_in_words(damage), style="bold red"))
     for repair in view.repairs:
@@ -140,6 +145,26 @@ def repair_in_words(repair: "RepairView") -> str:
         f"partition {repair.partition} was damaged on broker {repair.broker}: offsets {repair.first_offset} to "
         f"{repair.last_offset} were repaired from broker {brokers} {time_in_words(repair.repaired_ms)}.\n"
     )
+
+
+def _unknown_ends(view: "TopicView") -> Iterator[str]:
+    """Says why offsets are missing in the table."""
+    from cordwood.cli.connection import WHY_END_UNKNOWN
+
+    leaderless = [part.partition for part in view.partitions if part.leader is None]
+    waiting = [part.partition for part in view.partitions if part.leader is not None and part.end_offset is None]
+    if leaderless:
+        yield f"No leader: partition {_some(leaderless)}. `cordwood cluster status` says what a partition waits for."
+    if waiting:
+        yield (
+            f"End unknown: partition {_some(waiting)}. {WHY_END_UNKNOWN[0].upper()}{WHY_END_UNKNOWN[1:]}: start the "
+            "other replicas' brokers. `cordwood cluster status` names them."
+        )
+
+
+def _some(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:NAMED])
+    return f"{shown} and {len(partitions) - NAMED} more" if len(partitions) > NAMED else shown
 
 
 def _ids(ids: tuple[int, ...]) -> str:

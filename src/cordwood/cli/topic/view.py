@@ -27,7 +27,7 @@ SET_BY_SOMEBODY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. Offsets are None if its leader did not answer."""
+    """One partition. Offsets are None if it has no leader. The end is None, too, if its leader does not know it."""
 
     partition: int
     leader: int | None
@@ -93,9 +93,9 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
     told = Told()
     eligible: Mapping[int, tuple[int, ...]] = {}
     if measured:
-        indexes = [partition.id for partition in description.partitions]
-        starts = connection.offsets(name, indexes, OffsetSpec.earliest())
-        ends = connection.offsets(name, indexes, OffsetSpec.latest())
+        led = [index for indexes in _leaders(description).values() for index in indexes]
+        starts = connection.known_offsets(name, led, OffsetSpec.earliest())
+        ends = connection.known_offsets(name, led, OffsetSpec.latest())
         sizes = _sizes(connection, name, description)
         eligible = _eligible(connection, name)
         told = known_damage(_replicas(description), name, connection.timeout_s)
