@@ -20,6 +20,7 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.simulation.life import DATA_DIRECTORY
+from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -133,10 +134,10 @@ def test_no_replica_follows_the_start_of_a_log_that_lost_its_beginning(world: Wo
     assert read(world, image(world).leader).error_code == 0
 
 
-def create_lone(world: World, broker_id: int) -> None:
-    topic = {"name": TOPIC, "assignments": [{"partition_index": 0, "broker_ids": [broker_id]}]}
+def create_on(world: World, *broker_ids: int) -> None:
+    topic = {"name": TOPIC, "assignments": [{"partition_index": 0, "broker_ids": broker_ids}]}
     values = {"topics": [{"num_partitions": -1, "replication_factor": -1, "configs": [], **topic}], "timeout_ms": 1000}
-    assert world.ask_at(broker_id, ApiKey.CREATE_TOPICS, 5, **values).topics[0].error_code == 0
+    assert world.ask_at(broker_ids[0], ApiKey.CREATE_TOPICS, 5, **values).topics[0].error_code == 0
     world.advance(ROUND_MS)
 
 
@@ -155,7 +156,7 @@ def directories(world: World, broker_id: int) -> list[str]:
 
 def test_a_partition_whose_only_replica_is_away_begins_anew_and_the_old_log_is_set_aside(world: World) -> None:
     old, new, _ = ALL
-    create_lone(world, old)
+    create_on(world, old)
     fill(world, old)
     world.machine_of(old).kill()
     world.advance(SETTLED_MS)
@@ -171,3 +172,69 @@ def test_a_partition_whose_only_replica_is_away_begins_anew_and_the_old_log_is_s
     assert aside != f"{TOPIC}-0", "the old log is set aside"
     assert content(log(world, new)) == after
     assert (image(world, new).leader, image(world, new).recovering) == (new, False)
+
+
+def cut_off(world: World, broker_id: int, *, cut: bool) -> None:
+    """Cuts or heals all links of a broker but those to clients."""
+    change = world.links.cut if cut else world.links.heal
+    for other in (STORE, *others(broker_id)):
+        change(broker_id, other)
+        change(other, broker_id)
+
+
+def move(world: World, *broker_ids: int) -> None:
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": broker_ids}]}]
+    moves = world.ask_at(broker_ids[0], ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, timeout_ms=1000, topics=topics)
+    assert moves.responses[0].partitions[0].error_code == 0
+    world.advance(SETTLED_MS)
+    assert image(world, broker_ids[0]).replicas == broker_ids
+
+
+@pytest.mark.parametrize("is_unclean", [False, True], ids=["accepted loss", "unclean election"])
+def test_a_complete_log_is_set_aside_if_its_broker_was_cut_off_while_the_partition_went_on_without_it(
+    world: World, is_unclean: bool
+) -> None:
+    complete, lagging, third = ALL
+    create_on(world, complete, lagging)
+    world.machine_of(lagging).kill()
+    world.advance(SETTLED_MS)
+    fill(world, complete)
+    whole = content(log(world, complete))
+    cut_off(world, complete, cut=True)
+    world.machine_of(lagging).start()
+    world.advance(2 * SETTLED_MS)
+    assert image(world, lagging).leader == -1
+    if is_unclean:
+        change = {"name": "unclean.leader.election.enable", "config_operation": 0, "value": "true"}
+        resources = [{"resource_type": 2, "resource_name": TOPIC, "configs": [change]}]
+        world.ask_at(lagging, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
+    else:
+        operator = world.machine_of(lagging).life
+        assert operator is not None
+        operator.loop.create_task(operator.metadata_writer.accept_loss(TOPIC, 0))
+    world.advance(SETTLED_MS)
+    assert image(world, lagging).leader == lagging
+    move(world, lagging, third)
+    cut_off(world, complete, cut=False)
+    world.advance(SETTLED_MS)
+    assert world.machine_of(complete).node.hosted.get(TOPIC, 0) is None
+    (aside,) = directories(world, complete)
+    assert aside == f"{TOPIC}-0.0-stray"
+    path = f"{DATA_DIRECTORY}/{aside}/{0:020}.log"
+    assert world.machine_of(complete).disk.read_bytes(path) == whole
+
+
+def test_a_replica_that_followed_the_leader_after_a_loss_leaves_nothing_behind(world: World) -> None:
+    complete, lagging, third = ALL
+    create_on(world, complete)
+    fill(world, complete)
+    cut_off(world, complete, cut=True)
+    world.advance(SETTLED_MS)
+    begin_anew(world, lagging)
+    move(world, lagging, third)
+    assert told(begin_produce(world, lagging, b"anew")) == "NONE"
+    cut_off(world, complete, cut=False)
+    world.advance(SETTLED_MS)
+    move(world, lagging, complete)
+    assert (directories(world, third), directories(world, complete)) == ([], [f"{TOPIC}-0", f"{TOPIC}-0.0-stray"])
+    assert content(log(world, complete)) == content(log(world, lagging))

@@ -27,7 +27,7 @@ class PartitionImage:
     """The revision of the partition's key, for a compare-and-set."""
     unknown: Unknown = ()
     """Fields of the row that this release does not know, for a row that is written again."""
-    begun_anew: int = 0
+    lossy_epoch: int = 0
     """As in `PartitionRow`."""
 
 
@@ -53,7 +53,7 @@ def partition_image(row: PartitionRow, mod_revision: int) -> PartitionImage:
         row.recovering,
         mod_revision,
         row.unknown,
-        row.begun_anew,
+        row.lossy_epoch,
     )
 
 
@@ -70,7 +70,7 @@ def partition_row(image: PartitionImage) -> PartitionRow:
         image.removing,
         image.partition_epoch,
         image.recovering,
-        image.begun_anew,
+        image.lossy_epoch,
         image.unknown,
     )
 

@@ -121,9 +121,10 @@ class PartitionRow(NamedTuple):
     removing: tuple[int, ...] = ()
     partition_epoch: int = 0
     recovering: bool = False
-    begun_anew: int = 0
-    """The leader epoch in which an operator gave up all replicas, and the partition began anew, empty, on another
-    broker; 0: never. A log of an earlier epoch is kept by the broker that has it."""
+    lossy_epoch: int = 0
+    """The epoch of the last leader that was elected though it may lack acknowledged records (an accepted loss, an
+    unclean election); 0: none. A replica that has not followed the partition since then, and is a replica no more, sets
+    its log aside."""
     unknown: Unknown = ()
 
 
@@ -268,9 +269,9 @@ def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
     """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
     if version < SHORT_PARTITION_ROWS:
         fields = row._asdict()
-        if not row.begun_anew:
+        if not row.lossy_epoch:
             # Releases without this field write equal rows.
-            del fields["begun_anew"]
+            del fields["lossy_epoch"]
         return _encode({**dict(fields.pop("unknown")), **fields})
     fields = row._asdict()
     unknown = dict(fields.pop("unknown"))
@@ -295,7 +296,7 @@ def decode_partition(value: bytes) -> PartitionRow:
             removing=tuple(fields.get("removing", ())),
             partition_epoch=fields.get("partition_epoch", 0),
             recovering=fields.get("recovering", False),
-            begun_anew=fields.get("begun_anew", 0),
+            lossy_epoch=fields.get("lossy_epoch", 0),
             unknown=_unknown(PartitionRow, fields),
         )
     except (KeyError, TypeError) as error:

@@ -16,6 +16,7 @@ They take the parts that they change, and never the log. No code outside of this
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.log import checkpoint as checkpoints
@@ -412,6 +413,7 @@ class Log:
         self.segments.close()
         self.directory.close_unsynced_files()
 
-    def condemn(self) -> str | None:
-        """Renames the log's directory for a deletion. Returns the path to remove; None without a directory."""
-        return retention.condemn(self.segments, self.offsets)
+    def condemn(self, rename: Callable[[], str | None] | None = None) -> str | None:
+        """Renames the log's directory for a deletion, or by `rename`. Returns the new path; None without a
+        directory."""
+        return retention.condemn(self.segments, self.offsets, rename)

@@ -7,6 +7,8 @@ are renamed, and removed file.delete.delay.ms later, because slices of them may 
 A new reason to remove a segment belongs into the forecast of `lag/data_loss.py`, too.
 """
 
+from collections.abc import Callable
+
 from cordwood.log import rolling
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.log_segments import LogSegments
@@ -113,13 +115,14 @@ def _delete_oldest(
     saved.forget_before(segments[0].base_offset)
 
 
-def condemn(segments: LogSegments, offsets: LogOffsets) -> str | None:
-    """Renames the log's directory. Returns the new path; None if the log never had a directory."""
+def condemn(segments: LogSegments, offsets: LogOffsets, rename: Callable[[], str | None] | None = None) -> str | None:
+    """Renames the log's directory: as a condemned one, or by `rename`. Returns the new path; None if the log never had
+    a directory."""
     offsets.truncations += 1
     segments.close()
     directory = segments.directory
     directory.close_unsynced_files()
-    path = condemn_directory(directory.filesystem, directory.path)
+    path = condemn_directory(directory.filesystem, directory.path) if rename is None else rename()
     if path is not None:
         # A topic of the same name may come soon: readers of the old log must not find the new one's files.
         for file in segments.files():

@@ -29,8 +29,8 @@ class Deposed(NamedTuple):
     hosted: bool = True
     """Whether this broker is still a replica."""
     given_up: bool = False
-    """Whether the partition began anew elsewhere, since an operator gave this replica up: its log may be all that is
-    left of acknowledged records."""
+    """Whether the partition went on elsewhere with a leader that lacked acknowledged records, and this replica has not
+    followed it: its log may be all that is left of these records."""
 
 
 class HostedReplicas:
@@ -197,8 +197,8 @@ class HostedReplicas:
             del self.topics[topic.name][index]
             if not self.topics[topic.name]:
                 del self.topics[topic.name]
-            given_up = image.begun_anew > partition.leader_epoch
             acks = partition.follow(NO_LEADER, image.leader_epoch, image)
+            given_up = image.lossy_epoch > partition.agreed_epoch
             lost = Deposed(partition, acks, hosted=False, given_up=given_up)
             self.on_role(partition)
             return lost

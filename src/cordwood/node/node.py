@@ -402,8 +402,7 @@ class Node:
             self.transactions.log.deposed(partition)
         if removed := [each.partition for each in deposed if not each.hosted and not each.given_up]:
             self._removals.remove_replicas(removed)
-        for each in deposed:
-            if each.given_up:
-                self._removals.keep_given_up(each.partition)
+        if given_up := [each.partition for each in deposed if each.given_up]:
+            self._removals.set_given_up_aside(given_up)
         if deposed:
             self.acks.end([(each.partition, each.acks) for each in deposed], ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -57,6 +57,7 @@ class Partition:
         "_log",
         "_open",
         "_replica",
+        "agreed_epoch",
         "appended_bytes",
         "cutting",
         "fetched_bytes",
@@ -96,6 +97,8 @@ class Partition:
         self.leads = False
         self.leader_epoch = -1
         """The epoch in which the partition is led, here or elsewhere."""
+        self.agreed_epoch = 0
+        """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
         self.led_since_ms = 0
         """When this broker last took the lead, or began a new epoch as the leader."""
         self.leader = NO_LEADER
@@ -228,8 +231,11 @@ class Partition:
         return self.take_acks() if led else []
 
     def _end_role(self) -> None:
-        """Keeps the high watermark of a role that ends."""
-        role = self._replica or self._following
+        """Keeps the high watermark of a role that ends, and its epoch if this log has the records of that epoch."""
+        following = self._following
+        if self.leads or (following is not None and following.heard_ms is not None):
+            self.agreed_epoch = self.leader_epoch
+        role = self._replica or following
         if role is not None:
             self._high_watermark = role.high_watermark
         self._replica = self._following = None

@@ -1,10 +1,12 @@
 """Which replica leads a partition after an accepted loss, and what an operator is shown before."""
 
 import pytest
+from typer.testing import CliRunner
 
-from cordwood.cli.cluster.accept_loss import check, loss_of
+from cordwood.cli.app import app
+from cordwood.cli.cluster.accept_loss import check, lone_replicas, loss_of
 from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
-from cordwood.cli.failure import Failure
+from cordwood.cli.failure import ExitCode, Failure
 
 NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
 LOST = PartitionState("t", 0, -1, (1, 2, 3, 4, 5), ())
@@ -68,3 +70,17 @@ def test_a_partition_begins_anew_only_on_a_node_that_serves(on: int) -> None:
 def test_a_partition_does_not_begin_anew_while_a_node_with_a_replica_runs() -> None:
     with pytest.raises(Failure, match="single-0: node 4 runs and has a replica"):
         check(loss_of(AWAY._replace(replicas=(7, 4)), NODES, {}, on=2), None, 2)
+
+
+def test_a_partition_that_began_anew_is_shown_with_the_command_that_adds_the_replicas_that_it_had() -> None:
+    pair = AWAY._replace(replicas=(7, 8))
+    (sentence,) = lone_replicas([loss_of(pair, NODES, {}, on=2), loss_of(AWAY, NODES, {}, on=2)])
+    assert sentence.startswith("single-0: its only replica is on node 2.")
+    assert "`cordwood cluster reassign single 0 --replication-factor 2`" in sentence
+    assert lone_replicas([loss_of(LOST, NODES, {})]) == []
+
+
+def test_a_replica_that_leads_and_a_node_to_begin_anew_on_are_not_named_together() -> None:
+    refused = CliRunner().invoke(app, ["cluster", "accept-loss", "orders", "0", "--broker", "1", "--on", "2", "--yes"])
+    assert refused.exit_code == ExitCode.USAGE
+    assert "hint: give one of --broker and --on" in refused.output

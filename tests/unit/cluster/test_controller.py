@@ -204,6 +204,7 @@ async def test_an_operator_accepts_the_loss_of_the_last_replica() -> None:
         assert await three.some.accept_loss("lone", 0) == 3
         lone = three.partition("lone")
         assert (lone.leader, lone.isr, lone.recovering, lone.leader_epoch) == (3, (3,), True, epoch + 1)
+        assert lone.lossy_epoch == epoch + 1
 
 
 async def test_a_loss_is_not_accepted_while_a_complete_replica_starts_and_is_none_once_it_is_live() -> None:
@@ -221,7 +222,7 @@ async def test_a_loss_is_not_accepted_while_a_complete_replica_starts_and_is_non
             await three.some.accept_loss("t", 0)
         await three.running[2].ready()
         await three.until(lambda image: image.topics["t"].partitions[0].leader == 2)
-        assert not three.partition().recovering
+        assert (three.partition().recovering, three.partition().lossy_epoch) == (False, 0)
 
 
 async def test_a_partition_whose_replicas_are_all_away_begins_anew_on_another_broker() -> None:
@@ -242,7 +243,7 @@ async def test_a_partition_whose_replicas_are_all_away_begins_anew_on_another_br
         assert await three.some.begin_anew([("lone", 0)], 2) == {("lone", 0): 2}
         anew = three.partition("lone")
         assert (anew.leader, anew.replicas, anew.isr, anew.recovering) == (2, (2,), (2,), False)
-        assert anew.leader_epoch == anew.begun_anew == epoch + 1
+        assert anew.leader_epoch == anew.lossy_epoch == epoch + 1
         await three.start(3)
         await three.until(lambda image: 3 in image.brokers and image.brokers[3].electable)
         assert three.partition("lone") == anew, "the old replica leads no more"
@@ -276,7 +277,12 @@ async def test_a_loss_is_accepted_with_the_replica_that_the_operator_names() -> 
         await three.until(lambda image: image.topics["t"].partitions[0].leader == -1)
         assert three.partition().isr == (1,)
         assert await three.some.accept_losses([("t", 0)], 3) == {("t", 0): 3}
-        assert (three.partition().leader, three.partition().isr, three.partition().recovering) == (3, (3,), True)
+        lossy = three.partition()
+        assert (lossy.leader, lossy.isr, lossy.recovering, lossy.lossy_epoch) == (3, (3,), True, lossy.leader_epoch)
+        await three.kill(3)
+        await three.start(3)
+        await three.until(lambda image: image.topics["t"].partitions[0].leader_epoch > lossy.leader_epoch)
+        assert three.partition().lossy_epoch == lossy.lossy_epoch
 
 
 async def test_preferred_leaders_are_elected_where_they_are_in_sync_and_refusals_say_why() -> None:
@@ -327,6 +333,7 @@ async def test_an_unclean_election_happens_only_where_the_topic_says_so() -> Non
         await three.until(lambda image: image.topics["careless"].partitions[0].leader == 3)
         careless = three.partition("careless")
         assert (careless.isr, careless.elr, careless.recovering) == ((3,), (), True)
+        assert careless.lossy_epoch == careless.leader_epoch
         assert three.partition("careful").leader == -1
 
 

@@ -185,7 +185,7 @@ async def test_a_cluster_writes_short_rows_once_their_version_is_final() -> None
     assert long is not None
     assert short is not None
     assert decode_partition(long) == decode_partition(short)
-    assert json.loads(long).keys() == set(PartitionRow._fields) - {"unknown", "begun_anew"}
+    assert json.loads(long).keys() == set(PartitionRow._fields) - {"unknown", "lossy_epoch"}
     assert json.loads(short).keys() == {"leader", "leader_broker_epoch", "leader_epoch", "replicas", "isr"}
 
 

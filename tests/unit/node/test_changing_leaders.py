@@ -20,7 +20,7 @@ from tests.unit.node.speaking import (
     values_in,
 )
 from tests.unit.node.test_held_heartbeats import Member
-from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, register, run, write
+from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, register, run
 
 from cordwood.log.replayed import Replayed
 from cordwood.model.errors import StorageFailure
@@ -61,23 +61,6 @@ def test_an_ack_that_waits_for_followers_ends_with_the_leadership(world: World) 
     assert not waiting.answered
     elect(world, "orders", OTHER)
     assert produced(waiting) == "NOT_LEADER_OR_FOLLOWER"
-
-
-@pytest.mark.parametrize(
-    ("begun_anew", "kept"), [(0, False), (1, False), (3, True)], ids=["never", "before this replica", "in its place"]
-)
-def test_a_replica_that_was_given_up_keeps_its_files_and_one_that_moved_away_does_not(
-    world: World, begun_anew: int, kept: bool
-) -> None:
-    create_topic(world)
-    elect(world, "orders", ME, isr=(ME,))
-    fill(world, "orders", b"one")
-    elect(world, "orders", ME, isr=(ME,))
-    assert leadership(world, "orders").epoch == 2
-    write(world, election(world, "orders", OTHER, replicas=(OTHER,), begun_anew=begun_anew))
-    world.advance(A_FEW_TURNS_MS)
-    assert world.node.hosted.get("orders", 0) is None
-    assert ("orders-0" in world.disk.list_directories("/data")) is kept
 
 
 def test_an_ack_waits_on_in_a_new_epoch_of_the_same_leader(world: World) -> None:

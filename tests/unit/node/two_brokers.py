@@ -66,7 +66,7 @@ def election(
     index: int = 0,
     replicas: tuple[int, ...] = (ME, OTHER),
     isr: tuple[int, ...] | None = None,
-    begun_anew: int = 0,
+    lossy_epoch: int = 0,
 ) -> Put:
     image = world.node.image
     partition = image.topics[topic].partitions[index]
@@ -77,6 +77,6 @@ def election(
         replicas,
         replicas if isr is None else isr,
         partition_epoch=partition.partition_epoch + 1,
-        begun_anew=begun_anew,
+        lossy_epoch=lossy_epoch,
     )
     return Put(partition_key(image.topics[topic].topic_id, index), encode_partition(row))

@@ -92,6 +92,13 @@ def accept_loss(
     from cordwood.cli.produce import no_such_partition
     from cordwood.cli.raw_request import brokers
 
+    if broker is not None and on is not None:
+        raise Failure(
+            "USAGE",
+            "--broker names a replica that shall lead, --on a node on which the partition begins anew, empty",
+            "give one of --broker and --on",
+            ExitCode.USAGE,
+        )
     connection = Connection(bootstrap_servers, timeout_s)
     address, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, timeout_s))
     found = {each.partition: each for each in partitions_of(address, [topic], timeout_s)}
@@ -130,8 +137,22 @@ def accept_loss(
     else:
         for each in outcomes:
             say(f"{topic}-{each.partition}: {'not done: ' + each.message if each.error else 'has a leader again'}")
+        done = [loss for loss in losses if loss.partition.partition not in {each.partition for each in failed}]
+        for sentence in lone_replicas(done):
+            say(sentence)
     if failed:
         raise Failure(failed[0].error, f"{topic}-{failed[0].partition}: {failed[0].message}")
+
+
+def lone_replicas(losses: Sequence[Loss]) -> list[str]:
+    """The partitions that began anew with fewer replicas than they had, each with the command that gives it more."""
+    return [
+        f"{partition.topic}-{partition.partition}: its only replica is on node {loss.leader}. `cordwood cluster "
+        f"reassign {partition.topic} {partition.partition} --replication-factor {len(partition.replicas)}` adds "
+        "the others"
+        for loss in losses
+        if loss.leader not in (partition := loss.partition).replicas and len(partition.replicas) > 1
+    ]
 
 
 def loss_of(

@@ -157,14 +157,16 @@ def elected(
         )
     else:
         isr, elr = (leader,), ()
+    leader_epoch = image.leadership(partition).epoch + 1
     return partition_row(partition)._replace(
         leader=leader,
         leader_broker_epoch=image.brokers[leader].epoch,
-        leader_epoch=image.leadership(partition).epoch + 1,
+        leader_epoch=leader_epoch,
         isr=isr,
         elr=elr,
         recovering=partition.recovering or not clean,
         partition_epoch=partition.partition_epoch + 1,
+        lossy_epoch=partition.lossy_epoch if clean else leader_epoch,
     )
 
 
@@ -381,7 +383,7 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
 def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> Election:
     """Has a partition begin anew, empty, on this broker alone, whose replicas are all away: an operator gives them up.
 
-    The old replicas are away when the row is written. One that comes back is no replica, and keeps its log. Raises
+    The old replicas are away when the row is written. One that comes back is no replica, and sets its log aside. Raises
     ProtocolError.
     """
     topic, partition = _named(image, topic_name, index)
@@ -402,7 +404,7 @@ def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker
     alone = replace(partition, replicas=(broker_id,), adding=(), removing=())
     row = elected(image, topic, alone, broker_id, {*partition.isr, *partition.elr})
     # An empty log has nothing to recover: no transaction is open in it.
-    row = row._replace(recovering=False, begun_anew=row.leader_epoch)
+    row = row._replace(recovering=False)
     write = guarded(image, topic, index, row)
     away = tuple(absent(broker_key(broker)) for broker in partition.replicas)
     return Election(broker_id, write._replace(compares=(*write.compares, *away)))

@@ -1,4 +1,5 @@
-"""Directories of deleted partitions, from the deletion until their disk is free.
+"""Directories of deleted partitions, from the deletion until their disk is free; and of partitions that are set aside,
+until their names are free.
 
 A deletion in the loop only notes the partitions: thousands of renames would hold the loop, on a busy or full disk for
 seconds. A thread renames the directories. A new partition may need one of the names before: then the loop renames that
@@ -17,14 +18,20 @@ from cordwood.segments.names import Suffix
 
 
 class Doomed:
-    """A deleted partition. `path` is its directory's new name, until the thread that frees the disk takes it."""
+    """A deleted partition. `path` is its directory's new name, until the thread that frees the disk takes it.
 
-    __slots__ = ("log", "partition", "path")
+    A partition that is set aside has `set_aside`, which renames its directory durably, and no `path`: its files stay.
+    """
 
-    def __init__(self, partition: TopicPartition, log: Log | None) -> None:
+    __slots__ = ("log", "partition", "path", "set_aside")
+
+    def __init__(
+        self, partition: TopicPartition, log: Log | None, set_aside: Callable[[], str | None] | None = None
+    ) -> None:
         self.partition = partition
         self.log = log
         self.path: str | None = None
+        self.set_aside = set_aside
 
 
 class Condemned:
@@ -44,14 +51,17 @@ class Condemned:
         """Whether a deleted partition's directory has the name of this partition."""
         return partition in self._named
 
-    def add(self, partition: TopicPartition, log: Log | None) -> Doomed:
-        """Notes a deleted partition, in the loop. Syncs and checkpoints of its log are void from now on."""
+    def add(
+        self, partition: TopicPartition, log: Log | None, set_aside: Callable[[], str | None] | None = None
+    ) -> Doomed:
+        """Notes a partition that is deleted, or that `set_aside` renames, in the loop. Syncs and checkpoints of its log
+        are void from now on."""
         if log is not None:
             log.offsets.truncations += 1
         # A directory that has kept its name since an earlier deletion is tried again.
         doomed = self._named.get(partition)
         if doomed is None:
-            doomed = self._named[partition] = Doomed(partition, log)
+            doomed = self._named[partition] = Doomed(partition, log, set_aside)
         else:
             assert log is None, f"{partition} was opened in a deleted directory"
         with self._noting:
@@ -98,7 +108,12 @@ class Condemned:
         with self.renaming:
             if self._named.get(doomed.partition) is not doomed:
                 return
-            if doomed.log is not None:
+            if doomed.set_aside is not None:
+                if doomed.log is not None:
+                    doomed.log.condemn(doomed.set_aside)
+                else:
+                    doomed.set_aside()
+            elif doomed.log is not None:
                 doomed.path = doomed.log.condemn()
             else:
                 doomed.path = condemn_directory(self.filesystem, f"{self.path}/{doomed.partition}")

@@ -361,6 +361,20 @@ class DataDirectories:
                 self._forget(partition)
         return RemovalOfAll(parts)
 
+    def set_logs_aside(
+        self, partitions: Iterable[tuple[TopicId, TopicPartition]], reason: str, wall_ms: int
+    ) -> "RemovalOfAll":
+        """As `DataDirectory.set_logs_aside`, for partitions of all directories."""
+        topic_ids = {partition: topic_id for topic_id, partition in partitions}
+        parts = []
+        for directory, names in self._grouped(topic_ids).items():
+            if directory not in self.lost:
+                own = [(topic_ids[partition], partition) for partition in names]
+                parts.append(directory.set_logs_aside(own, reason, wall_ms))
+            for partition in names:
+                self._forget(partition)
+        return RemovalOfAll(parts)
+
     # Offsets that are kept for all logs together
 
     def clean_offset(self, partition: TopicPartition) -> int:
@@ -439,7 +453,7 @@ class DataDirectories:
 
 
 class RemovalOfAll:
-    """Removes the files of deleted partitions in all directories, in any thread."""
+    """Removes the files of deleted partitions in all directories, or sets them aside, in any thread."""
 
     def __init__(self, parts: Sequence[Removal]) -> None:
         self._parts = parts

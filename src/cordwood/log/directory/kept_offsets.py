@@ -58,6 +58,8 @@ class KeptOffsets:
         """The number of the last save that a cut waits for, by file."""
         self._forgotten: dict[TopicPartition, int] = {}
         """The number of the first save without the partition, by deleted partition."""
+        self._notes: list[Callable[[], None]] = []
+        """Write the offsets of forgotten partitions elsewhere, before the next save leaves them out."""
         self._saving = threading.Lock()
 
     def read(self) -> list[str]:
@@ -152,6 +154,9 @@ class KeptOffsets:
 
         def write() -> None:
             with self._saving:
+                while self._notes:
+                    self._notes[0]()
+                    del self._notes[0]
                 for name, by_partition in offsets.items():
                     # A later save may have been written before.
                     if self._saved.get(name, 0) > number:
@@ -181,6 +186,11 @@ class KeptOffsets:
         self._open_logs.pop(partition, None)
         kept = (self.recovery_points, self.log_starts, self.clean_offsets, self.high_watermarks)
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
+
+    def note_before_saving(self, note: Callable[[], None]) -> None:
+        """Has every save call `note` first, until one call succeeds: it keeps the offsets of a partition that was
+        forgotten, and is not deleted. For the loop, before the partition is forgotten."""
+        self._notes.append(note)
 
     def forgotten_with_last_save(self, partitions: Iterable[TopicPartition]) -> None:
         """Notes that the last begun save is the first without these partitions."""

@@ -21,7 +21,13 @@ def set_aside(
     Calls `before_moving` when the note is durable. `named`: the name from which the new one is made, if it is not that
     of the directory.
     """
-    parent, _, name = directory.rpartition("/")
+    write_note(filesystem, directory, note)
+    before_moving()
+    return move_aside(filesystem, directory, named)
+
+
+def write_note(filesystem: Filesystem, directory: str, note: Note) -> None:
+    """Writes the note, durably. Offsets that it lacks are taken from an earlier note."""
     earlier = read_note(filesystem, directory)
     if earlier is not None:
         # A crash came between the note and the new name. The checkpoints may have forgotten the partition since.
@@ -31,7 +37,12 @@ def set_aside(
             cleaned_to=_known(note.cleaned_to, earlier.cleaned_to),
         )
     filesystem.replace(f"{directory}/{NOTE_FILE}", encode_note(note))
-    before_moving()
+
+
+def move_aside(filesystem: Filesystem, directory: str, named: str = "") -> str:
+    """Renames the directory, durably; returns the new path. The note has to be in it, and no checkpoint may have the
+    partition's offsets. `named`: as in `set_aside`."""
+    parent, _, name = directory.rpartition("/")
     path = next(path for path in _names(parent, named or name) if not filesystem.exists(path))
     filesystem.rename(directory, path)
     filesystem.sync_directory(parent)

@@ -48,7 +48,8 @@ class Removals:
         self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
 
     def remove_replicas(self, partitions: list[Partition]) -> None:
-        """Removes the files of partitions that other brokers have now: all of those were in sync before."""
+        """Removes the files of partitions that other brokers have now. These were in sync before, and no leader was
+        elected without acknowledged records since this replica last agreed with a leader."""
         names = [partition.name for partition in partitions]
 
         def freed(result: Exception | None) -> None:
@@ -59,14 +60,21 @@ class Removals:
         forget = self._logs.forget_ends((partition.topic_id, partition.name) for partition in partitions)
         self._loop.effects.blocking(self._logs.condemn_logs(names, forget).run, freed)
 
-    def keep_given_up(self, partition: Partition) -> None:
-        """Keeps the files of a replica that an operator gave up while this broker was cut off: nobody else has its
-        records. The next start sets them aside."""
-        logger.warning(
-            "%s began anew on other brokers, since this one was away: the files here are kept, and none of it is "
-            "served. The next start sets them aside",
-            partition.name,
+    def set_given_up_aside(self, partitions: list[Partition]) -> None:
+        """Sets the files of replicas aside that were given up while this broker was cut off: nobody else may have
+        their records."""
+
+        def renamed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failed_write(result)
+            self._opening.report_set_aside()
+
+        aside = self._logs.set_logs_aside(
+            [(partition.topic_id, partition.name) for partition in partitions],
+            "the partition went on elsewhere while this broker was cut off, without records that may be here",
+            self._loop.now.wall_ms,
         )
+        self._loop.effects.blocking(aside.run, renamed)
 
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:
