@@ -43,7 +43,7 @@ def _running(
     assert process.stderr is not None
     try:
         line = process.stdout.readline()
-        ready = re.fullmatch(r"cordwood ready on (\S+:\d+) \(data in (.+)\)\n", line)
+        ready = re.fullmatch(r"cordwood ready on (\S+:\d+) \((?:\d+ workers; )?data in (.+)\)\n", line)
         assert ready is not None, line + process.stderr.read()
         yield process, ready
     finally:
@@ -120,6 +120,33 @@ def test_an_address_that_is_taken_is_an_error_with_advice(tmp_path: Path) -> Non
         assert second.stderr.startswith("error: ")
         assert "--listen" in second.stderr
         assert "Traceback" not in second.stderr
+
+
+def test_a_taken_address_of_metrics_is_an_error_that_names_its_setting(tmp_path: Path) -> None:
+    with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (_, ready):
+        taken = f"metrics.listener={ready[1]}"
+        second = _ends("serve", "--listen", "127.0.0.1:0", "--set", taken, "--data-dir", "other", where=tmp_path)
+        assert second.returncode == ExitCode.FAILED
+        assert "give another with --set metrics.listener=HOST:PORT" in second.stderr
+        assert "--listen" not in second.stderr
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_a_log_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    ended = _ends("serve", "--listen", "127.0.0.1:0", "--log-file", "none/broker.log", *workers, where=tmp_path)
+    assert ended.returncode == ExitCode.FAILED
+    assert f"the log file {tmp_path}/none/broker.log cannot be written: No such file or directory" in ended.stderr
+    assert "--log-file" in ended.stderr
+    assert "--listen" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_all_workers_write_their_lines_to_the_file_and_in_the_format_of_the_flags(tmp_path: Path) -> None:
+    flags = ("--log-file", "broker.log", "--log-format", "json")
+    with _running("serve", "--workers", "2", "--listen", "127.0.0.1:0", *flags, where=tmp_path):
+        pass
+    lines = [json.loads(line) for line in (tmp_path / "broker.log").read_text().splitlines()]
+    assert {1, 2} <= {line.get("broker") for line in lines}
 
 
 def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_path: Path) -> None:

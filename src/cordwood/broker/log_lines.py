@@ -1,8 +1,11 @@
 """The lines of the broker's own log: where they go and how they look."""
 
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+
+from cordwood.model.errors import LogFileFailure
 
 
 class JsonLines(logging.Formatter):
@@ -32,13 +35,17 @@ def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
     """Sends the lines of all loggers to a file, or to stderr if no file is named; `style` is "text" or "json".
 
     `broker_id`: the broker that lines name, where several write to one place.
-    Raises OSError if the file cannot be opened."""
+    Raises LogFileFailure if the file cannot be opened."""
     handler: logging.Handler
     if file_name:
         # Before each line the handler looks whether the name still leads to its file, and opens the name again if not.
         from logging.handlers import WatchedFileHandler
 
-        handler = WatchedFileHandler(file_name, encoding="utf-8")
+        try:
+            handler = WatchedFileHandler(file_name, encoding="utf-8")
+        except OSError as error:
+            path = os.path.abspath(file_name)
+            raise LogFileFailure(f"the log file {path} cannot be written: {error.strerror or error}") from error
     else:
         handler = logging.StreamHandler(sys.stderr)
     who = "" if broker_id is None else f"broker {broker_id}: "

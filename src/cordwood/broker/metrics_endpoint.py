@@ -39,9 +39,12 @@ class MetricsEndpoint:
 
     @classmethod
     async def start(cls, listener: ListenerAddress, prepare: Prepare, not_ready: Readiness) -> "MetricsEndpoint":
-        """Starts to listen. Raises OSError, with the address in its text, if that fails."""
+        """Starts to listen. Raises OSError, with the setting and the address in its text, if that fails."""
         endpoint = cls(prepare, not_ready)
-        endpoint._socket = bind(listener)
+        try:
+            endpoint._socket = bind(listener)
+        except OSError as error:
+            raise OSError(error.errno, f"metrics.listener: {error.strerror}") from error
         endpoint._server = await asyncio.start_server(endpoint._serve, sock=endpoint._socket, limit=MAX_HEAD_BYTES)
         return endpoint
 

@@ -10,10 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.errors import EnvironmentFailure, LogFileFailure
 
 if TYPE_CHECKING:
     from cordwood.model.broker_settings import BrokerSettings
+
+
+LOG_FILE_HINT = (
+    "name a file that the broker's user may write, by its whole path, with --log-file or logging.file; without one, "
+    "lines go to stderr"
+)
+METRICS_LISTENER = "metrics.listener"
 
 
 class Flags(NamedTuple):
@@ -79,14 +86,27 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
         return serve(settings, as_json=as_json)
     except Failure as failure:
         wrong = failure
+    except LogFileFailure as error:
+        wrong = Failure("STORAGE", str(error), LOG_FILE_HINT)
     except EnvironmentFailure as error:
         wrong = Failure("STORAGE", str(error))
     except OSError as error:
-        wrong = Failure("SYSTEM", str(error))
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            wrong.hint = "another process may have that address: give another with --listen, or port 0 for a free one"
+        wrong = Failure("SYSTEM", str(error), _address_hint(error))
     print(wrong.as_json() if as_json else wrong.as_text(), file=sys.stderr)
     return int(wrong.exit_code)
+
+
+def _address_hint(error: OSError) -> str:
+    """What to do about an address that cannot be bound; empty for other errors."""
+    reasons = {
+        errno.EADDRINUSE: "another process has that address",
+        errno.EACCES: "this user may not bind that port: those below 1024 are for root",
+    }
+    words = error.strerror or ""
+    if "cannot listen on" not in words or error.errno not in reasons:
+        return ""
+    option = "--set metrics.listener=HOST:PORT" if words.startswith(METRICS_LISTENER) else "--listen"
+    return f"{reasons[error.errno]}: give another with {option}, or port 0 for a free one"
 
 
 def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettings":

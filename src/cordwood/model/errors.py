@@ -185,6 +185,10 @@ class StorageFailure(EnvironmentFailure):
     """A read or write of a file failed. The file keeps the content it had before the call."""
 
 
+class LogFileFailure(EnvironmentFailure):
+    """The file of the broker's own log lines (`logging.file`) cannot be written."""
+
+
 class DiskFull(StorageFailure):
     """No space left: the append was undone, reads go on, and appends work again once there is space."""
 

@@ -10,13 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember, ports_of
+from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember, log_file_of, ports_of
 from cordwood.cli.doctor.judgement import (
     Finding,
     State,
     judge_clock,
     judge_disk,
     judge_limits,
+    judge_log_file,
     judge_memory,
     judge_ports,
     judge_store,
@@ -106,6 +107,25 @@ def test_one_dead_member_of_three_is_a_warning_and_two_are_a_problem() -> None:
     assert State.PROBLEM in states([*judge_store([alive, dead, dead])])
     assert states([*judge_store([replace(alive, answer_ms=300.0)] * 3)]) == {State.WARNING}
     assert states([*judge_store([alive])]) == {State.FINE, State.WARNING}
+
+
+def test_a_log_file_that_cannot_be_written_is_a_problem_and_a_relative_one_a_warning(tmp_path: Path) -> None:
+    def judged(name: str) -> list[Finding]:
+        return list(judge_log_file(log_file_of(BrokerSettings.from_texts({"logging.file": name} if name else {}))))
+
+    (tmp_path / "there.log").write_text("a line\n")
+    assert judged("") == []
+    assert states(judged(f"{tmp_path}/there.log")) == states(judged(f"{tmp_path}/new.log")) == {State.FINE}
+    assert states(judged("broker.log")) == {State.WARNING}
+    (refused,) = judged(f"{tmp_path}/none/broker.log")
+    assert (refused.state, refused.words) == (
+        State.PROBLEM,
+        f"{tmp_path}/none/broker.log cannot be written: No such file or directory",
+    )
+    (refused,) = judged(str(tmp_path))
+    assert refused.state is State.PROBLEM
+    assert [path.name for path in tmp_path.iterdir()] == ["there.log"]
+    assert (tmp_path / "there.log").read_text() == "a line\n"
 
 
 def test_this_machine_is_looked_at_without_a_broker_and_left_as_it_was(tmp_path: Path) -> None:

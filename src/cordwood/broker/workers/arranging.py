@@ -98,7 +98,8 @@ async def arrange_offline(
     for problem in done.problems:
         logger.warning("%s", problem)
     if done.moved:
-        where = "one broker" if alone else f"{len(brokers)} workers"
+        workers = "1 worker" if len(brokers) == 1 else f"{len(brokers)} workers"
+        where = "one broker" if alone else workers
         logger.info("moved %d partitions, by rename: the directory is arranged for %s", done.moved, where)
 
 

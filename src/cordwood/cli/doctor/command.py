@@ -33,7 +33,7 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at this machine as a broker with these settings would: disk, limits, memory, clock, ports, metadata store.
+    """Look at this machine as a broker with these settings would: disk, log file, limits, memory, clock, ports, store.
 
     Says what will hurt before it does, and what to do. Ends with exit code 5 if a broker would not start, or if what
     it acknowledges would not be safe. Writes one small file for a moment, to time the disk.
@@ -66,6 +66,7 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
         judge_directories,
         judge_disk,
         judge_limits,
+        judge_log_file,
         judge_memory,
         judge_ports,
         judge_store,
@@ -76,6 +77,7 @@ def findings_of(settings: "BrokerSettings") -> "list[Finding]":
     return [
         *(finding for disk in disks for finding in judge_disk(disk)),
         *judge_directories(facts.directory_faults(settings)),
+        *judge_log_file(facts.log_file_of(settings)),
         judge_limits(facts.limits_of(settings)),
         judge_memory(facts.memory_of(settings)),
         *judge_clock(facts.clock(), newest),

@@ -97,6 +97,17 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class LogFile:
+    """The file of the broker's own log lines."""
+
+    path: str
+    relative: bool
+    """Whether the settings name it relative to the directory in which the broker is started."""
+    refusal: str
+    """Why it cannot be written; empty: it can."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreMember:
     endpoint: str
     refusal: str
@@ -149,6 +160,24 @@ def _synced(place: str) -> tuple[float, str]:
 def _newest_s(place: str) -> float:
     with os.scandir(place) as entries:
         return max((entry.stat().st_mtime for entry in entries if entry.is_dir()), default=0.0)
+
+
+def log_file_of(settings: BrokerSettings) -> LogFile | None:
+    """None if lines go to stderr. A file that is not there is not made."""
+    if not settings.logging_file:
+        return None
+    path = os.path.abspath(settings.logging_file)
+    refusal = ""
+    try:
+        if os.path.exists(path):
+            with open(path, "ab"):
+                pass
+        else:
+            with tempfile.TemporaryFile(dir=os.path.dirname(path)):
+                pass
+    except OSError as error:
+        refusal = error.strerror or str(error)
+    return LogFile(path, not os.path.isabs(settings.logging_file), refusal)
 
 
 def directory_faults(settings: BrokerSettings) -> DirectoryFaults:

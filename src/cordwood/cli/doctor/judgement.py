@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cordwood.cli.doctor.facts import Clock, DirectoryFaults, Disk, Limits, Memory, Port, StoreMember
+from cordwood.cli.doctor.facts import Clock, DirectoryFaults, Disk, Limits, LogFile, Memory, Port, StoreMember
 from cordwood.cli.output import size_in_words
 
 PROCESS_BYTES = 150 << 20
@@ -89,6 +89,28 @@ def judge_directories(found: DirectoryFaults) -> Iterator[Finding]:
             f"{first} and {second} both have files of one partition: a broker that knows the partition does not start",
             "`cordwood inspect` shows the offsets in each; move the wrong one away, out of the data directory",
         )
+
+
+def judge_log_file(file: LogFile | None) -> Iterator[Finding]:
+    if file is None:
+        return
+    if file.refusal:
+        yield Finding(
+            "log file",
+            State.PROBLEM,
+            f"{file.path} cannot be written: {file.refusal}",
+            "give the broker's user its directory, or another file with --set logging.file=FILE",
+        )
+    elif file.relative:
+        yield Finding(
+            "log file",
+            State.WARNING,
+            f"{file.path} can be written; another directory at the start means another file, since logging.file is "
+            "relative",
+            "give the whole path: systemd starts a broker in / unless its unit has a WorkingDirectory",
+        )
+    else:
+        yield Finding("log file", State.FINE, f"{file.path} can be written")
 
 
 def judge_limits(limits: Limits) -> Finding:

@@ -8,9 +8,10 @@ import sys
 from cordwood.cli.cluster.local_brokers import describe, run
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import print_json_line, say
-from cordwood.cli.start import Flags, settings_from
+from cordwood.cli.start import LOG_FILE_HINT, Flags, settings_from
 from cordwood.cli.workers.cores import usable_cores
 from cordwood.cli.workers.supervisor import Plan, Workers
+from cordwood.model.errors import LogFileFailure
 
 logger = logging.getLogger("cordwood.workers")
 
@@ -30,7 +31,10 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
         )
     from cordwood.broker.log_lines import log_to
 
-    log_to(settings.logging_file, settings.logging_format)
+    try:
+        log_to(settings.logging_file, settings.logging_format)
+    except LogFileFailure as error:
+        raise Failure("STORAGE", str(error), LOG_FILE_HINT) from error
     plan = Plan(_count(workers), settings, _words(flags), dict(os.environ))
 
     def ready(supervisor: Workers) -> None:
@@ -64,6 +68,10 @@ def _words(flags: Flags) -> tuple[str, ...]:
         words += ["--config", os.path.abspath(flags.config)]
     if flags.rack is not None:
         words += ["--rack", flags.rack]
+    if flags.log_format is not None:
+        words += ["--log-format", flags.log_format]
+    if flags.log_file is not None:
+        words += ["--log-file", os.path.abspath(flags.log_file)]
     for assignment in flags.assignments:
         words += ["--set", assignment]
     return tuple(words)
