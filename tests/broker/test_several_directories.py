@@ -120,17 +120,23 @@ def test_a_directory_that_lost_only_its_properties_is_not_called_lost(tmp_path: 
         assert read(second.bootstrap_servers, *PARTITIONS) == values
 
 
-@pytest.mark.parametrize("checkpointed", [True, False])
+@pytest.mark.parametrize("stop", ["clean", "killed", "on another disk"])
 def test_a_directory_that_lost_its_properties_and_a_log_is_not_said_to_have_all_records(
-    tmp_path: Path, checkpointed: bool
+    tmp_path: Path, stop: str
 ) -> None:
     with broker(paths(tmp_path, "a", "b")) as first:
         values = written(first.bootstrap_servers)
     lost, kept = sorted(partitions_in(tmp_path / "b"))
     (tmp_path / "b" / "meta.properties").unlink()
     shutil.rmtree(tmp_path / "b" / f"orders-{lost}")
-    if not checkpointed:
-        # The log that is left was copied to an empty disk.
+    if stop == "killed":
+        # No checkpoint was written before.
+        (tmp_path / "b" / ".kafka_cleanshutdown").unlink()
+        for file in (tmp_path / "b").glob("*-offset-*"):
+            file.unlink()
+        (tmp_path / "b" / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    elif stop == "on another disk":
+        # The log that is left was copied there.
         for file in (tmp_path / "b").iterdir():
             if file.is_file():
                 file.unlink()

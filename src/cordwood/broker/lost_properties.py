@@ -11,6 +11,7 @@ from cordwood.broker.accepted_losses import in_words
 from cordwood.cluster.rows import TOPIC_NAMES, TOPICS, decode_topic
 from cordwood.cluster.stores.integrity import values_at_rest
 from cordwood.cluster.stores.interface import StoreFailure
+from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.log.directory.directory_set import Place
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, writing_command
 from cordwood.log.directory.kept_offsets import KeptOffsets
@@ -96,8 +97,10 @@ def lost_properties(
 
 
 def _perhaps_lost(place: Place, nowhere: list[TopicPartition]) -> list[TopicPartition]:
-    """Those of the absent partitions that may have had records in a directory. Its checkpoint names all with records,
-    and a disk that replaced another one has no checkpoint."""
+    """Those of the absent partitions that may have had records in a directory. After a clean stop its checkpoint names
+    all with records. A disk that replaced another one has neither the checkpoint nor the mark of a clean stop."""
     offsets = KeptOffsets(place.filesystem, place.path)
     offsets.read()
-    return nowhere if offsets.recovery_points_lost else _ordered(offsets.partitions().intersection(nowhere))
+    if offsets.recovery_points_lost or not place.filesystem.exists(f"{place.path}/{CLEAN_SHUTDOWN_FILE}"):
+        return nowhere
+    return _ordered(offsets.partitions().intersection(nowhere))
