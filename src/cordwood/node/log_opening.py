@@ -15,9 +15,19 @@ from cordwood.node.partition import Partition
 
 logger = logging.getLogger("cordwood")
 
+ALONE = "`cordwood recover put-back` puts it back"
+IN_CLUSTER = (
+    "`cordwood recover put-back` refuses the directory of a node of a cluster: to read what is set aside, copy it into "
+    "the directory of a broker without a cluster, and put it back there (docs/operations/lost-metadata.md)"
+)
+
 
 class LogOpening:
-    def __init__(self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook) -> None:
+    def __init__(
+        self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook, *, in_cluster: bool
+    ) -> None:
+        """`in_cluster`: the metadata is in a store that brokers share, which `cordwood recover` does not write."""
+        self._put_back = IN_CLUSTER if in_cluster else ALONE
         self._loop = loop
         self._logs = logs
         self._damage = damage
@@ -46,10 +56,11 @@ class LogOpening:
                 note = read_note(directory.filesystem, path)
                 logger.error(
                     "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
-                    "what is set aside, `cordwood recover put-back` puts it back",
+                    "what is set aside, %s",
                     path,
                     "there is no note of why" if note is None else note.reason,
                     directory.path,
+                    self._put_back,
                 )
             self._reported_set_aside[directory] = len(aside)
 

@@ -109,7 +109,7 @@ class Node:
         # Logs
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
-        opening = LogOpening(loop, logs, damage, flushes)
+        opening = LogOpening(loop, logs, damage, flushes, in_cluster=bool(image.settings.cluster_store))
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)

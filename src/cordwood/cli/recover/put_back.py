@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
 
@@ -38,6 +39,9 @@ def put_back(
     version do not name the number of partitions: it becomes the highest partition on disk plus one, or --partitions. If
     another topic has taken the name, nothing is changed: choose a new name with --as.
 
+    The directory is that of a broker without a cluster. What a node of a cluster has set aside is copied into such a
+    directory first.
+
     If one of the broker's own topics came into use again since the loss, the two are merged: positions and
     transactional ids that the new one does not have are added to it. The old directories are kept, with names that end
     in `-merged`.
@@ -47,9 +51,18 @@ def put_back(
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
+    from cordwood.model.errors import StorageFailure
 
     with taken(directory) as held:
-        refuse_part_of_cluster(held)
+        try:
+            refuse_part_of_cluster(held)
+        except StorageFailure as refusal:
+            raise Failure(
+                "PART_OF_CLUSTER",
+                str(refusal).partition(". ")[0],
+                "to read what is set aside, copy it into the directory of a broker without a cluster, and put it back "
+                "there: docs/operations/lost-metadata.md has the commands",
+            ) from refusal
         restored: list[dict[str, Any]] = asyncio.run(
             restore(
                 held,
