@@ -72,6 +72,9 @@ def import_directory(
         raise Failure(
             "USAGE", "--raise has no JSON", "use `cordwood cluster reassign --all --replication-factor`", ExitCode.USAGE
         )
+    if raise_to is not None and not (yes or dry_run or sys.stdin.isatty()):
+        # Said before the command waits for brokers, which may take as long as an operator takes to start them.
+        raise _no_terminal("--raise moves partitions: this")
     path = os.path.abspath(directory)
     flags = Flags(data_dir=path, config=config, cluster=cluster, store=store, assignments=tuple(assignments or ()))
     request = ImportRequest(path, flags, dict(os.environ), dry_run=dry_run, give_up=give_up)
@@ -80,12 +83,7 @@ def import_directory(
         if yes:
             return
         if not sys.stdin.isatty():
-            raise Failure(
-                "USAGE",
-                "an import needs a confirmation, and there is no terminal to ask on",
-                "add --yes",
-                ExitCode.USAGE,
-            )
+            raise _no_terminal("an import")
         say(described(found))
         if not typer.confirm(f"Make {found.directory} the directory of node {found.node_id} of that cluster?"):
             remark("Nothing was changed.")
@@ -103,6 +101,11 @@ def import_directory(
         raise_to = REPLICAS if typer.confirm(question) else None
     if raise_to is not None:
         raise_topics(done, request, raise_to, timeout_s, yes=yes, throttle=throttle)
+
+
+def _no_terminal(what: str) -> Failure:
+    words = f"{what} needs a confirmation, and there is no terminal to ask on"
+    return Failure("USAGE", words, "add --yes", ExitCode.USAGE)
 
 
 def _say_done(done: "Imported") -> None:

@@ -39,6 +39,7 @@ def accept_lost_directory(
     from cordwood.cli.output import remark, say
     from cordwood.cli.recover.offline import taken_of_several
     from cordwood.log.directory.identity import write_identity
+    from cordwood.model.identifiers import INTERNAL_TOPICS
 
     with taken_of_several(directory) as held:
         owner, lost_id = _found(held, lost)
@@ -48,7 +49,9 @@ def accept_lost_directory(
         if partitions is None:
             say(f"Which partitions were in {path} cannot be told: {held.path} has no metadata that can be read.")
         elif partitions:
-            names = accepted_losses.in_words(list(map(str, partitions)))
+            # The words name only some: topics of users come before those of the broker itself.
+            users_first = sorted(partitions, key=lambda partition: partition.topic in INTERNAL_TOPICS)
+            names = accepted_losses.in_words(list(map(str, users_first)))
             say(
                 f"{names}: in none of the other directories. They were in {path}, or never had records. Which offsets "
                 f"they had, only {path} knew."
