@@ -105,6 +105,44 @@ def test_a_topic_in_a_failed_directory_can_be_deleted_and_made_again(world: Worl
     assert ends(world) == dict.fromkeys(PARTITIONS, 1)
 
 
+def test_a_directory_that_is_renamed_is_noticed_by_a_new_partition_and_by_a_checkpoint(world: World) -> None:
+    lost, kept = in_directory(world.node.logs, OTHER), in_directory(world.node.logs, HOME)
+    world.disk.vanished = OTHER
+    assert [produced(world, index) for index in lost] == ["NONE"] * 2, "open files are those of the renamed directory"
+    create_topic(world, "later", partitions=2)
+    answers = {produce(world, "later", batch_of(world, b"value"), index=index)[0].error_code for index in range(2)}
+    assert {ErrorCode(answer).name for answer in answers} <= {"NONE", "KAFKA_STORAGE_ERROR"}
+    world.advance(1_000)
+    assert [each.path for each in world.node.logs.lost] == [OTHER]
+    assert [produced(world, index) for index in lost] == ["KAFKA_STORAGE_ERROR"] * 2
+    assert [produced(world, index) for index in kept] == ["NONE"] * 2
+    world.kill()
+    world.start()
+    assert ends(world) == dict.fromkeys(PARTITIONS, 2), "the directory is back, with all that was acknowledged"
+
+
+def test_a_directory_that_is_renamed_is_noticed_within_a_minute_if_nobody_writes(world: World) -> None:
+    world.advance(120_000)
+    world.disk.vanished = OTHER
+    world.advance(61_000)
+    assert [each.path for each in world.node.logs.lost] == [OTHER]
+
+
+def test_a_home_that_is_renamed_stops_the_broker(world: World) -> None:
+    world.disk.vanished = HOME
+    with pytest.raises(BrokerFailed, match="is gone"):
+        world.advance(61_000)
+
+
+def test_a_directory_whose_checkpoint_fails_keeps_no_other_from_its_own(world: World) -> None:
+    (kept, *_) = in_directory(world.node.logs, HOME)
+    world.disk.refuses = lambda what: what.startswith(f"append to {OTHER}/orders") and what.endswith(".index")
+    world.advance(120_000)
+    assert not world.node.logs.lost, "the disk works"
+    log = world.node.hosted.leader("orders", kept).log
+    assert log.offsets.saved_recovery_point == log.offsets.end == 1
+
+
 def test_a_broker_without_its_home_stops(world: World) -> None:
     (index, *_) = in_directory(world.node.logs, HOME)
     only_syncs_fail(world, HOME)
@@ -178,6 +216,31 @@ def test_other_replicas_lead_in_the_place_of_those_in_a_failed_directory(cluster
         for broker_id in (1, 2, 3)
     ]
     assert contents[0] == contents[1] == contents[2]
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_other_replicas_lead_in_the_place_of_those_in_a_directory_that_was_renamed(cluster: World, new: bool) -> None:
+    world = cluster
+    if not new:
+        assert [told(send(world, index)) for index in range(6)] == ["NONE"] * 6
+    machine = world.machine_of(2)
+    machine.disk.vanished = OTHER
+    for _ in range(3):
+        for index in range(6):
+            send(world, index)
+    world.advance(70_000)
+    assert [each.path for each in machine.node.logs.lost] == [OTHER]
+    assert [told(send(world, index)) for index in range(6)] == ["NONE"] * 6, "acks=all does not wait for the lost ones"
+    acknowledged = {index: [bytes(batch) for _, batch in read_batches(opened(world, 1, index))] for index in range(6)}
+    machine.kill()
+    machine.start()
+    world.advance(60_000)
+    image = world.machine_of(1).node.image.topics["orders"].partitions
+    assert [sorted(each.isr) for each in image] == [[1, 2, 3]] * 6, "after a restart the directory is back"
+    for broker_id in (1, 2, 3):
+        for index in range(6):
+            found = [bytes(batch) for _, batch in read_batches(opened(world, broker_id, index))]
+            assert found == acknowledged[index]
 
 
 def test_a_replica_that_leaves_a_failing_directory_takes_no_other_partition_offline(cluster: World) -> None:

@@ -374,6 +374,7 @@ class Server:
         owed = await self._connections.drain(DRAIN_S)
         await self.driver.settle(DRAIN_S)
         await self.driver.flush_everything()
+        self.driver.run(self.node.lost_directories.look)
         if self.failed.done():
             return
         self._connections.close_gently()

@@ -256,19 +256,23 @@ class Checkpoint:
     def __init__(
         self,
         filesystem: Filesystem,
+        path: str,
         tickets: Sequence[CheckpointTicket],
         *,
         together: bool,
         when_saved: Callable[[], None],
     ) -> None:
-        """`when_saved` is called, in any thread, once the recovery points are saved."""
+        """`path` is the data directory's. `when_saved` is called, in any thread, once the recovery points are saved."""
+        self._path = path
         self.tickets = tickets
         self.when_saved = when_saved
         self._filesystem = filesystem
         self._together = together
 
     def write(self) -> None:
-        """Writes the files that the logs need on disk before their recovery points move."""
+        """Writes the files that the logs need on disk before their recovery points move. Raises SyncFailure if the data
+        directory is gone, also when no log has changed."""
+        self._filesystem.check_present(self._path)
         write_checkpoints(self._filesystem, self.tickets, together=self._together)
 
 

@@ -194,8 +194,8 @@ class DiskFull(StorageFailure):
 
 
 class SyncFailure(StorageFailure):
-    """fsync failed. The content of the disk is unknown, so nothing more in that data directory is acknowledged: the
-    broker stops, or goes on with its other directories."""
+    """fsync failed, or the data directory is not at its path any more. What is on disk is unknown, so nothing more in
+    that data directory is acknowledged: the broker stops, or goes on with its other directories."""
 
     def __init__(self, message: str, root: str = "") -> None:
         """`root`: the data directory on that disk; empty: unknown."""

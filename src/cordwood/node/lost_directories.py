@@ -1,10 +1,11 @@
 """Data directories whose disks fail while the broker runs: only their partitions go offline.
 
 A failed sync of a directory, or a failed write and then a failed probe, ends the use of the directory until the next
-start. Its partitions are led no longer by this broker: clients are told KAFKA_STORAGE_ERROR, and in a cluster the
-broker takes itself out of their in-sync sets, so that other replicas lead. A partition that no other replica has stays
-with this broker: its records may be there again after a restart. Without the home, which has the metadata, the broker
-cannot go on.
+start. So does a directory that was renamed or unmounted: a partition that began anew at its path would lose its
+acknowledged records as soon as the directory is back. The partitions of such a directory are led no longer by this
+broker: clients are told KAFKA_STORAGE_ERROR, and in a cluster the broker takes itself out of their in-sync sets, so
+that other replicas lead. A partition that no other replica has stays with this broker: its records may be there again
+after a restart. Without the home, which has the metadata, the broker cannot go on.
 """
 
 from __future__ import annotations
@@ -68,21 +69,26 @@ class LostDirectories:
 
     def suspect(self, failure: Exception) -> None:
         """Probes the disks after a failure that may be one of a whole disk."""
-        if (
-            self._probing
-            or len(self._logs.directories) == 1
-            or not isinstance(failure, StorageFailure)
-            or isinstance(failure, DiskFull | DamagedLog)
-        ):
+        if self._probing or not isinstance(failure, StorageFailure) or isinstance(failure, DiskFull | DamagedLog):
             return
         self._probing = True
 
         def probed(found: list[tuple[DataDirectory, StorageFailure]] | Exception) -> None:
             self._loop.after(AGAIN_MS, self._may_probe)
-            for directory, why in [] if isinstance(found, Exception) else found:
-                self._lose(directory, why)
+            self._fail([] if isinstance(found, Exception) else found)
 
         self._loop.effects.blocking(self._logs.probe, probed)
+
+    def look(self) -> None:
+        """Looks, waiting for the disks, whether all directories are at their paths: before a stop checkpoints them."""
+        self._fail(self._logs.gone())
+
+    def _fail(self, failed: list[tuple[DataDirectory, StorageFailure]]) -> None:
+        """Goes on without these directories. Raises the failure of the home."""
+        for directory, why in failed:
+            if directory is self._logs.home:
+                raise why
+            self._lose(directory, why)
 
     def _may_probe(self, now: Moment) -> None:
         self._probing = False

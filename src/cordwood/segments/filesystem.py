@@ -82,7 +82,11 @@ class Filesystem(Protocol):
         """The names in a directory, sorted; none if there is no such directory."""
 
     def make_directory(self, path: str) -> None:
-        """Makes the directory and its parents. Durable once the caller has synced the parent directory."""
+        """Makes the directory and its parents, but no data directory that is gone. Durable once the caller has synced
+        the parent directory."""
+
+    def check_present(self, path: str) -> None:
+        """Raises SyncFailure if the data directory at this path, which is in use, is gone or is another one now."""
 
     def rename(self, old: str, new: str) -> None:
         """Renames a file or directory, replacing one of the new name. Durable once the directory is synced."""

@@ -136,6 +136,8 @@ class SimulatedDisk:
         self.syncs_fail = False
         self.failing = ""
         """A data directory in which every read, write and sync fails (EIO); empty: none does."""
+        self.vanished = ""
+        """A data directory that was renamed: only files that are open can be used; empty: none was."""
         self.only_syncs_fail = False
         """Whether reads and writes of the failing directory succeed."""
         self.refuses: Callable[[str], bool] = lambda what: False
@@ -159,7 +161,7 @@ class SimulatedDisk:
         self.died = False
         self.die_at = None
         self.unreadable = self.syncs_fail = False
-        self.failing, self.only_syncs_fail = "", False
+        self.failing, self.vanished, self.only_syncs_fail = "", "", False
         self.refuses = lambda what: False
 
     @contextmanager
@@ -229,6 +231,10 @@ class SimulatedDisk:
     def _is_failing(self, path: str) -> bool:
         return bool(self.failing) and f"{path}/".startswith(f"{self.failing}/")
 
+    def check_present(self, path: str) -> None:
+        if self.vanished and f"{path}/".startswith(f"{self.vanished}/"):
+            raise SyncFailure(f"{self.vanished} is gone: it was renamed", self.vanished)
+
     def check_syncs(self, path: str) -> None:
         if self._is_failing(path):
             raise SyncFailure(f"fdatasync of {path} failed: Input/output error", self.failing)
@@ -238,6 +244,7 @@ class SimulatedDisk:
     # Filesystem
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.check_present(path)
         self.pause_point()
         created = create and not self.platter.exists(path)
         if created:
@@ -251,32 +258,39 @@ class SimulatedDisk:
         return self.platter.exists(path)
 
     def list_directories(self, directory: str) -> list[str]:
+        self.check_present(directory)
         return self.platter.list_directories(directory)
 
     def list(self, directory: str) -> list[str]:
+        self.check_present(directory)
         return self.platter.list(directory)
 
     def make_directory(self, path: str) -> None:
+        self.check_present(path)
         self.operation(f"make directory {path}")
         self.platter.make_directory(path)
         self.operation_done()
 
     def rename(self, old: str, new: str) -> None:
+        self.check_present(old)
         self.operation(f"rename {old} to {new}")
         self.platter.rename(old, new)
         self.operation_done()
 
     def remove(self, path: str) -> None:
+        self.check_present(path)
         self.operation(f"remove {path}")
         self.platter.remove(path)
         self.operation_done()
 
     def remove_tree(self, path: str) -> None:
+        self.check_present(path)
         self.operation(f"remove tree {path}")
         self.platter.remove_tree(path)
         self.operation_done()
 
     def sync_directory(self, path: str) -> None:
+        self.check_present(path)
         if not self.platter.exists(path):
             raise StorageFailure(f"cannot open directory {path}: no such directory")
         self.operation(f"sync directory {path}")
@@ -293,6 +307,7 @@ class SimulatedDisk:
         self.operation_done()
 
     def read_bytes(self, path: str) -> bytes:
+        self.check_present(path)
         self.pause_point()
         self.check_readable(path)
         return self.platter.read_bytes(path)

@@ -28,6 +28,7 @@ class DirectoryCheckpoints:
     def __init__(
         self,
         filesystem: Filesystem,
+        path: str,
         logs: Mapping[TopicPartition, Log],
         offsets: KeptOffsets,
         ends: DurableEnds,
@@ -40,6 +41,7 @@ class DirectoryCheckpoints:
         """`logs` are the open logs of the directory. `sync_together`: False if a sync of the whole filesystem cannot be
         trusted."""
         self._filesystem = filesystem
+        self._path = path
         self._logs = logs
         self._offsets = offsets
         self._ends = ends
@@ -71,7 +73,7 @@ class DirectoryCheckpoints:
                 costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
-        return Checkpoint(self._filesystem, tickets, together=self._sync_together, when_saved=when_saved)
+        return Checkpoint(self._filesystem, self._path, tickets, together=self._sync_together, when_saved=when_saved)
 
     def finish(self, checkpoint: Checkpoint) -> Callable[[], None]:
         """Moves the recovery points, in the loop. The returned function writes them, in any thread."""

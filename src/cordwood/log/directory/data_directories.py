@@ -44,9 +44,15 @@ class CheckpointOfAll(NamedTuple):
     """The checkpoints of all directories, under way: `write` runs in any thread."""
 
     parts: list[tuple[DataDirectory, Checkpoint]]
+    failures: dict[DataDirectory, Exception]
+    """The directories whose part could not be written. All other parts are finished."""
 
     def write(self) -> None:
-        in_all([checkpoint.write for _, checkpoint in self.parts])
+        for directory, checkpoint in self.parts:
+            try:
+                checkpoint.write()
+            except (StorageFailure, FileNotFoundError) as failure:
+                self.failures[directory] = failure
 
 
 def in_all(works: Sequence[Callable[[], None]]) -> None:
@@ -189,11 +195,12 @@ class DataDirectories:
         return [directory for directory in self.directories if directory not in self.lost]
 
     def probe(self) -> list[tuple[DataDirectory, StorageFailure]]:
-        """The directories but the home in which nothing can be written durably, in any thread. A full disk is no
-        failure."""
-        failed = []
+        """The directories that are gone, and those but the home in which nothing can be written durably, in any
+        thread. A full disk is no failure."""
+        failed = self.gone()
+        vanished = {directory for directory, _ in failed}
         for directory in self.directories[1:]:
-            if directory in self.lost:
+            if directory in self.lost or directory in vanished:
                 continue
             path = f"{directory.path}/{PROBE_FILE}"
             try:
@@ -204,6 +211,19 @@ class DataDirectories:
             except (StorageFailure, FileNotFoundError) as failure:
                 failed.append((directory, StorageFailure(str(failure))))
         return failed
+
+    def gone(self) -> list[tuple[DataDirectory, StorageFailure]]:
+        """The directories that are not at their path any more: renamed, removed, or on a disk that was unmounted."""
+        gone: list[tuple[DataDirectory, StorageFailure]] = []
+        for directory in self._online:
+            try:
+                directory.check_present()
+            except SyncFailure as failure:
+                gone.append((directory, failure))
+            except StorageFailure:
+                # Nobody knows. The probe writes there, and finds out.
+                continue
+        return gone
 
     # Where partitions are
 
@@ -406,7 +426,7 @@ class DataDirectories:
         parts = []
         for directory in self._online:
             parts.append((directory, (yield from directory.checkpoints.begin_in_steps())))
-        return CheckpointOfAll(parts)
+        return CheckpointOfAll(parts, {})
 
     def finish_checkpoint_in_steps(
         self, checkpoint: CheckpointOfAll, booked: Callable[[Log], None]
@@ -415,7 +435,7 @@ class DataDirectories:
         them, in any thread."""
         saves = []
         for directory, part in checkpoint.parts:
-            if directory in self.lost:
+            if directory in self.lost or directory in checkpoint.failures:
                 continue
             saves.append((yield from directory.checkpoints.finish_in_steps(part, booked)))
         return _together(saves)

@@ -90,6 +90,7 @@ class DataDirectory:
         self.cuts = Cuts(self._logs, self._offsets, self._ends, self._condemned.renaming)
         self.checkpoints = DirectoryCheckpoints(
             filesystem,
+            path,
             self._logs,
             self._offsets,
             self._ends,
@@ -546,6 +547,10 @@ class DataDirectory:
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""
         return self.filesystem.free_bytes()
+
+    def check_present(self) -> None:
+        """Raises SyncFailure if the directory was renamed or removed, or its disk unmounted, since it was taken."""
+        self.filesystem.check_present(self.path)
 
     # Files
 

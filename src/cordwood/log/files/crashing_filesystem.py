@@ -251,6 +251,9 @@ class CrashingFilesystem:
             assert isinstance(node, _Directory), f"{path} goes through a file"
             directory = node
 
+    def check_present(self, path: str) -> None:
+        """Does nothing: nobody else can take a directory away."""
+
     def rename(self, old: str, new: str) -> None:
         old_directory, old_name = self._parent(old)
         new_directory, new_name = self._parent(new)

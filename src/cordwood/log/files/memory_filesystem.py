@@ -103,6 +103,9 @@ class MemoryFilesystem:
         self._directories[path] = set()
         self._enter(path)
 
+    def check_present(self, path: str) -> None:
+        """Does nothing: nobody else can take a directory away."""
+
     def rename(self, old: str, new: str) -> None:
         if old in self._directories:
             self._rename_directory(old, new)

@@ -63,11 +63,14 @@ class OsFilesystem:
             return sum(file.unsynced for file in self._handles)
 
     def open(self, path: str, *, create: bool = False) -> File:
+        if create:
+            self.syncing.check_root()
         try:
             if not create:
                 return OsFile(self, path, os.stat(path).st_size)
             descriptor = self.open_descriptor(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
+            self.syncing.check_root()
             raise
         except OSError as error:
             raise storage_failure(error, "open", path) from error
@@ -79,6 +82,7 @@ class OsFilesystem:
         return os.path.exists(path)
 
     def list_directories(self, directory: str) -> list[str]:
+        self.syncing.check_root()
         try:
             with os.scandir(directory) as entries:
                 return sorted(entry.name for entry in entries if entry.is_dir())
@@ -88,6 +92,8 @@ class OsFilesystem:
             raise storage_failure(error, "list", directory) from error
 
     def list(self, directory: str) -> list[str]:
+        # A log whose files cannot be seen would be taken for a new one.
+        self.syncing.check_root()
         try:
             return sorted(os.listdir(directory))
         except FileNotFoundError:
@@ -96,17 +102,37 @@ class OsFilesystem:
             raise storage_failure(error, "list", directory) from error
 
     def make_directory(self, path: str) -> None:
+        self.syncing.check_root()
         try:
-            os.makedirs(path, exist_ok=True)
+            if self.syncing.claimed and path.startswith(f"{self.root}/"):
+                self._make_below_root(path)
+            else:
+                os.makedirs(path, exist_ok=True)
         except OSError as error:
+            self.syncing.check_root()
             raise storage_failure(error, "make directory", path) from error
         if path == self.root:
-            self.syncing.watch()
+            self.syncing.claim()
+
+    def _make_below_root(self, path: str) -> None:
+        """Makes a directory and its parents, but not the root: one that vanished must not begin anew, empty."""
+        parent = os.path.dirname(path)
+        if parent != self.root:
+            self._make_below_root(parent)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def check_present(self, path: str) -> None:
+        self.syncing.check_root()
 
     def rename(self, old: str, new: str) -> None:
         try:
             os.rename(old, new)
         except FileNotFoundError:
+            self.syncing.check_root()
             raise
         except OSError as error:
             raise storage_failure(error, f"rename to {new}", old) from error
@@ -115,6 +141,7 @@ class OsFilesystem:
         try:
             os.remove(path)
         except FileNotFoundError:
+            self.syncing.check_root()
             raise
         except OSError as error:
             raise storage_failure(error, "remove", path) from error
@@ -123,7 +150,7 @@ class OsFilesystem:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            pass
+            self.syncing.check_root()
         except OSError as error:
             raise storage_failure(error, "remove", path) from error
 
@@ -153,11 +180,13 @@ class OsFilesystem:
             with open(path, "rb", buffering=0) as file:
                 return file.read()
         except FileNotFoundError:
+            self.syncing.check_root()
             raise
         except OSError as error:
             raise storage_failure(error, "read", path) from error
 
     def replace(self, path: str, data: bytes) -> None:
+        self.syncing.check_root()
         temporary = path + ".tmp"
         try:
             descriptor = self.open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -4,6 +4,9 @@ The kernel reports a lost write once to each descriptor that was open at the tim
 process was told first. So the descriptor for syncfs is opened before the first write and kept. Of two threads that sync
 the same file at once, one gets the error and the other a success: so threads take turns, and after the first failure
 every call fails. A failed sync is never tried again: the kernel drops the pages that it could not write.
+
+The same descriptor tells whether the data directory is still at its path. A directory that was renamed, or whose disk
+was unmounted, fails as a sync does: files made at its path would be missing when it is back.
 """
 
 import ctypes
@@ -12,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from cordwood.model.errors import SyncFailure
+from cordwood.model.errors import StorageFailure, SyncFailure
 
 _DIRECTORY_LOCKS = 64
 
@@ -34,6 +37,8 @@ class Syncing:
         self._failure: str | None = None
         self._descriptor = -1
         """The descriptor for syncfs, which hears of every write lost since it was opened."""
+        self.claimed = False
+        """Whether the root is a data directory in use, which has to stay at its path."""
         self._close_descriptor: weakref.finalize[[int], Syncing] | None = None
         self._opening = threading.Lock()
         self._everything = threading.Lock()
@@ -51,7 +56,28 @@ class Syncing:
                 self._close_descriptor = weakref.finalize(self, os.close, descriptor)
                 self._descriptor = descriptor
 
+    def claim(self) -> None:
+        """Remembers which directory is the root: no other one takes its place until `close`."""
+        self.watch()
+        self.claimed = True
+
+    def check_root(self) -> None:
+        """Raises SyncFailure, now and for every later sync, if the claimed directory is not at its path any more. The
+        open descriptor keeps the inode's number from being given to another directory."""
+        if not self.claimed:
+            return
+        try:
+            there = os.path.samestat(os.stat(self._root), os.fstat(self._descriptor))
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+        except OSError as error:
+            raise StorageFailure(f"cannot look for {self._root}: {error.strerror}") from error
+        if not there:
+            self._failure = f"{self._root} is gone: it was renamed or removed, or its disk was unmounted"
+            raise SyncFailure(self._failure, self._root)
+
     def close(self) -> None:
+        self.claimed = False
         with self._opening:
             if self._close_descriptor is not None:
                 self._close_descriptor()
@@ -66,6 +92,7 @@ class Syncing:
         # Opened with the lock held: a directory opened after another thread's failure, before that is noted, would hear
         # of no failure.
         with self._directories[hash(path) % _DIRECTORY_LOCKS]:
+            self.check_root()
             descriptor = self._open_directory(path)
             try:
                 self._call(os.fsync, descriptor, path)
@@ -76,6 +103,7 @@ class Syncing:
         """Syncs all content and names of the filesystem."""
         assert self.watching
         with self._everything:
+            self.check_root()
             self._call(_syncfs, self._descriptor, self._root)
 
     def _call(self, call: Callable[[int], None], descriptor: int, path: str) -> None:

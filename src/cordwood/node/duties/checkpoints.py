@@ -95,8 +95,11 @@ class Checkpoints:
         def written(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 self._over(result)
-            else:
-                self._loop.in_turns.begin_steps(self._book(checkpoint))
+                return
+            # A directory that failed keeps no other directory's recovery points from moving.
+            self._loop.in_turns.begin_steps(self._book(checkpoint))
+            for failure in checkpoint.failures.values():
+                self._reports.failed_write(failure)
 
         self._loop.effects.blocking(checkpoint.write, written)
 
