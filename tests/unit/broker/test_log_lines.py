@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.log_lines import JsonLines, log_to
+from cordwood.model.errors import LogFileFailure
 
 logger = logging.getLogger("cordwood.test_log_lines")
 
@@ -59,5 +60,5 @@ def test_a_rotated_file_loses_no_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path: Path) -> None:
-    with bare_root(), pytest.raises(OSError, match="nowhere"):
+    with bare_root(), pytest.raises(LogFileFailure, match="nowhere"):
         log_to(str(tmp_path / "nowhere" / "broker.log"), "text")

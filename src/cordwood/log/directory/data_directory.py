@@ -17,7 +17,7 @@ from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_owner
 from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
-from cordwood.log.directory.set_aside import move_aside, write_note
+from cordwood.log.directory.setting_aside import SettingAside
 from cordwood.log.directory.strays import Known, Verdict, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.files.durable_directories import make_directory_durably
@@ -98,6 +98,9 @@ class DataDirectory:
             self.on_disk,
             self.cuts,
             sync_together=sync_together,
+        )
+        self._setting_aside = SettingAside(
+            filesystem, self._logs, self._offsets, self.on_disk, self._condemned, self.cuts, self.checkpoints
         )
         self._forgetting: Callable[[], None] | None = None
         """Makes durable that ends were forgotten; None: they are."""
@@ -354,66 +357,10 @@ class DataDirectory:
         return Removal(self._condemned, doomed, save, before)
 
     def set_logs_aside(
-        self, partitions: Iterable[tuple[TopicId, TopicPartition]], reason: str, wall_ms: int
+        self, partitions: Sequence[tuple[TopicId, TopicPartition]], reason: str, wall_ms: int
     ) -> Removal:
-        """Forgets partitions whose records nobody else may have, in the loop. Their directories are renamed in any
-        thread, and keep all files.
-
-        The names can be used again at once: a new log waits until the old directory is renamed. After a crash before
-        that, the next start sets the directory aside.
-        """
-        named = list(partitions)
-        before = [self.forget_ends(named)]
-        moved, forgotten = [], []
-        for topic_id, partition in named:
-            log = self._logs.pop(partition, None)
-            half_cut = self.cuts.to_recover.pop(partition, None) is not None
-            if log is not None or half_cut or partition in self.on_disk:
-                note = self._note(partition, topic_id, log, reason, wall_ms)
-                self._offsets.note_before_saving(partial(self._write_note, note))
-                if log is not None and (flush := log.begin_flush()) is not None:
-                    before.append(flush.sync)
-                moved.append((partition, log))
-            if self.on_disk.forget(partition):
-                forgotten.append(partition)
-        save = self.checkpoints.save_offsets(())
-        self._offsets.forgotten_with_last_save(forgotten)
-        doomed = [self._condemned.add(each, log, partial(self._move_aside, each, save)) for each, log in moved]
-
-        def make_durable() -> None:
-            for each in before:
-                each()
-
-        return Removal(self._condemned, doomed, save, make_durable)
-
-    def _note(
-        self, partition: TopicPartition, topic_id: TopicId | None, log: Log | None, reason: str, wall_ms: int
-    ) -> Note:
-        kept = self._offsets
-        return Note(
-            partition,
-            topic_id,
-            reason,
-            wall_ms,
-            kept.recovery_points.get(partition),
-            kept.log_starts.get(partition) if log is None else log.offsets.start,
-            kept.clean_offsets.get(partition),
-        )
-
-    def _write_note(self, note: Note) -> None:
-        directory = self.on_disk.directory(note.partition)
-        if self.filesystem.exists(directory):
-            write_note(self.filesystem, directory, note)
-
-    def _move_aside(self, partition: TopicPartition, save_offsets: Callable[[], None]) -> str | None:
-        """Renames the directory, waiting for the disk: the note is in it, and the checkpoints have no offsets of it."""
-        save_offsets()
-        directory = self.on_disk.directory(partition)
-        if not self.filesystem.exists(directory):
-            return None
-        path = move_aside(self.filesystem, directory)
-        self.on_disk.set_aside_directories.append(path)
-        return path
+        """As `SettingAside.begin`."""
+        return self._setting_aside.begin(partitions, reason, wall_ms, self.forget_ends(partitions))
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Removes a deleted partition, waiting for the disk."""
