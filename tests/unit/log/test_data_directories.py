@@ -258,6 +258,28 @@ def test_a_partition_in_two_directories_is_refused_before_anything_is_changed() 
         directories.strays(ALL_KNOWN)
 
 
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_log_that_began_anew_without_records_is_one_of_two_when_its_old_directory_is_back(crash: bool) -> None:
+    disks = Disks(2)
+    directories = disks.opened()
+    filled(directories, PARTITIONS[:2])
+    assert where(directories)["orders-1"] == "/disk-2"
+    directories.close()
+    directories = disks.opened("/disk-1")
+    log = log_of(directories, PARTITIONS[1])
+    log.restart_at(200)
+    if crash:
+        disks.crash()
+    else:
+        directories.close()
+    directories = disks.opened("/disk-1")
+    assert log_of(directories, PARTITIONS[1]).offsets.end == 200
+    directories.close()
+    directories = disks.opened()
+    with pytest.raises(StorageFailure, match="/disk-1/orders-1 and /disk-2/orders-1 are logs of the same partition"):
+        directories.strays(ALL_KNOWN)
+
+
 @pytest.mark.parametrize("set_aside", [False, True])
 def test_a_directory_that_was_renamed_within_its_topic_counts_under_its_own_name(set_aside: bool) -> None:
     disks = Disks(2)
