@@ -13,8 +13,9 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -325,8 +326,20 @@ class Copier(TransactionalSender):
 class Clients:
     """Clients on three topics: for plain and idempotent producers, for transactions, and for copies of the first."""
 
-    def __init__(self, bootstrap: str, history: Path, act: int, seed: int, *, pace_s: float, replicas: int = 3) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        history: Path,
+        act: int,
+        seed: int,
+        *,
+        pace_s: float,
+        replicas: int = 3,
+        of_producers: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """`of_producers`: settings of all producers."""
         self._bootstrap = bootstrap
+        self._of_producers = of_producers
         self._history = history
         self._seed = seed
         self._pace_s = pace_s
@@ -395,7 +408,7 @@ class Clients:
             "log_level": 0,  # lost connections are the point
             **RECONNECT,
         }
-        return Producer({**shared, **settings})
+        return Producer({**shared, **settings, **self._of_producers})
 
     def _add_steady(self, who: str, *, idempotent: bool) -> None:
         recorder = self._recorder.producer(who, acks="all", idempotent=idempotent, retries=True)
