@@ -151,7 +151,7 @@ class Driver:
 
     def sync_failed(self, ticket: FlushTicket, failure: StorageFailure) -> bool:
         """Tells the node that a log could not be synced. False if the broker cannot go on."""
-        return self.survived(failure, ticket.directory.parent)
+        return self.survived(failure, ticket.data_directory)
 
     def survived(self, failure: Exception, path: str | None = None) -> bool:
         """Whether the broker goes on after a failed sync, without a data directory that failed."""

@@ -11,6 +11,7 @@ class FlushTicket:
     """Batches of one log up to `end_offset` that wait for the disk."""
 
     __slots__ = (
+        "_path",
         "_segments",
         "_truncations",
         "directories",
@@ -23,6 +24,7 @@ class FlushTicket:
 
     def __init__(self, segments: LogSegments, offsets: LogOffsets, files: list[File]) -> None:
         self.directory = segments.directory
+        self._path = self.directory.path
         self.offsets = offsets
         """The offsets of the ticket's log, whose durable end `finish` moves."""
         self._segments = segments
@@ -33,8 +35,13 @@ class FlushTicket:
         self._truncations = offsets.truncations
 
     @property
+    def data_directory(self) -> str:
+        """The data directory in which the ticket's files are, also when the log has moved to another one since."""
+        return self._path.rpartition("/")[0]
+
+    @property
     def void(self) -> bool:
-        """Whether the log was cut or deleted since: the ticket's batches may not be the log's present batches."""
+        """Whether the log was cut, moved or deleted since: the ticket's batches may not be the log's present ones."""
         return self._truncations != self.offsets.truncations
 
     def sync(self) -> None:
@@ -47,7 +54,7 @@ class FlushTicket:
         except SyncFailure:
             raise
         except StorageFailure:
-            # Files of a log that was cut or deleted meanwhile may be gone, and no ack waits for them.
+            # Files of a log that was cut, moved or deleted meanwhile may be gone, and no ack waits for them.
             if not self.void:
                 raise
 

@@ -22,8 +22,8 @@ def relocate(
     describe_topic: DescribeTopic,
     condemned: str | None,
 ) -> list[File]:
-    """Gives each segment its file in `files`, by base offset. Tickets that were taken before are void, as after a cut.
-    Returns the old files."""
+    """Gives each segment its file in `files`, by base offset. The caller has made the tickets void that were taken
+    before, as a cut does. Returns the old files."""
     segments.give_back_reserve()
     old = list(segments.files())
     for file in old:
@@ -36,7 +36,6 @@ def relocate(
         file.path = f"{path}/{segment_file_name(segment.base_offset, Suffix.LOG)}"
         segment.filesystem, segment.directory, segment.file = filesystem, path, file
     segments.directory.relocate(filesystem, path, describe_topic)
-    offsets.truncations += 1
     offsets.durable_end = offsets.end
     if segments.active is not None and segments.settings.preallocate:
         segments.active.file.reserve(segments.segment_bytes)

@@ -32,7 +32,8 @@ class Disk(CrashingFilesystem):
         self.left: int | None = None
         self.changes = 0
 
-    def _change(self) -> None:
+    def change(self) -> None:
+        """Is called before each change."""
         self.changes += 1
         if self.left is not None:
             if not self.left:
@@ -40,28 +41,28 @@ class Disk(CrashingFilesystem):
             self.left -= 1
 
     def take(self, count: int, path: str) -> None:
-        self._change()
+        self.change()
         super().take(count, path)
 
     def count_sync(self, path: str) -> None:
-        self._change()
+        self.change()
         super().count_sync(path)
 
     def open(self, path: str, *, create: bool = False) -> File:
         if create and not self.exists(path):
-            self._change()
+            self.change()
         return super().open(path, create=create)
 
     def rename(self, old: str, new: str) -> None:
-        self._change()
+        self.change()
         super().rename(old, new)
 
     def remove(self, path: str) -> None:
-        self._change()
+        self.change()
         super().remove(path)
 
     def make_directory(self, path: str) -> None:
-        self._change()
+        self.change()
         super().make_directory(path)
 
 

@@ -54,6 +54,40 @@ def test_a_reader_with_a_slice_of_the_old_files_reads_on_until_they_are_removed(
     assert batch_bytes(machine.log, 3, 500) == before
 
 
+def test_a_sync_that_is_under_way_during_the_switch_does_not_fail() -> None:
+    """A thread may come to the name of the log's directory at any moment, also when it is renamed already."""
+    disk = Disk()
+    machine = Machine(disk)
+    machine.write(30)
+    steps = moving(machine)
+    move = next(step for step in steps if step.phase is Phase.SETTLING)
+    next(steps)
+    machine.log.roll()
+    machine.write(1, flushed=False)
+    ticket = machine.log.begin_flush()
+    assert ticket is not None
+    assert ticket.directories, "a new segment has a new name"
+    real_change, synced = disk.change, 0
+
+    def change() -> None:
+        nonlocal synced
+        real_change()
+        disk.change = real_change  # type: ignore[method-assign]
+        ticket.sync()
+        synced += 1
+        disk.change = change  # type: ignore[method-assign]
+
+    disk.change = change  # type: ignore[method-assign]
+    next(steps)
+    disk.change = real_change  # type: ignore[method-assign]
+    assert move.phase is Phase.SWITCHED
+    assert synced > 4
+    ticket.sync()
+    ticket.finish()
+    assert ticket.data_directory == A, "a failure of this sync is one of the disk that the log left"
+    machine.check()
+
+
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_stop_before_any_change_of_the_disk_leaves_one_whole_log(power_cut: bool) -> None:
     stopped_at = 0

@@ -358,6 +358,8 @@ class LogMove:
         if target.filesystem.exists(final):
             raise StorageFailure(f"{final} is there already")
         self.decided = True
+        # Before the rename: a thread that syncs the log does not find its directory from then on, and need not.
+        log.offsets.truncations += 1
         condemned = condemn_directory(source.filesystem, log.directory.path)
         source.filesystem.sync_directory(source.path)
         try:
