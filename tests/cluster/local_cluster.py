@@ -25,9 +25,11 @@ def clean_environment() -> dict[str, str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that is dead and not reaped yet does not."""
+    """Whether the process runs; one that is dead and not reaped yet does not. The last of its threads to end lets go of
+    its files and locks: the first one may be dead long before."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 

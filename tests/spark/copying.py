@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,8 +20,8 @@ WITHIN_S = 300
 class Orders(Writer):
     """Numbers as JSON, for each key in turn."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        super().__init__("orders", bootstrap, topic, **{"enable.idempotence": True})
+    def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, object] = MappingProxyType({})) -> None:
+        super().__init__("orders", bootstrap, topic, **{"enable.idempotence": True, **settings})
 
     def key(self, number: int) -> str:
         return str(number % KEYS)
@@ -47,11 +48,12 @@ def copies(
     meanwhile: Callable[[], None],
     *,
     connector: str = "cordwood",
+    of_producer: Mapping[str, object] = MappingProxyType({}),
 ) -> Counter[int]:
     """How often each number was copied, when all have been. The numbers are 0, 1, 2, ... without a gap if none was
     lost. Asserts that neither the producer nor the query saw an error."""
     source, sink = topics
-    orders = Orders(servers, source)
+    orders = Orders(servers, source, of_producer)
     query = begun(
         reader(spark.readStream, servers, source, connector)
         .load()

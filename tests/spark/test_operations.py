@@ -13,7 +13,7 @@ from tests.cluster.test_import import cordwood as on_etcd
 from tests.cluster.test_import import told, where
 from tests.cluster.test_leader_killed import create
 from tests.cluster.test_moves import cordwood, replicas
-from tests.cluster.test_upgrade import Release, older_commit, versions
+from tests.cluster.test_upgrade import ONE_IN_FLIGHT, Release, older_commit, versions
 from tests.cluster.test_workers import LocalWorkers, free_range
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
@@ -82,7 +82,15 @@ def test_a_stream_goes_on_while_a_cluster_is_upgraded(
             assert cordwood(cluster, "cluster", "upgrade", "--yes")["finalised"]
             rolling_restart(cluster, kill=True)
 
-        copied = copies(cluster.bootstrap, spark, tmp_path / "checkpoint", topics, PARTITIONS, upgrade)
+        copied = copies(
+            cluster.bootstrap,
+            spark,
+            tmp_path / "checkpoint",
+            topics,
+            PARTITIONS,
+            upgrade,
+            of_producer=ONE_IN_FLIGHT,
+        )
         assert set(copied.values()) == {1}
 
 
