@@ -17,6 +17,7 @@ from cordwood.log.directory.strays import Fate, Known
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.segments.partition_metadata import FILE_NAME, PartitionMetadata, encode_partition_metadata
+from cordwood.segments.set_aside import NOTE_FILE
 
 C = "/c"
 OTHER_ID = uuid.UUID(int=43)
@@ -136,6 +137,32 @@ def test_a_copy_that_may_be_the_log_is_set_aside_in_doubt(topic_id: TopicId | No
     disk.remove_tree(f"{C}/{ORDERS}")
     disk.rename(f"{B}/{ORDERS}.0-stray", f"{B}/{ORDERS}")
     assert started(disk).open_log(ORDERS, TOPIC_ID, SETTINGS, at(NOW_MS)).offsets.end == 12
+
+
+def test_a_copy_that_may_be_the_log_and_has_a_damaged_note_stops_the_start() -> None:
+    disk, _ = between_the_names()
+    (copy,) = (f"{B}/{name}" for name in names(disk, B))
+    note = disk.read_bytes(f"{copy}/{NOTE_FILE}")
+    disk.replace(f"{copy}/{NOTE_FILE}", bytes(note)[:-9])
+    before = [names(disk, path) for path in (A, B, C)]
+    with pytest.raises(StorageFailure, match=f"{copy} may be the log of {ORDERS}"):
+        started(disk)
+    assert [names(disk, path) for path in (A, B, C)] == before
+    disk.replace(f"{copy}/{NOTE_FILE}", note)
+    assert started(disk).open_log(ORDERS, TOPIC_ID, SETTINGS, at(NOW_MS)).offsets.end == 12
+
+
+def test_a_copy_with_a_damaged_note_is_left_alone_beside_the_log() -> None:
+    disk = Disk()
+    machine = Machine(disk)
+    machine.write(12)
+    copy = settled(machine).path
+    disk.replace(f"{copy}/{NOTE_FILE}", b"{}")
+    machine.start()
+    assert [words for words in machine.done if f"{copy} is left alone" in words]
+    assert disk.exists(copy)
+    assert machine.home is machine.a
+    assert machine.log.offsets.end == 12
 
 
 def test_the_copy_of_a_deleted_topic_gives_way_to_the_log_of_a_new_one_of_its_name() -> None:

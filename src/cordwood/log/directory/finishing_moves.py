@@ -1,6 +1,7 @@
 """Finishes or undoes, at a start, the moves of logs between data directories that a crash has interrupted.
 
-A copy without a readable note is unfinished and is removed. A copy whose log is in one of the directories was never
+A copy without a note is unfinished and is removed. A copy with a damaged one may be the log: it is left alone, and the
+start is refused if no directory has the partition's name. A copy whose log is in one of the directories was never
 switched to and is removed. Moves that are undone so begin anew. A copy whose log is nowhere is the log: the old
 directory was condemned, and the copy gets the partition's name. If a directory is missing, the log may be there: then
 such a copy is left alone.
@@ -23,7 +24,7 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.future_name import future_part
 from cordwood.segments.names import parse_segment_file
-from cordwood.segments.set_aside import LONGEST_PART, Note
+from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note
 
 
 class Place(Protocol):
@@ -62,9 +63,10 @@ class UnfinishedMoves(Generic[P]):
     """The copies that a start finds, and what becomes of each. `finish` carries that out."""
 
     def __init__(self, places: Sequence[P], *, all_present: bool, known: Known | None = None) -> None:
-        """Changes nothing. Raises StorageFailure if two copies could each be the log, or if the name of a log is taken.
+        """Changes nothing. Raises StorageFailure if it cannot be told which copy is the log, or if its name is taken.
         `known`: the topics of the metadata; None if they are not known yet."""
         self._places = places
+        self._all_present = all_present
         self._known = known
         self._removed: list[tuple[P, str]] = []
         self._set_aside: list[_Copy[P]] = []
@@ -80,11 +82,8 @@ class UnfinishedMoves(Generic[P]):
                 note = read_note(place.filesystem, path)
                 if note is not None:
                     copies.setdefault(note.partition, []).append(_Copy(place, path, note))
-                    continue
-                partition = None
-                with suppress(ValueError):
-                    partition = TopicPartition.parse(part)
-                self._remove(place, path, partition)
+                else:
+                    self._decide_without_note(place, path, part)
         for partition, found in sorted(copies.items()):
             logs = self._logs(partition)
             nowhere = [copy for copy in found if not self._has_log(copy, logs)]
@@ -102,6 +101,25 @@ class UnfinishedMoves(Generic[P]):
                 )
             else:
                 self._name(nowhere[0])
+
+    def _decide_without_note(self, place: P, path: str, part: str) -> None:
+        """Decides on a copy without a readable note: `part` of its partition's name is all that is known."""
+        partition = None
+        with suppress(ValueError):
+            partition = TopicPartition.parse(part)
+        if not place.filesystem.exists(f"{path}/{NOTE_FILE}"):
+            self._remove(place, path, partition)
+        elif partition is None or self._logs(partition) or not self._all_present:
+            self._finished.words.append(
+                f"{path} is left alone, since its {NOTE_FILE} is damaged: move it out of the data directory if {part} "
+                "has all its records"
+            )
+        else:
+            raise StorageFailure(
+                f"{path} may be the log of {part}, and its {NOTE_FILE} is damaged. No other directory has this "
+                f"partition, and nothing was changed: restore that file, or move {path} out of the data directory to "
+                "start without its records"
+            )
 
     def _logs(self, partition: TopicPartition) -> dict[str, TopicId | None]:
         """The topic ids of the directories that have the partition's name and files of a log, by path."""
