@@ -1,5 +1,7 @@
 """A cordoned broker gets no replicas of new partitions until it is uncordoned, or forgotten."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
@@ -54,6 +56,18 @@ async def test_a_topic_that_would_need_a_cordoned_broker_is_refused_with_its_nam
     assert reason == (
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
         "only 2 broker(s) can take replicas. Not counted, since cordoned: 3 (`cordwood cluster uncordon 3`)."
+    )
+
+
+async def test_a_refused_topic_names_the_brokers_that_start_or_stop() -> None:
+    metadata = await Metadata().register(1, 2, 3, 4)
+    await cordon(metadata, "4")
+    brokers = metadata.image.brokers
+    brokers[2], brokers[3] = replace(brokers[2], fenced=True), replace(brokers[3], draining=True)
+    _, reason = refusal(only(metadata.plan(NewTopic("t", 1, 3)).values()))
+    assert reason.partition(" because ")[2] == (
+        "only 1 broker(s) can take replicas. Not counted, since cordoned: 4 (`cordwood cluster uncordon 4`). "
+        "Not counted, since they start or stop: 2, 3 (`cordwood cluster status`)."
     )
 
 

@@ -1,7 +1,7 @@
 """Places partitions on brokers."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,14 +27,23 @@ def placeable(image: ClusterImage) -> dict[int, str | None]:
 def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
     """Places new partitions on the brokers that can have them. Raises ProtocolError."""
     racks = placeable(image)
-    cordoned = [str(broker) for broker in image.cordoned_brokers() if broker in image.brokers]
-    if cordoned and replication_factor > len(racks):
-        raise _too_few(
-            replication_factor,
-            f"only {len(racks)} broker(s) can take replicas. Not counted, since cordoned: {', '.join(cordoned)} "
-            f"(`cordwood cluster uncordon {' '.join(cordoned)}`).",
-        )
+    if replication_factor > len(racks) < len(image.brokers):
+        raise _too_few(replication_factor, _not_counted(image, racks))
     return place(list(racks), partitions, replication_factor, seed, racks)
+
+
+def _not_counted(image: ClusterImage, counted: Collection[int]) -> str:
+    """Why registered brokers cannot take replicas, and what helps."""
+    cordoned = [str(broker_id) for broker_id in image.brokers if broker_id in image.cordoned_brokers()]
+    others = [str(each) for each in image.brokers if each not in counted and str(each) not in cordoned]
+    words = f"only {len(counted)} broker(s) can take replicas."
+    if cordoned:
+        words += (
+            f" Not counted, since cordoned: {', '.join(cordoned)} (`cordwood cluster uncordon {' '.join(cordoned)}`)."
+        )
+    if others:
+        words += f" Not counted, since they start or stop: {', '.join(others)} (`cordwood cluster status`)."
+    return words
 
 
 def place(
