@@ -194,8 +194,16 @@ class CheckpointTicket:
         except SyncFailure:
             raise
         except (StorageFailure, FileNotFoundError):
-            if not self.void:
-                raise
+            if self.void:
+                return
+            path = self.directory.path
+            if not self._filesystem.exists(path):
+                raise StorageFailure(
+                    f"{path} is gone: it was renamed or removed under the running broker, which keeps its files open. "
+                    "If it was renamed, rename it back before the broker stops; until then no checkpoint of this data "
+                    "directory is taken, and a start after a crash takes longer"
+                ) from None
+            raise
 
     def _forget(self) -> None:
         """Voids the ticket: the log was cut after the ticket was taken."""

@@ -189,6 +189,22 @@ def test_a_checkpoint_of_a_directory_that_is_gone_fails_and_those_of_others_are_
     assert "orders 0 1" in (tmp_path / "home" / "recovery-point-offset-checkpoint").read_text()
 
 
+def test_a_checkpoint_names_a_partition_that_is_gone_alone_and_is_saved_when_it_is_back(
+    directories: DataDirectories, tmp_path: Path
+) -> None:
+    home, _ = directories.directories
+    partition = TopicPartition("orders", 0)
+    directories.prefer(partition, home)
+    append(directories, partition)
+    renamed(tmp_path / "home" / "orders-0")
+    checkpoint = in_one_step(directories.begin_checkpoint_in_steps())
+    checkpoint.write()
+    assert str(checkpoint.failures[home]).startswith(f"{tmp_path}/home/orders-0 is gone: it was renamed or removed")
+    (tmp_path / "home" / "away").rename(tmp_path / "home" / "orders-0")
+    home.checkpoint()
+    assert "orders 0 1" in (tmp_path / "home" / "recovery-point-offset-checkpoint").read_text()
+
+
 def test_a_broker_that_stops_closes_the_other_directories_cleanly(
     directories: DataDirectories, root: Path, tmp_path: Path
 ) -> None:
