@@ -16,9 +16,9 @@ from cordwood.node.partition import Partition
 logger = logging.getLogger("cordwood")
 
 ALONE = "`cordwood recover put-back` puts it back"
-IN_CLUSTER = (
-    "`cordwood recover put-back` refuses the directory of a node of a cluster: to read what is set aside, copy it into "
-    "the directory of a broker without a cluster, and put it back there (docs/operations/lost-metadata.md)"
+ELSEWHERE = (
+    "`cordwood recover put-back` refuses the directory of %s: to read what is set aside, copy it into the directory of "
+    "a broker without a cluster, and put it back there (docs/operations/lost-metadata.md)"
 )
 
 
@@ -27,7 +27,11 @@ class LogOpening:
         self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook, *, in_cluster: bool
     ) -> None:
         """`in_cluster`: the metadata is in a store that brokers share, which `cordwood recover` does not write."""
-        self._put_back = IN_CLUSTER if in_cluster else ALONE
+        self._put_back = ALONE
+        if in_cluster:
+            self._put_back = ELSEWHERE % "a node of a cluster"
+        elif len(logs.directories) > 1:
+            self._put_back = ELSEWHERE % "a broker with several of them"
         self._loop = loop
         self._logs = logs
         self._damage = damage

@@ -13,6 +13,7 @@ from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Place, check_apart, look_at
 from cordwood.log.directory.identity import Identity, read_identity, write_identity
 from cordwood.log.directory.strays import Fate, Known
+from cordwood.log.directory.two_logs import two_logs
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure, SyncFailure
@@ -256,6 +257,13 @@ def test_a_partition_in_two_directories_is_refused_before_anything_is_changed() 
     directories = disks.opened()
     with pytest.raises(StorageFailure, match="/disk-1/orders-0 and /disk-2/orders-0 are logs of the same partition"):
         directories.strays(ALL_KNOWN)
+
+
+def test_a_refusal_names_all_partitions_that_are_in_two_directories() -> None:
+    refused = str(two_logs("/a/t-0", "/b/t-0", others=[(f"/a/t-{each}", f"/b/t-{each}") for each in range(1, 60)]))
+    assert refused.startswith("/a/t-0 and /b/t-0 are logs of the same partition")
+    assert "The same is so of /a/t-1 and /b/t-1; of /a/t-2 and /b/t-2; of" in refused
+    assert refused.endswith("And of 9 pairs more.")
 
 
 @pytest.mark.parametrize("crash", [False, True])

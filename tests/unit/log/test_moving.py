@@ -10,7 +10,7 @@ from tests.unit.log.moving_logs import ORDERS, SETTINGS, A, B, Disk, Machine, St
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.moving import LogMove, Phase
-from cordwood.model.errors import DiskFull, StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import batches_in
 from cordwood.segments.end_witness import FILE_NAMES as WITNESSES
 from cordwood.segments.future_name import future_name, future_part
@@ -268,6 +268,46 @@ def test_a_move_that_finds_no_space_leaves_the_log_where_it_is() -> None:
     machine.write()
     machine.check()
     assert machine.home is machine.a
+
+
+def test_a_dropped_segment_excuses_one_failure_and_never_a_full_disk() -> None:
+    machine = Machine(Disk())
+    machine.write(30)
+    machine.checkpoint()
+    steps = moving(machine)
+    for _ in range(5):
+        move = next(steps)
+    assert not move.can_go_on(StorageFailure("unreadable"))
+    machine.log.delete_records_before(16)
+    assert not move.can_go_on(DiskFull("full"))
+    assert move.can_go_on(StorageFailure("the dropped segment is gone"))
+    assert not move.can_go_on(StorageFailure("unreadable"))
+    for _ in steps:
+        pass
+    assert machine.home is machine.b
+    machine.check()
+
+
+@pytest.mark.parametrize("gone", [A, B])
+def test_a_directory_that_is_gone_at_the_switch_fails_before_the_move_is_decided(gone: str) -> None:
+    disk = Disk()
+    machine = Machine(disk)
+    machine.write(30)
+    steps = moving(machine)
+    move = next(step for step in steps if step.phase is Phase.SETTLING)
+    next(steps)
+
+    def check_present(path: str) -> None:
+        if path == gone:
+            raise SyncFailure(f"{path} is gone", path)
+
+    disk.check_present = check_present  # type: ignore[method-assign]
+    with pytest.raises(SyncFailure) as failure:
+        next(steps)
+    assert failure.value.root == gone
+    assert not move.decided
+    move.give_up()()
+    machine.check()
 
 
 def test_a_move_that_is_given_up_can_begin_again() -> None:

@@ -25,7 +25,7 @@ from cordwood.log.relocation import relocate
 from cordwood.log.replacement import MANIFEST
 from cordwood.log.retention import condemn_directory
 from cordwood.log.segment import Segment
-from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import File, Filesystem, remove_if_there
 from cordwood.segments.future_name import future_name, future_part
@@ -297,13 +297,15 @@ class LogMove:
                 self._fixed.discard(name)
 
     def can_go_on(self, failure: Exception) -> bool:
-        """Whether a piece or `settle` failed only because the log was cut, or a segment was dropped or replaced."""
-        if isinstance(failure, SyncFailure) or not isinstance(failure, StorageFailure | FileNotFoundError):
+        """Whether a piece or `settle` failed only because the log was cut, or a segment was dropped or replaced. Each
+        segment excuses one failure: what fails again has another cause."""
+        if isinstance(failure, SyncFailure | DiskFull) or not isinstance(failure, StorageFailure | FileNotFoundError):
             return False
         live = {segment.file for segment in self.log.segments}
-        return self._truncations != self.log.offsets.truncations or any(
-            copy.of not in live for copy in self._copies.values()
-        )
+        stale = [base for base, copy in self._copies.items() if copy.of not in live]
+        for base in stale:
+            del self._copies[base]
+        return self._truncations != self.log.offsets.truncations or bool(stale)
 
     def go_back(self) -> None:
         """Goes on copying: too much has changed for a switch."""
@@ -357,6 +359,9 @@ class LogMove:
         self._copy_last()
         if target.filesystem.exists(final):
             raise StorageFailure(f"{final} is there already")
+        # A directory that is gone fails alone only before the decision.
+        for place in (source, target):
+            place.filesystem.check_present(place.path)
         self.decided = True
         # Before the rename: a thread that syncs the log does not find its directory from then on, and need not.
         log.offsets.truncations += 1

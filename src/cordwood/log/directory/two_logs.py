@@ -19,6 +19,9 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 
+MOST_NAMED = 50
+"""Pairs of logs that a refusal names beside the first one."""
+
 
 class Place(Protocol):
     """A data directory that is locked and not opened yet."""
@@ -46,9 +49,9 @@ def refuse_two_logs(places: Sequence[Place], known: Known) -> None:
             own = directory == f"{place.path}/{partition}"
             words = directory if own else f"{directory} (of {partition}, as its {METADATA_FILE} says)"
             logs.setdefault(partition, []).append(words)
-    for paths in logs.values():
-        if len(paths) > 1:
-            raise two_logs(*paths[:2])
+    pairs = [(paths[0], paths[1]) for paths in logs.values() if len(paths) > 1]
+    if pairs:
+        raise two_logs(*pairs[0], others=pairs[1:])
 
 
 def _served(
@@ -73,8 +76,13 @@ def _served(
     ]
 
 
-def two_logs(first: str, second: str) -> StorageFailure:
+def two_logs(first: str, second: str, *, others: Sequence[tuple[str, str]] = ()) -> StorageFailure:
+    """`others`: more pairs, of other partitions."""
+    also = f" The same is so of {'; of '.join(' and '.join(pair) for pair in others[:MOST_NAMED])}." if others else ""
+    if len(others) > MOST_NAMED:
+        also += f" And of {len(others) - MOST_NAMED} pairs more."
     return StorageFailure(
         f"{first} and {second} are logs of the same partition: which of them is right cannot be told. Nothing of them "
-        "was changed. `cordwood inspect` shows the offsets in each; move the wrong one away, out of the data directory"
+        "was changed. `cordwood inspect` shows the offsets in each; move the wrong one away, out of the data directory."
+        f"{also}"
     )
