@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
@@ -21,6 +22,9 @@ _CORRELATION_ID = 1
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _HEADER = struct.Struct(">hhih")
 
+_RETRY_PAUSE_S = 0.2
+
+T = TypeVar("T")
 Address = tuple[str, int]
 
 
@@ -43,7 +47,7 @@ def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[st
         raise Failure(
             "BROKER_NOT_REACHABLE",
             f"{host}:{port} did not answer {APIS[key].name}: {error}",
-            "does this broker offer the API, and without authentication?",
+            "does the broker run, and offer this API without authentication?",
             ExitCode.NOT_REACHABLE,
         ) from error
     # The header of an ApiVersions response has no tagged fields in any version.
@@ -63,9 +67,42 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def brokers(connection: Connection) -> list[Address]:
-    """The addresses of the cluster's brokers."""
+    """The addresses of the cluster's brokers, and of those that ended in the last minute: librdkafka is told of them
+    so long."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
     return [(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
+
+
+def brokers_that_take_part(connection: Connection) -> dict[int, Address]:
+    """The addresses of the brokers that serve clients now, by id, as the first broker that answers knows them."""
+    *others, last = brokers(connection)
+    for address in others:
+        try:
+            return _described_by(address, connection.timeout_s)
+        except Failure as failure:
+            if failure.exit_code is not ExitCode.NOT_REACHABLE:
+                raise
+    return _described_by(last, connection.timeout_s)
+
+
+def _described_by(address: Address, timeout_s: float) -> dict[int, Address]:
+    told = ask(address, ApiKey.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False}, timeout_s)
+    if told.error_code:
+        raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
+    return {each.broker_id: (each.host, each.port) for each in sorted(told.brokers, key=lambda each: each.broker_id)}
+
+
+def from_every_broker(connection: Connection, question: Callable[[Address], T]) -> list[T]:
+    """The answers of all brokers. Asks again while one does not answer: the others soon notice that it ended. Raises
+    Failure."""
+    deadline_s = time.monotonic() + connection.timeout_s
+    while True:
+        try:
+            return [question(address) for address in brokers_that_take_part(connection).values()]
+        except Failure as failure:
+            if failure.exit_code is not ExitCode.NOT_REACHABLE or time.monotonic() > deadline_s:
+                raise
+            time.sleep(_RETRY_PAUSE_S)
 
 
 def transaction_coordinator(connection: Connection, transactional_id: str) -> Address:

@@ -125,11 +125,11 @@ def _about() -> Iterator[Part]:
 
 def _settings_by_broker(connection: "Connection") -> dict[int, dict[str, str]]:
     from cordwood.cli.config.changes import broker_resource
+    from cordwood.cli.raw_request import brokers_that_take_part
     from cordwood.cli.topic.view import settings_of
 
     found = {}
-    metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
-    for broker in sorted(metadata.brokers):
+    for broker in brokers_that_take_part(connection):
         settings = settings_of(connection, broker_resource(str(broker)))
         texts = {name: setting.value or "" for name, setting in sorted(settings.items())}
         found[broker] = without_secrets(texts)

@@ -36,6 +36,7 @@ def named_resource(
 ) -> "ConfigResource":
     """The topic, the group or the broker that the options name; without an option, the only broker."""
     from cordwood.cli.config.changes import broker_resource, group_resource, topic_resource
+    from cordwood.cli.raw_request import brokers_that_take_part
 
     if sum(given is not None for given in (topic, group, broker)) > 1:
         raise Failure("USAGE", "--topic, --group and --broker exclude each other", "give one of them", ExitCode.USAGE)
@@ -43,7 +44,7 @@ def named_resource(
         return topic_resource(topic)
     if group is not None:
         return group_resource(group)
-    brokers = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s)).brokers
+    brokers = brokers_that_take_part(connection)
     if broker is None:
         if len(brokers) != 1:
             known = ", ".join(str(known) for known in sorted(brokers))

@@ -11,17 +11,12 @@ def list_groups(
 ) -> None:
     """List the consumer groups."""
     from cordwood.cli.connection import Connection
+    from cordwood.cli.group.view import listed
 
-    connection = Connection(bootstrap_servers, timeout_s)
-    listed = connection.ask(lambda admin: admin.list_consumer_groups(request_timeout=timeout_s))
-    groups = [
-        {"name": each.group_id, "state": each.state.name.lower(), "protocol": each.type.name.lower()}
-        for each in sorted(listed.valid, key=lambda each: each.group_id)
-    ]
+    groups = listed(Connection(bootstrap_servers, timeout_s))
     if as_json:
-        print_json(groups)
+        print_json([group._asdict() for group in groups])
     elif groups:
-        rows = [(group["name"], group["state"], group["protocol"]) for group in groups]
-        print_table(["group", "state", "protocol"], rows)
+        print_table(["group", "state", "protocol"], groups)
     else:
         remark("No groups yet: a consumer creates its group when it joins or commits.")

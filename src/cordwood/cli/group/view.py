@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
 
+_CONSUMERS = ("consumer", "")
+"""The protocol types of consumer groups: of those with members, and of those with positions alone."""
+_STATES = {"PreparingRebalance": "preparing_rebalancing", "CompletingRebalance": "completing_rebalancing"}
+"""The states that confluent-kafka calls by other names."""
 _MEMBER_TYPES = {0: "classic", 1: "consumer"}
 
 
@@ -42,9 +46,34 @@ class PositionView(NamedTuple):
         return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
 
 
+class ListedGroup(NamedTuple):
+    name: str
+    state: str
+    protocol: str
+    """`classic` or `consumer`."""
+
+
+def listed(connection: "Connection") -> list[ListedGroup]:
+    """The consumer groups of the cluster, by name. librdkafka would wait for brokers that ended a moment ago."""
+    from cordwood.cli.connection import code_name
+    from cordwood.cli.raw_request import Address, ask, from_every_broker
+    from cordwood.wire.apis import ApiKey
+
+    def listed_by(address: Address) -> list[ListedGroup]:
+        answer = ask(address, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, connection.timeout_s)
+        if answer.error_code:
+            raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its groups")
+        return [
+            ListedGroup(each.group_id, _STATES.get(each.group_state, each.group_state.lower()), each.group_type.lower())
+            for each in answer.groups
+            if each.protocol_type in _CONSUMERS
+        ]
+
+    return sorted(group for groups in from_every_broker(connection, listed_by) for group in groups)
+
+
 def group_names(connection: "Connection") -> list[str]:
-    listed = connection.ask(lambda admin: admin.list_consumer_groups(request_timeout=connection.timeout_s))
-    return sorted(each.group_id for each in listed.valid)
+    return [group.name for group in listed(connection)]
 
 
 def describe(connection: "Connection", name: str) -> GroupView:

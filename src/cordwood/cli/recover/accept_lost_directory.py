@@ -91,7 +91,11 @@ def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
         raise Failure("NOT_LOST", f"{lost} is {held.path} itself", "", ExitCode.USAGE)
     there = read_identity(held.filesystem, known[lost_id])
     if there is not None and there.directory_id == lost_id:
-        raise Failure("NOT_LOST", f"{known[lost_id]} is there, with its data", "name it in log.dirs")
+        raise Failure(
+            "NOT_LOST",
+            f"{known[lost_id]} is there, with its data",
+            "name it in log.dirs; if its partitions were moved to others, rename it first",
+        )
     places = {each: Place(held.filesystem, path) for each, path in known.items()}
     lost_one = places.pop(lost_id)
     words = lost_properties(lost_one, lost_id, home, places.values(), _partitions(held))

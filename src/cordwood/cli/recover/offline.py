@@ -23,7 +23,8 @@ def taken(directory: str) -> Iterator[DataDirectory]:
                 "SEVERAL_DIRECTORIES",
                 f"{directory} is one of several data directories of a broker{f' ({paths})' if paths else ''}, and this "
                 "command works on a broker with one directory",
-                "`cordwood inspect` and `cordwood recover list` show the content of each of them",
+                "`cordwood inspect` and `cordwood recover list` show the content of each of them; "
+                "docs/operations/disks.md says how one becomes the only one",
             )
         yield held
 

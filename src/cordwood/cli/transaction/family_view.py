@@ -1,11 +1,12 @@
 """Transaction families: what commands show of them, and how commands end them."""
 
 import time
+from itertools import chain
 from typing import Any
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, brokers, transaction_coordinator
+from cordwood.cli.raw_request import Address, ask, from_every_broker, transaction_coordinator
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.plans import without_query_name
@@ -22,12 +23,12 @@ _AGAIN = (
 
 def families(connection: Connection) -> list[dict[str, Any]]:
     """All families of the cluster."""
-    found: list[dict[str, Any]] = []
-    for address in brokers(connection):
+
+    def listed_by(address: Address) -> list[dict[str, Any]]:
         answer = ask(address, ApiKey.FAMILY_LIST, 0, {"families": None}, connection.timeout_s)
         if answer.error_code:
             raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its families")
-        found += [
+        return [
             {
                 "name": each.name,
                 "query": _query_name(connection, address, each.name) if each.last_batch_id >= 0 else None,
@@ -41,6 +42,8 @@ def families(connection: Connection) -> list[dict[str, Any]]:
             }
             for each in answer.families
         ]
+
+    found = chain.from_iterable(from_every_broker(connection, listed_by))
     return sorted(found, key=lambda each: str(each["name"]))
 
 

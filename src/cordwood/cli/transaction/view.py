@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, brokers, transaction_coordinator
+from cordwood.cli.raw_request import Address, ask, from_every_broker, transaction_coordinator
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
     """The transactional ids of the cluster; with `states`, only those in one of these states."""
-    found: list[dict[str, Any]] = []
     filters = {"state_filters": states, "producer_id_filters": []}
-    for address in brokers(connection):
+
+    def listed_by(address: Address) -> list[dict[str, Any]]:
         answer = ask(address, ApiKey.LIST_TRANSACTIONS, 0, filters, connection.timeout_s)
         if answer.error_code:
             raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its transactions")
@@ -30,7 +31,7 @@ def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
                 "states are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort",
                 ExitCode.USAGE,
             )
-        found += [
+        return [
             {
                 "transactional_id": each.transactional_id,
                 "state": each.transaction_state,
@@ -38,6 +39,8 @@ def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
             }
             for each in answer.transaction_states
         ]
+
+    found = chain.from_iterable(from_every_broker(connection, listed_by))
     return sorted(found, key=lambda each: str(each["transactional_id"]))
 
 

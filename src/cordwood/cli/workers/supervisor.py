@@ -147,7 +147,7 @@ class Workers:
             raise Failure(
                 "SEVERAL_DIRECTORIES",
                 f"{plan.directory} is one of several data directories of a broker, and workers share one",
-                "serve all directories without --workers",
+                "serve all directories without --workers; docs/operations/disks.md says how one becomes the only one",
             )
         self._store = store = await open_own_store(logs)
         self._ends.append(store.close)
