@@ -76,13 +76,16 @@ class ReplicatedAnswers:
             for each in topic["partitions"]
         }
         known = (self._registered.pop(exchange, None), self._registered_epoch(exchange))
+        # The leader looks once, between the arrival and the answer: it may know a registration then that is neither the
+        # first nor the last.
+        first, last = sorted(epoch or 0 for epoch in known)
         for topic in exchange.answer.responses:
             for part in topic.partitions:
                 served = self._served(topic.topic_id, part.partition_index)
                 if part.error_code or served is None or (leading := served[0].leading) is None:
                     continue
                 asked = epochs[topic.topic_id, part.partition_index]
-                if asked != leading.leader_epoch or follower["replica_epoch"] not in known:
+                if asked != leading.leader_epoch or not first <= follower["replica_epoch"] <= last:
                     raise InvariantBroken(
                         f"rule 1: {exchange}: the leader of epoch {leading.leader_epoch} answers a follower of epoch "
                         f"{asked} in broker epoch {follower['replica_epoch']}, and knows {known}"
