@@ -43,6 +43,11 @@ def test_a_missing_replica_whose_disk_is_full_does_not_lag() -> None:
     assert [str(each) for each in trouble.missing] == ["3 (its disk is full, 0 behind)"]
 
 
+def test_how_far_a_replica_is_behind_is_not_said_of_a_partition_without_a_leader() -> None:
+    trouble = trouble_of(PartitionState("t", 0, -1, (2, 3), (2,)), 1, NODES, {(3, "t", 0): 0})
+    assert [str(each) for each in trouble.missing] == ["3 (it lags)"]
+
+
 def test_the_worst_partitions_are_shown_first_and_the_clusters_own_topics_last() -> None:
     def trouble(topic: str, leader: int, min_in_sync: int) -> Trouble:
         return trouble_of(PartitionState(topic, 0, leader, (1, 4), (1,)), min_in_sync, NODES, {})

@@ -170,6 +170,9 @@ def trouble_of(
     lags: Mapping[tuple[int, str, int], int],
 ) -> Trouble:
     where = (partition.topic, partition.partition)
+    if partition.leader < 0:
+        # Nobody tells a replica what it lacks.
+        lags = {}
     missing = tuple(explained(node, nodes, lags.get((node, *where))) for node in partition.missing)
     return Trouble(partition, min_in_sync, missing, why_no_leader(partition, nodes) if partition.leader < 0 else "")
 
