@@ -332,6 +332,24 @@ def test_records_under_os_may_go_with_the_power_of_all_who_could_lead_and_not_be
     assert cluster.history.lost
 
 
+def test_a_leader_that_has_not_heard_of_its_deposition_may_have_records_that_its_successor_lost() -> None:
+    cluster = Cluster(on_disk=False, min_insync=1)
+    cluster.commit(entry(0), entry(1))
+    cluster.disks[FOLLOWER].durable_end = 1
+    cluster.look(FOLLOWER)
+    cluster.elect(FOLLOWER, isr=(2,))
+    cluster.history.lost_power(FOLLOWER)
+    cluster.disks[FOLLOWER] = Disk([entry(0)], high_watermark=1, opened=1, life=2)
+    cluster.elect(FOLLOWER)
+    cluster.disks[FOLLOWER].entries.append(entry(1, epoch=2))
+    cluster.disks[FOLLOWER].high_watermark = 2
+    cluster.look(FOLLOWER)
+    assert cluster.history.committed_end == 2
+    cluster.look(LEADER)
+    with broken(6):
+        cluster.elect(LEADER, isr=(1,))
+
+
 def test_an_empty_disk_beside_a_power_cut_does_not_excuse_the_loss_of_synced_records() -> None:
     cluster = Cluster(on_disk=False)
     cluster.commit(entry(0))
