@@ -7,6 +7,7 @@ from tests.simulation.test_replication_on_machines import ROUND_MS, TOPIC, creat
 
 from cordwood.node.refused_batches import REMEMBERED_MS
 from cordwood.records.build import build_batch
+from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -25,6 +26,10 @@ def world() -> Iterator[World]:
 
 def sequence_told(world: World, leader: int, sequence: int, epoch: int = 0) -> str:
     """What a producer is told that sends a batch with this sequence number."""
+    return told(sequence_sent(world, leader, sequence, epoch))
+
+
+def sequence_sent(world: World, leader: int, sequence: int, epoch: int = 0) -> Exchange:
     batch = bytes(
         build_batch(
             [(world.clock.wall_ms, None, b"x", [])], producer_id=7, producer_epoch=epoch, base_sequence=sequence
@@ -34,7 +39,7 @@ def sequence_told(world: World, leader: int, sequence: int, epoch: int = 0) -> s
     values = {"acks": -1, "timeout_ms": 1000, "topic_data": [entry]}
     exchange = world.connect(leader).request(ApiKey.PRODUCE, 8, values)
     world.settle()
-    return told(exchange)
+    return exchange
 
 
 def without_followers(world: World) -> int:

@@ -8,6 +8,8 @@ from tests.simulation.test_replication_on_machines import ONE, ROUND_MS, TOPIC, 
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
+from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
+from cordwood.node.partition import GAPS_CLOSE_WITHIN_MS
 from cordwood.records.build import build_batch
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
@@ -141,3 +143,32 @@ def test_a_decision_is_completed_by_the_next_coordinator(world: World) -> None:
     world.advance(ROUND_MS)
     story.coordinator = story.leader
     assert story.state == "CompleteCommit"
+
+
+def test_the_first_batch_of_a_transaction_is_waited_for_while_gaps_close_after_an_election(world: World) -> None:
+    story = Story(world)
+    early, late = (Newcomer(story, name) for name in ("early", "late"))
+    assert early.told(sequence=1) == "NOT_ENOUGH_REPLICAS"
+    assert [early.told(sequence=0), early.told(sequence=1)] == ["NONE", "NONE"]
+    world.advance(GAPS_CLOSE_WITHIN_MS)
+    assert late.told(sequence=1) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+class Newcomer:
+    """A transactional producer that has written nothing yet. Its first batch begins its transaction."""
+
+    def __init__(self, story: Story, name: str) -> None:
+        self._story = story
+        self._name = name
+        nobody = {"transaction_timeout_ms": 600_000, "producer_id": -1, "producer_epoch": -1}
+        begun = story.ask(ApiKey.INIT_PRODUCER_ID, 5, transactional_id=name, **nobody)
+        self._who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+
+    def told(self, *, sequence: int) -> str:
+        world = self._story.world
+        rows = [(world.clock.wall_ms, None, b"v", ())]
+        batch = build_batch(rows, **self._who, base_sequence=sequence, transactional=True)
+        entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": bytes(batch)}]}
+        values = {"transactional_id": self._name, "acks": -1, "timeout_ms": 30_000, "topic_data": [entry]}
+        answer = world.ask_at(self._story.leader, ApiKey.PRODUCE, ADDS_FROM_VERSION, **values)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code).name

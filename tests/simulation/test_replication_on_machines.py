@@ -70,16 +70,19 @@ def elect(
     isr: tuple[int, ...] | None = None,
     seen_by: int | None = None,
     topic: str = TOPIC,
+    lossy: bool = False,
 ) -> None:
     """Writes a new leader of the next epoch, as a controller does."""
     seen = world.machine_of(seen_by or leader).node.image
     partition = seen.topics[topic].partitions[0]
+    leader_epoch = partition.leader_epoch + 1
     row = partition_row(partition)._replace(
         leader=leader,
         leader_broker_epoch=seen.broker_epochs[leader],
-        leader_epoch=partition.leader_epoch + 1,
+        leader_epoch=leader_epoch,
         isr=partition.isr if isr is None else isr,
         partition_epoch=partition.partition_epoch + 1,
+        lossy_epoch=leader_epoch if lossy else partition.lossy_epoch,
     )
     put = Put(partition_key(seen.topics[topic].topic_id, 0), encode_partition(row))
     assert run(world.store.txn((), (put,))).succeeded

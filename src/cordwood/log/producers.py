@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cordwood.log.producer_bounds import SHARED, ProducerBounds
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
+from cordwood.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader, Buffer, is_later
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.open_transactions import OpenTransactions
@@ -21,7 +21,6 @@ from cordwood.segments.transaction_index import AbortedTransaction
 WINDOW = 5
 """Clients have at most this many batches in flight, so a retry is always one of the last five."""
 
-MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1
 """The last sequence of a producer with only a transaction marker: sequence 0 comes next."""
 
@@ -143,6 +142,18 @@ class ProducerStates:
             raise _out_of_order(header, f"{(last_sequence + 1) & MAX_SEQUENCE} must come next")
         self._check_transaction(header)
         return None
+
+    def lacks_earlier(self, header: BatchHeader) -> bool:
+        """Whether batches that the producer numbered before this one are not in the log. They may come yet, unless the
+        producer expired or its records were deleted."""
+        producer = self._producers.get(header.producer_id)
+        first_sequence = header.base_sequence
+        if producer is None:
+            return first_sequence != 0 and self._forgot_ms == NEVER_MS
+        if header.producer_epoch != producer.epoch:
+            return first_sequence != 0 and header.producer_epoch > producer.epoch
+        last_sequence = producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE
+        return is_later(first_sequence, (last_sequence + 1) & MAX_SEQUENCE)
 
     def _check_repeated(self, header: BatchHeader, trace: BatchTrace) -> None:
         """Refuses a batch with the sequence of one whose transaction has ended, which no client repeats. librdkafka

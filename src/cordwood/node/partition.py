@@ -26,6 +26,9 @@ from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica
 
 NO_LEADER = -1
+GAPS_CLOSE_WITHIN_MS = 75_000
+"""So long after a change of leaders a producer may have an unanswered batch at the former leader: librdkafka waits 60 s
+for the answer of a machine that is gone."""
 
 Done = Callable[[ErrorCode], None]
 
@@ -62,6 +65,7 @@ class Partition:
         "cutting",
         "fetched_bytes",
         "flush_due",
+        "gaps_close_until_ms",
         "image",
         "leader",
         "leader_epoch",
@@ -101,6 +105,8 @@ class Partition:
         """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
         self.led_since_ms = 0
         """When this broker last took the lead, or began a new epoch as the leader."""
+        self.gaps_close_until_ms = 0
+        """Until then a batch may come before the one that its producer sent to an earlier leader (`early_batches`)."""
         self.leader = NO_LEADER
         """The broker that leads; -1: nobody, as far as this broker knows."""
         self.image = image
@@ -216,6 +222,9 @@ class Partition:
         self._end_role()
         self.leads, self.leader, self.leader_epoch, self.image = True, self._broker_id, leader_epoch, image
         self.led_since_ms = now.boot_ms
+        if self.replicated and leader_epoch > 0 and image.lossy_epoch != leader_epoch:
+            # Others led before (epochs begin with 0), and all that they acknowledged is here.
+            self.gaps_close_until_ms = now.boot_ms + GAPS_CLOSE_WITHIN_MS
         if self._log is not None:
             with suppress(StorageFailure):  # offline: the next use tries again
                 self._watermark_moved(self._take_the_lead(), now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cordwood.records.batch import HEADER_SIZE, BatchHeader, read_header
+from cordwood.records.batch import HEADER_SIZE, BatchHeader, is_later, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 REMEMBERED_MS: Final = 30_000
 """A producer that has not repeated its batch by then has given it up."""
 MOST_REMEMBERED: Final = 10_000
-_HALF_OF_ALL_SEQUENCES: Final = 2**30
-_LAST_SEQUENCE: Final = 2**31 - 1
 
 
 class _Refused(NamedTuple):
@@ -44,12 +42,12 @@ class RefusedBatches:
     def note(self, partition: Partition, batch: memoryview, refusal: Callable[[], Exception], now: Moment) -> None:
         """Notes that a client's batch was refused, for a reason that passes. `refusal` makes the exception again: one
         that was raised keeps the batch."""
-        header = _numbered(batch)
+        header = numbered(batch)
         if header is None:
             return
         key, epoch, sequence = (partition, header.producer_id), header.producer_epoch, header.base_sequence
         before = self._refused.pop(key, None)
-        if before is not None and before.producer_epoch == epoch and _is_behind(sequence, before.sequence):
+        if before is not None and before.producer_epoch == epoch and is_later(sequence, before.sequence):
             sequence = before.sequence
         until_ms = now.boot_ms + REMEMBERED_MS
         self._refused[key] = _Refused(partition.replica.leader_epoch, epoch, sequence, until_ms, refusal)
@@ -60,7 +58,7 @@ class RefusedBatches:
 
     def check(self, partition: Partition, batch: memoryview, now: Moment) -> None:
         """Raises the reason for which the batch before this one was refused. Forgets it if this is that batch."""
-        header = _numbered(batch)
+        header = numbered(batch)
         key = (partition, -1 if header is None else header.producer_id)
         refused = self._refused.get(key)
         if refused is None or header is None:
@@ -70,7 +68,7 @@ class RefusedBatches:
             and refused.leader_epoch == partition.replica.leader_epoch
             and refused.producer_epoch == header.producer_epoch
         ):
-            if _is_behind(header.base_sequence, refused.sequence):
+            if is_later(header.base_sequence, refused.sequence):
                 raise refused.refusal()
             if header.base_sequence != refused.sequence:
                 # A batch from before the refused one is repeated.
@@ -78,12 +76,7 @@ class RefusedBatches:
         del self._refused[key]
 
 
-def _numbered(batch: memoryview) -> BatchHeader | None:
+def numbered(batch: memoryview) -> BatchHeader | None:
     """The header of a batch with a producer id and sequence numbers."""
     header = read_header(batch) if len(batch) >= HEADER_SIZE else None
     return header if header is not None and header.producer_id >= 0 and header.base_sequence >= 0 else None
-
-
-def _is_behind(sequence: int, other: int) -> bool:
-    """Whether a sequence number comes later than another one. Numbers go round."""
-    return 0 < (sequence - other) & _LAST_SEQUENCE < _HALF_OF_ALL_SEQUENCES

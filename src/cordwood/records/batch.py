@@ -36,6 +36,9 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
+MAX_SEQUENCE = 2**31 - 1
+"""After this sequence number comes 0."""
+
 
 class Codec(IntEnum):
     NONE = 0
@@ -76,10 +79,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; after 2147483647 comes 0."""
+        """The sequence number of the last record."""
         if self.base_sequence < 0:
             return self.base_sequence
-        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
     def codec(self) -> int:
@@ -107,6 +110,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at this position. The caller knows that 61 bytes are there; nothing is checked."""
     # BatchHeader._make without its count of fields: this runs for every batch.
     return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
+
+
+def is_later(sequence: int, other: int) -> bool:
+    """Whether a producer gives this sequence number after the other one. Numbers go round."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
 
 def read_offset_and_size(buffer: Buffer, position: int = 0) -> tuple[int, int]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.log.producers import MAX_SEQUENCE, ProducerStates
+from cordwood.log.producers import ProducerStates
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.records.batch import BatchHeader, read_header
+from cordwood.records.batch import MAX_SEQUENCE, BatchHeader, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
 from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
@@ -82,6 +82,18 @@ def test_a_gap_in_the_sequence_is_refused() -> None:
     partition.append(0)
     partition.refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 2)
     assert partition.append(1) == (1, False)
+
+
+def test_a_batch_lacks_earlier_ones_if_its_sequence_is_ahead_of_the_next() -> None:
+    partition = Partition()
+    lacks = partition.states.lacks_earlier
+    assert [lacks(header(sequence)) for sequence in (0, 1)] == [False, True], "an unknown producer"
+    partition.append(MAX_SEQUENCE - 1)
+    for sequence, is_ahead in ((MAX_SEQUENCE - 1, False), (MAX_SEQUENCE, False), (0, True), (1, True), (5_000, True)):
+        assert lacks(header(sequence)) is is_ahead
+    assert [lacks(header(sequence, epoch=1)) for sequence in (0, 1)] == [False, True], "a new epoch"
+    partition.append(0, epoch=1)
+    assert not lacks(header(7, epoch=0)), "an old epoch"
 
 
 def test_after_the_largest_sequence_comes_zero() -> None:

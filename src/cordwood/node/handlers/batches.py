@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cordwood.node.coordinators.transactional_appends import TransactionalAppends
     from cordwood.node.coordinators.verification import Verdict
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
     from cordwood.node.preparation import Preparation
 
 
@@ -32,6 +33,7 @@ Found = tuple[tuple[int, int, int], Partition, memoryview]
 class BatchRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
+    loop: Loop
     hosted: HostedReplicas
     preparation: Preparation
     transactional_appends: TransactionalAppends
@@ -147,12 +149,15 @@ def unverified(rooms: BatchRooms, body: ProduceRequest) -> dict[TopicPartition, 
 def _starting_late(
     rooms: BatchRooms, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction."""
+    """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction.
+    While gaps close after an election the append itself refuses such a batch."""
+    now = rooms.loop.now
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for partition, writer, sequence in _transactional_batches(rooms, body)
         if partition.name in writers
         and sequence != 0
+        and now.boot_ms >= partition.gaps_close_until_ms
         and not partition.replica.log.replayed.producers.knows(writer.producer_id)
     }
 
