@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.cli.connection import Connection, code_name
@@ -75,14 +75,30 @@ def brokers(connection: Connection) -> list[Address]:
 
 def brokers_that_take_part(connection: Connection) -> dict[int, Address]:
     """The addresses of the brokers that serve clients now, by id, as the first broker that answers knows them."""
-    *others, last = brokers(connection)
+    _, described = first_answer(brokers(connection), lambda asked: _described_by(asked, connection.timeout_s))
+    return described
+
+
+def first_answer(addresses: Sequence[Address], question: Callable[[Address], T]) -> tuple[Address, T]:
+    """The first broker that answers, and its answer: a dead broker is listed until its registration ends.
+
+    Raises Failure if no broker answers.
+    """
+    if not addresses:
+        raise Failure(
+            "BROKER_NOT_REACHABLE",
+            "no broker is registered in the metadata store just now",
+            "ask again in some seconds; if it stays so, look at the store",
+            ExitCode.NOT_REACHABLE,
+        )
+    *others, last = addresses
     for address in others:
         try:
-            return _described_by(address, connection.timeout_s)
+            return address, question(address)
         except Failure as failure:
             if failure.exit_code is not ExitCode.NOT_REACHABLE:
                 raise
-    return _described_by(last, connection.timeout_s)
+    return last, question(last)
 
 
 def _described_by(address: Address, timeout_s: float) -> dict[int, Address]:
@@ -115,7 +131,9 @@ def group_coordinator(connection: Connection, group: str) -> Address:
 
 def _coordinator(connection: Connection, key: str, key_type: int) -> Address:
     values = {"key": key, "key_type": key_type}
-    found = ask(brokers(connection)[0], ApiKey.FIND_COORDINATOR, 2, values, connection.timeout_s)
+    _, found = first_answer(
+        brokers(connection), lambda asked: ask(asked, ApiKey.FIND_COORDINATOR, 2, values, connection.timeout_s)
+    )
     if found.error_code:
         raise Failure(code_name(found.error_code), found.error_message or "the broker knows no coordinator")
     return found.host, found.port

@@ -8,12 +8,12 @@ from cordwood.cli.cluster.view import (
     PartitionState,
     ReplicaState,
     Trouble,
-    first_answer,
     trouble_of,
     why_no_leader,
     with_counts,
 )
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.raw_request import first_answer
 
 ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)
 TWO = NodeView(2, ("b", 2), None, fenced=True, controller=False)

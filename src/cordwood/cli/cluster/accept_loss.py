@@ -86,11 +86,11 @@ def accept_loss(
     comes back after all sets its log aside, and `cordwood recover list` shows it.
     """
     from cordwood.cli.cluster.electing import UNCLEAN, elect
-    from cordwood.cli.cluster.view import first_answer, nodes_of, partitions_of, replica_logs
+    from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
     from cordwood.cli.connection import Connection
     from cordwood.cli.output import print_json, say
     from cordwood.cli.produce import no_such_partition
-    from cordwood.cli.raw_request import brokers
+    from cordwood.cli.raw_request import brokers, first_answer
 
     if broker is not None and on is not None:
         raise Failure(

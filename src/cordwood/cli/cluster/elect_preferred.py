@@ -29,10 +29,10 @@ def elect_preferred(
     Brokers do so by themselves unless `auto.leader.rebalance.enable` is false.
     """
     from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
-    from cordwood.cli.cluster.view import first_answer, partitions_of
+    from cordwood.cli.cluster.view import partitions_of
     from cordwood.cli.connection import Connection
     from cordwood.cli.output import count_in_words, print_json, say
-    from cordwood.cli.raw_request import brokers
+    from cordwood.cli.raw_request import brokers, first_answer
 
     connection = Connection(bootstrap_servers, timeout_s)
     address, found = first_answer(

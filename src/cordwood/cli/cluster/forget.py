@@ -29,10 +29,9 @@ def forget(
     is a replica of a partition, is refused.
     """
     from cordwood.cli.cluster.gathering import gather
-    from cordwood.cli.cluster.view import first_answer
     from cordwood.cli.connection import Connection, code_name
     from cordwood.cli.output import print_json, say
-    from cordwood.cli.raw_request import ask, brokers
+    from cordwood.cli.raw_request import ask, brokers, first_answer
     from cordwood.model.errors import ErrorCode
     from cordwood.wire.apis import ApiKey
 

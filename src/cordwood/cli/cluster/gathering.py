@@ -8,14 +8,13 @@ from cordwood.cli.cluster.view import (
     NodeView,
     PartitionState,
     ReplicaLog,
-    first_answer,
     nodes_of,
     partitions_of,
     replica_logs,
 )
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, brokers
+from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.cluster.planner.balance import Key, Placed, PlannedMove, planned_move
 from cordwood.wire.apis import ApiKey
 

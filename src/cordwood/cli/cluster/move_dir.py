@@ -91,8 +91,8 @@ def move_dir(
 
 
 def _broker(connection: "Connection", broker: int | None) -> "tuple[int, Address]":
-    from cordwood.cli.cluster.view import first_answer, nodes_of
-    from cordwood.cli.raw_request import brokers
+    from cordwood.cli.cluster.view import nodes_of
+    from cordwood.cli.raw_request import brokers, first_answer
 
     _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
     if broker is None:

@@ -4,11 +4,10 @@ import time
 
 from cordwood.cli.cluster.gathering import Gathered, reassignments
 from cordwood.cli.cluster.mover import LATEST_S
-from cordwood.cli.cluster.view import first_answer
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.output import count_in_words, remark
-from cordwood.cli.raw_request import brokers
+from cordwood.cli.raw_request import brokers, first_answer
 from cordwood.cluster.planner.balance import NoPlace, plan_factor
 from cordwood.model.identifiers import INTERNAL_TOPICS
 

@@ -142,9 +142,8 @@ def _targets(
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
     from cordwood.cli.cluster.gathering import reassignments
     from cordwood.cli.cluster.mover import begin, refusals_in_words
-    from cordwood.cli.cluster.view import first_answer
     from cordwood.cli.output import count_in_words, print_json, print_table, say
-    from cordwood.cli.raw_request import brokers
+    from cordwood.cli.raw_request import brokers, first_answer
 
     timeout_s = connection.timeout_s
     address, moves = first_answer(brokers(connection), lambda asked: reassignments(asked, timeout_s))

@@ -6,13 +6,13 @@ its log's end to the high watermark of the leader.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from cordwood.cli.cluster.node_versions import finalised_version
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, brokers
+from cordwood.cli.failure import Failure
+from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
@@ -139,28 +139,6 @@ def cluster_view(connection: Connection) -> ClusterView:
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
         finalised_version(address, connection.timeout_s),
     )
-
-
-def first_answer(addresses: Sequence[Address], question: Callable[[Address], T]) -> tuple[Address, T]:
-    """The first broker that answers, and its answer: a dead broker is listed until its registration ends.
-
-    Raises Failure if no broker answers.
-    """
-    if not addresses:
-        raise Failure(
-            "BROKER_NOT_REACHABLE",
-            "no broker is registered in the metadata store just now",
-            "ask again in some seconds; if it stays so, look at the store",
-            ExitCode.NOT_REACHABLE,
-        )
-    *others, last = addresses
-    for address in others:
-        try:
-            return address, question(address)
-        except Failure as failure:
-            if failure.exit_code is not ExitCode.NOT_REACHABLE:
-                raise
-    return last, question(last)
 
 
 def trouble_of(

@@ -11,7 +11,7 @@ from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.log_sizes import SizesUnknown, log_sizes
 from cordwood.cli.promises import Promise, ack_promise, order_promise
-from cordwood.cli.raw_request import brokers
+from cordwood.cli.raw_request import brokers, first_answer
 from cordwood.cli.topic.damage import DamageView, RepairView, Told, known_damage
 
 SET_BY_SOMEBODY = frozenset(
@@ -201,7 +201,7 @@ def _eligible(connection: Connection, name: str) -> dict[int, tuple[int, ...]]:
     from cordwood.cli.cluster.view import partitions_of
 
     try:
-        found = partitions_of(brokers(connection)[0], (name,), connection.timeout_s)
+        _, found = first_answer(brokers(connection), lambda asked: partitions_of(asked, (name,), connection.timeout_s))
     except Failure:
         return {}  # an older broker, or one behind authentication
     return {each.partition: each.elr for each in found}
