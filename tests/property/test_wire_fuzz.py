@@ -1,15 +1,13 @@
 """Whatever arrives, a decoder gives a value or raises BadRequest. Nothing else, and at once."""
 
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from tests.property.kio_entities import ALL_VERSIONS, entity_type, random_entity, request_frame
+from tests.traced_memory import traced
 
 from cordwood.wire.api_versions import decode_api_versions
 from cordwood.wire.apis import APIS, flexible
@@ -126,15 +124,11 @@ def test_random_headers_are_read_or_refused() -> None:
 
 
 def test_a_count_of_two_billion_is_refused_before_anything_is_made_of_it() -> None:
-    """In a process of its own: tracemalloc of CPython 3.11 may crash if a thread ends while it is started or stopped,
-    and each test has a thread for its timeout."""
-    check = "from tests.property import test_wire_fuzz; test_wire_fuzz.check_counts()"
-    subprocess.run([sys.executable, "-c", check], cwd=Path(__file__).parents[2], timeout=180, check=True)
+    traced(check_counts)
 
 
 def check_counts() -> None:
     """Puts such a count at each byte of the bodies in turn, and measures the memory that it takes."""
-    tracemalloc.start()
     for key, version, decode in DECODERS:
         frame = frame_of(Random(f"{key} {version}"), key, version)[:400]
         start = parse_header(frame).body_start

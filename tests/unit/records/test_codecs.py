@@ -2,12 +2,12 @@
 
 import gzip
 import struct
-import tracemalloc
 
 import cramjam
 import lz4.frame
 import pytest
 import zstandard
+from tests.traced_memory import traced
 
 from cordwood.records.batch import Codec
 from cordwood.records.compression import compress, decompress
@@ -42,14 +42,12 @@ def test_cut_data_is_refused_at_every_place(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_bomb_takes_no_more_memory_than_the_limit_allows(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 * 1024 * 1024))
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptRecords):
-            decompress(codec, bomb, 4 * 1024 * 1024)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 16 * 1024 * 1024
+    assert traced(refuse, codec, bomb, 4 * 1024 * 1024) < 16 * 1024 * 1024
+
+
+def refuse(codec: Codec, data: bytes, limit: int) -> None:
+    with pytest.raises(CorruptRecords):
+        decompress(codec, data, limit)
 
 
 def test_an_unknown_codec_is_refused() -> None:
