@@ -48,6 +48,7 @@ class Writer(Application):
         super().__init__(name)
         self.topic = topic
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **settings})
+        self.pause_s = PAUSE_S
         self.sent = 0
         self.acknowledged: list[str] = []
         self.longest_wait_s = 0.0
@@ -75,7 +76,7 @@ class Writer(Application):
     def work(self) -> None:
         while not self.stopping.is_set():
             self._produce(self.sent)
-            self._producer.poll(PAUSE_S)
+            self._producer.poll(self.pause_s)
         if left := self._producer.flush(END_WITHIN_S):
             self.surfaced("flush", f"{left} records are left")
 
@@ -97,7 +98,7 @@ class TransactionalWriter(Writer):
                 self._producer.begin_transaction()
                 for _ in range(TRANSACTION_RECORDS):
                     self._produce(self.sent)
-                    self._producer.poll(PAUSE_S)
+                    self._producer.poll(self.pause_s)
                 self._producer.commit_transaction(END_WITHIN_S)
             except KafkaException as failure:
                 error = failure.args[0]
