@@ -24,15 +24,18 @@ def world() -> Iterator[World]:
     world.kill()
 
 
-def sequence_told(world: World, leader: int, sequence: int, epoch: int = 0) -> str:
+def sequence_told(world: World, leader: int, sequence: int, epoch: int = 0, producer_id: int = 7) -> str:
     """What a producer is told that sends a batch with this sequence number."""
-    return told(sequence_sent(world, leader, sequence, epoch))
+    return told(sequence_sent(world, leader, sequence, epoch, producer_id))
 
 
-def sequence_sent(world: World, leader: int, sequence: int, epoch: int = 0) -> Exchange:
+def sequence_sent(world: World, leader: int, sequence: int, epoch: int = 0, producer_id: int = 7) -> Exchange:
     batch = bytes(
         build_batch(
-            [(world.clock.wall_ms, None, b"x", [])], producer_id=7, producer_epoch=epoch, base_sequence=sequence
+            [(world.clock.wall_ms, None, b"x", [])],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
         )
     )
     entry = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}

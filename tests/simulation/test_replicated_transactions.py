@@ -9,7 +9,7 @@ from tests.simulation.test_replication_on_machines import ONE, ROUND_MS, TOPIC, 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
-from cordwood.node.partition import GAPS_CLOSE_WITHIN_MS
+from cordwood.node.early_batches import FIRST_BATCH_WITHIN_MS
 from cordwood.records.build import build_batch
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
@@ -145,12 +145,15 @@ def test_a_decision_is_completed_by_the_next_coordinator(world: World) -> None:
     assert story.state == "CompleteCommit"
 
 
-def test_the_first_batch_of_a_transaction_is_waited_for_while_gaps_close_after_an_election(world: World) -> None:
+def test_the_first_batch_of_a_transaction_is_waited_for_after_an_election(world: World) -> None:
     story = Story(world)
     early, late = (Newcomer(story, name) for name in ("early", "late"))
+    for leader in (story.third, story.leader):
+        elect(world, leader)
+        world.advance(ROUND_MS)
     assert early.told(sequence=1) == "NOT_ENOUGH_REPLICAS"
     assert [early.told(sequence=0), early.told(sequence=1)] == ["NONE", "NONE"]
-    world.advance(GAPS_CLOSE_WITHIN_MS)
+    world.advance(FIRST_BATCH_WITHIN_MS)
     assert late.told(sequence=1) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 

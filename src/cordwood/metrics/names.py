@@ -110,7 +110,10 @@ HOT_KEY_SHARE = _gauge(
 )
 
 REFUSED_APPENDS = _counter(
-    "cordwood_refused_appends_total", "Batches of producers that were refused, by the error that they got.", ("error",)
+    "cordwood_refused_appends_total",
+    "Batches of producers that were refused, by the error that they got; DISK_FULL and EARLY_BATCH (after an election, "
+    "sent again by the client) are told apart.",
+    ("error",),
 )
 DISK_SIZE = _gauge("cordwood_disk_size_bytes", "The size of the disk that a data directory is on.", ("directory",))
 DISK_FREE = _gauge(

@@ -44,7 +44,7 @@ committed has no position, and where its clients would begin (`auto.offset.reset
 - alert: DiskNearlyFull
   expr: cordwood_disk_free_bytes < 0.1 * cordwood_disk_size_bytes
 - alert: AppendsRefused
-  expr: rate(cordwood_refused_appends_total{error!="NOT_LEADER_OR_FOLLOWER"}[5m]) > 0
+  expr: rate(cordwood_refused_appends_total{error!~"NOT_LEADER_OR_FOLLOWER|EARLY_BATCH"}[5m]) > 0
 ```
 
 A hot partition matters where there is traffic: of a few records a minute any one partition may have most.

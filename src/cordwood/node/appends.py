@@ -7,7 +7,7 @@ from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFai
 from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.duties.checkpoints import Checkpoints
-from cordwood.node.early_batches import check_gap
+from cordwood.node.early_batches import EarlyBatch, is_early
 from cordwood.node.flushes import FlushBook
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
@@ -37,8 +37,9 @@ class Appends:
             raise _log_is_gone(partition)
         if self._refused:
             self._refused.check(partition, batch, now)
-        if now.boot_ms < partition.gaps_close_until_ms:
-            check_gap(partition, log, batch)
+        if is_early(partition, log, batch, now):
+            self._refused.note(partition, batch, partial(EarlyBatch, partition.name), now)
+            raise EarlyBatch(partition.name)
         try:
             appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         except DiskFull as failure:

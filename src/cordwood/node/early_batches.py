@@ -8,22 +8,43 @@ writes again what waits for its ack (docs/decisions/gaps-after-elections.md).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.refused_batches import numbered
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
+    from cordwood.model.identifiers import TopicPartition
+    from cordwood.model.moment import Moment
     from cordwood.node.partition import Partition
+    from cordwood.records.batch import Buffer
+
+GAP_CLOSES_WITHIN_MS: Final = 75_000
+"""librdkafka waits 60 s for an answer of a machine that is gone before it repeats a batch."""
+FIRST_BATCH_WITHIN_MS: Final = 5_000
+"""For the first batch of a producer that the log does not know. That one may also have expired, or all its records were
+deleted: it is not kept waiting for long, and not for as long as a transaction may last."""
 
 
-def check_gap(partition: Partition, log: Log, batch: memoryview) -> None:
-    """Refuses a batch that lacks earlier ones with an error after which its producer repeats it."""
-    header = numbered(batch)
-    if header is not None and log.replayed.producers.lacks_earlier(header):
-        raise ProtocolError(
+class EarlyBatch(ProtocolError):
+    """A batch that its producer has to repeat, behind the one before it."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"Producer {header.producer_id} sent sequence {header.base_sequence} in epoch {header.producer_epoch} to a "
-            f"new leader of {partition.name}, which waits for the batches before it: send this one again.",
+            f"The new leader of {partition} waits for an earlier batch of this producer: send this one again.",
         )
+
+
+def is_early(partition: Partition, log: Log, batch: Buffer, now: Moment) -> bool:
+    """Whether an earlier batch of the producer may be on its way back from the former leader of the partition."""
+    since_ms = partition.took_over_ms
+    if since_ms is None or now.boot_ms - since_ms >= GAP_CLOSES_WITHIN_MS:
+        return False
+    header = numbered(batch)
+    if header is None:
+        return False
+    producers = log.replayed.producers
+    may_expect = producers.knows(header.producer_id) or now.boot_ms - since_ms < FIRST_BATCH_WITHIN_MS
+    return may_expect and producers.lacks_earlier(header)

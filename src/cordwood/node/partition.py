@@ -26,9 +26,6 @@ from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica
 
 NO_LEADER = -1
-GAPS_CLOSE_WITHIN_MS = 75_000
-"""So long after a change of leaders a producer may have an unanswered batch at the former leader: librdkafka waits 60 s
-for the answer of a machine that is gone."""
 
 Done = Callable[[ErrorCode], None]
 
@@ -65,7 +62,6 @@ class Partition:
         "cutting",
         "fetched_bytes",
         "flush_due",
-        "gaps_close_until_ms",
         "image",
         "leader",
         "leader_epoch",
@@ -76,6 +72,7 @@ class Partition:
         "read_here_until_ms",
         "rewriting",
         "settings",
+        "took_over_ms",
         "topic_id",
         "unsynced_messages",
         "waiting_committed",
@@ -105,8 +102,8 @@ class Partition:
         """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
         self.led_since_ms = 0
         """When this broker last took the lead, or began a new epoch as the leader."""
-        self.gaps_close_until_ms = 0
-        """Until then a batch may come before the one that its producer sent to an earlier leader (`early_batches`)."""
+        self.took_over_ms: int | None = None
+        """When this leader took over from another broker, with all that was acknowledged; None: it did not."""
         self.leader = NO_LEADER
         """The broker that leads; -1: nobody, as far as this broker knows."""
         self.image = image
@@ -220,11 +217,13 @@ class Partition:
                 self._in_sync_changed(replica, moved, now)
             return
         self._end_role()
+        leads_on = self.leads and leader_epoch == self.leader_epoch + 1
+        if leader_epoch == 0 or leader_epoch == image.lossy_epoch:
+            self.took_over_ms = None
+        elif len(image.replicas) > 1 and not leads_on:
+            self.took_over_ms = now.boot_ms
         self.leads, self.leader, self.leader_epoch, self.image = True, self._broker_id, leader_epoch, image
         self.led_since_ms = now.boot_ms
-        if self.replicated and leader_epoch > 0 and image.lossy_epoch != leader_epoch:
-            # Others led before (epochs begin with 0), and all that they acknowledged is here.
-            self.gaps_close_until_ms = now.boot_ms + GAPS_CLOSE_WITHIN_MS
         if self._log is not None:
             with suppress(StorageFailure):  # offline: the next use tries again
                 self._watermark_moved(self._take_the_lead(), now)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cordwood.model.moment import Moment
     from cordwood.node.partition import Partition
+    from cordwood.records.batch import Buffer
 
 REMEMBERED_MS: Final = 30_000
 """A producer that has not repeated its batch by then has given it up."""
@@ -76,7 +77,7 @@ class RefusedBatches:
         del self._refused[key]
 
 
-def numbered(batch: memoryview) -> BatchHeader | None:
+def numbered(batch: Buffer) -> BatchHeader | None:
     """The header of a batch with a producer id and sequence numbers."""
     header = read_header(batch) if len(batch) >= HEADER_SIZE else None
     return header if header is not None and header.producer_id >= 0 and header.base_sequence >= 0 else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.acks import ALL_REPLICAS
+from cordwood.node.early_batches import EarlyBatch
 from cordwood.node.partition import Done, Partition
 from cordwood.node.request import Request
 from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
@@ -133,7 +134,7 @@ def append(
                 assert isinstance(records, memoryview)
                 appended, safe = rooms.appends.append(partition, records, acks, request.now)
             except ProtocolError as error:
-                rooms.refused_appends[error.code.name] += 1
+                rooms.refused_appends[_reason(error)] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
                 # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
                 begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
@@ -162,6 +163,11 @@ def append(
             log_start = partition.replica.log.offsets.start
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
     return waiting
+
+
+def _reason(refusal: ProtocolError) -> str:
+    """The name of a refusal in metrics, which tell apart what ends by itself; a producer gets the error of another."""
+    return "EARLY_BATCH" if isinstance(refusal, EarlyBatch) else refusal.code.name
 
 
 def _storage_reason(failure: StorageFailure) -> str:

@@ -11,11 +11,12 @@ from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.coordinators.coordinator_log import Writer
 from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
+from cordwood.node.early_batches import is_early
 from cordwood.node.handlers.appending import ATTRIBUTES_LOW_BYTE, ZSTD_FROM_VERSION, Refusals, no_zstd
 from cordwood.node.partition import Partition
 from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request
-from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
+from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Buffer, Codec, read_header
 from cordwood.wire.produce import ProduceRequest
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def verify(
 def unverified(rooms: BatchRooms, body: ProduceRequest) -> dict[TopicPartition, Writer]:
     """The partitions that have no batch of the transaction yet, with the writer of the first."""
     writers: dict[TopicPartition, Writer] = {}
-    for partition, writer, _ in _transactional_batches(rooms, body):
+    for partition, writer, *_ in _transactional_batches(rooms, body):
         try:
             known = partition.replica.log.replayed.producers.in_transaction(*writer)
         except StorageFailure:
@@ -149,22 +150,21 @@ def unverified(rooms: BatchRooms, body: ProduceRequest) -> dict[TopicPartition, 
 def _starting_late(
     rooms: BatchRooms, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction.
-    While gaps close after an election the append itself refuses such a batch."""
-    now = rooms.loop.now
+    """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction. The
+    append refuses those that are early."""
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        for partition, writer, sequence in _transactional_batches(rooms, body)
+        for partition, writer, sequence, batch in _transactional_batches(rooms, body)
         if partition.name in writers
         and sequence != 0
-        and now.boot_ms >= partition.gaps_close_until_ms
         and not partition.replica.log.replayed.producers.knows(writer.producer_id)
+        and not is_early(partition, partition.replica.log, batch, rooms.loop.now)
     }
 
 
-def _transactional_batches(rooms: BatchRooms, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
-    """Partition, writer and first sequence of the batches that are marked as transactional."""
-    found = []
+def _transactional_batches(rooms: BatchRooms, body: ProduceRequest) -> list[tuple[Partition, Writer, int, Buffer]]:
+    """Partition, writer, first sequence and bytes of the batches that are marked as transactional."""
+    found: list[tuple[Partition, Writer, int, Buffer]] = []
     for topic, batches in body.topics:
         for index, records in batches:
             if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
@@ -174,5 +174,5 @@ def _transactional_batches(rooms: BatchRooms, body: ProduceRequest) -> list[tupl
             except ProtocolError:
                 continue
             header = read_header(records)
-            found.append((partition, Writer(header.producer_id, header.producer_epoch), header.base_sequence))
+            found.append((partition, Writer(header.producer_id, header.producer_epoch), header.base_sequence, records))
     return found
