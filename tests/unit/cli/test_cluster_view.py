@@ -8,6 +8,7 @@ from cordwood.cli.cluster.view import (
     PartitionState,
     ReplicaState,
     Trouble,
+    gone_nodes,
     trouble_of,
     why_no_leader,
     with_counts,
@@ -131,6 +132,11 @@ def dead_or_alive(address: tuple[str, int]) -> str:
     if host == "refuses":
         raise Failure("UNSUPPORTED_VERSION", f"{host}:{port} refuses")
     return f"cluster of {port}"
+
+
+def test_nodes_with_replicas_and_without_a_registration_are_gone() -> None:
+    partitions = [PartitionState("t", index, 1, (1, 2, 9), (1,)) for index in range(2)]
+    assert gone_nodes([node for node in NODES if node.node_id in (1, 2)], partitions) == {9: 2}
 
 
 def test_a_broker_that_answers_is_asked_in_the_place_of_a_dead_one_that_is_still_registered() -> None:

@@ -62,6 +62,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
             }
             for node in view.nodes
         ],
+        "gone": [{"id": node_id, "replicas": replicas} for node_id, replicas in view.gone.items()],
         "topics": view.topics,
         "partitions": view.partitions,
         "offline": len(view.offline),
@@ -92,8 +93,9 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 def _show(view: "ClusterView") -> None:
     from cordwood.cli.output import count_in_words, print_table, say
 
+    gone = f" and {len(view.gone)} gone" if view.gone else ""
     say(
-        f"cluster {view.cluster_id}: {count_in_words(len(view.nodes), 'broker')}, "
+        f"cluster {view.cluster_id}: {count_in_words(len(view.nodes), 'broker')}{gone}, "
         f"{count_in_words(view.topics, 'topic')}, {count_in_words(view.partitions, 'partition')}, "
         f"metadata version {view.metadata_version}"
     )
@@ -109,7 +111,8 @@ def _show(view: "ClusterView") -> None:
                 node.replicas,
             )
             for node in view.nodes
-        ],
+        ]
+        + [(node_id, None, None, "gone", 0, replicas) for node_id, replicas in view.gone.items()],
     )
     if not view.troubles:
         say("Every partition has a leader and all its replicas in sync.")

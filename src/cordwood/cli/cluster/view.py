@@ -103,6 +103,9 @@ class Trouble(NamedTuple):
 class ClusterView(NamedTuple):
     cluster_id: str
     nodes: tuple[NodeView, ...]
+    """Those that are registered."""
+    gone: dict[int, int]
+    """The number of replicas that are on each node without a registration."""
     topics: int
     partitions: int
     troubles: tuple[Trouble, ...]
@@ -134,6 +137,7 @@ def cluster_view(connection: Connection) -> ClusterView:
     return ClusterView(
         cluster_id,
         with_counts(nodes, partitions),
+        gone_nodes(nodes, partitions),
         len(minima),
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
@@ -198,6 +202,13 @@ def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState])
     leads = Counter(each.leader for each in partitions)
     replicas = Counter(node for each in partitions for node in each.replicas)
     return tuple(node._replace(leads=leads[node.node_id], replicas=replicas[node.node_id]) for node in nodes)
+
+
+def gone_nodes(nodes: Iterable[NodeView], partitions: Sequence[PartitionState]) -> dict[int, int]:
+    """The nodes that have replicas and no registration, with the number of their replicas."""
+    registered = {node.node_id for node in nodes}
+    replicas = Counter(node for each in partitions for node in each.replicas if node not in registered)
+    return dict(sorted(replicas.items()))
 
 
 def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
