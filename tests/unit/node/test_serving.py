@@ -140,6 +140,21 @@ def test_a_coordinator_refuses_once_its_time_is_over(world: World) -> None:
     assert error(world.ask(ApiKey.OFFSET_FETCH, 8, **asked).groups[0].error_code) == "NOT_COORDINATOR"
 
 
+def test_librdkafka_looks_for_its_coordinator_when_its_connection_ends_not_when_it_is_refused_positions(
+    world: World,
+) -> None:
+    connection = world.connect()
+    connection.request(ApiKey.API_VERSIONS, 3, {"client_software_name": "librdkafka", "client_software_version": "2"})
+    asked = {"groups": [{"group_id": "g", "topics": []}]}
+    first = connection.request(ApiKey.OFFSET_FETCH, 8, asked)
+    world.settle()
+    assert error(first.answer.groups[0].error_code) == "NONE"
+    world.advance(LEASE_MS)
+    second = connection.request(ApiKey.OFFSET_FETCH, 8, asked)
+    world.settle()
+    assert (second.answered, second.ended) == (False, True)
+
+
 def shrink(world: World, topic: str) -> None:
     """Takes the other replica out of the in-sync set: the leader, in the same epoch, commits alone."""
     found = world.node.image.topics[topic]

@@ -34,6 +34,7 @@ from cordwood.wire.endpoints import NodeEndpoint
 if TYPE_CHECKING:
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.wire.message_types.find_coordinator import FindCoordinator
     from cordwood.wire.message_types.offset_commit import OffsetCommit
     from cordwood.wire.message_types.offset_fetch import OffsetFetch
@@ -328,7 +329,11 @@ def _questions(image: ClusterImage, version: int, body: OffsetFetch.Request) -> 
     return questions
 
 
-def offset_fetch(rooms: PositionRooms, request: Request[OffsetFetch]) -> Steps:
+class FetchRooms(PositionRooms, Protocol):
+    librdkafka_clients: LibrdkafkaClients
+
+
+def offset_fetch(rooms: FetchRooms, request: Request[OffsetFetch]) -> Steps:
     """Answers with the positions of one group, or of several (v8+). A group that is asked for more than once is looked
     up once; all of its positions are shown once."""
     body = yield from request.read()
@@ -344,7 +349,11 @@ def offset_fetch(rooms: PositionRooms, request: Request[OffsetFetch]) -> Steps:
 
         shown_whole = [found[places[group[:2]]] for group in groups if group.topics is None]
         count = sum(0 if isinstance(positions, ErrorCode) else len(positions) for positions in shown_whole)
-        if count > MAX_POSITIONS_ANSWERED:
+        if ErrorCode.NOT_COORDINATOR in found and request.reply.connection_id in rooms.librdkafka_clients:
+            # librdkafka (2.16) passes this error on to the application, and never reads the partitions that it asked
+            # for. If the connection ends, it looks for the coordinator and asks again.
+            request.reply.hang_up("its group has another coordinator now, which librdkafka looks for when this closes")
+        elif count > MAX_POSITIONS_ANSWERED:
             request.reply.hang_up(f"its answer would have {count} positions: ask for fewer groups at a time")
         elif version >= 8:
             request.answer(groups=Made(groups, answer_for))
