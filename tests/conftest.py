@@ -15,11 +15,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
-from tests.etcd.fixtures import _one_member, certificate, etcd, one_etcd, pytest_terminal_summary, start_etcd
+from tests.etcd.fixtures import (
+    _one_member,
+    certificate,
+    etcd,
+    one_etcd,
+    pytest_terminal_summary,
+    shared_etcd,
+    start_etcd,
+)
 from tests.seeds import SOAKING
 from tests.suites import suites_of
 
-__all__ = ["_one_member", "certificate", "etcd", "one_etcd", "pytest_terminal_summary", "start_etcd"]
+__all__ = ["_one_member", "certificate", "etcd", "one_etcd", "pytest_terminal_summary", "shared_etcd", "start_etcd"]
 
 # No JVM of a test runs long enough for what the second compiler does to be of use.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

@@ -9,12 +9,12 @@ from benchmarks.scale.undecoded_watch import UndecodedWatch
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
 from cordwood.cluster.stores.interface import (
     Compare,
-    Event,
     KeyValue,
     Listing,
     Operation,
     StoreUnavailable,
     TxnResult,
+    WatchStep,
     operation_bytes,
 )
 
@@ -84,11 +84,11 @@ class CountingStore:
     async def list(self, prefix: str, revision: int = 0) -> Listing:
         return await self._store.list(prefix, revision)
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         async with aclosing(self._store.watch(prefix, from_revision)) as steps:  # type: ignore[type-var]
-            async for events in steps:
-                self._counts.events += len(events)
-                yield events
+            async for step in steps:
+                self._counts.events += len(step.events)
+                yield step
 
     async def take_in(self, from_revision: int) -> None:
         """Watches all keys and drops what comes, undecoded. Raises StoreFailure when the connection breaks."""

@@ -58,9 +58,9 @@ def node(tmp_path: Path) -> Iterator[SingleNode]:
 
 @pytest.mark.landing
 def test_a_single_broker_goes_on_as_the_first_of_a_cluster(
-    node: SingleNode, tmp_path: Path, one_etcd: EtcdCluster
+    node: SingleNode, tmp_path: Path, shared_etcd: EtcdCluster
 ) -> None:
-    place = where(one_etcd, "goes-on")
+    place = where(shared_etcd, "goes-on")
     refused = cordwood("cluster", "import", str(node.data), *place, "--yes")
     assert refused.returncode == 1, refused.stderr
     assert "in use by another broker" in refused.stderr
@@ -103,9 +103,9 @@ def test_a_single_broker_goes_on_as_the_first_of_a_cluster(
 
 
 def test_all_topics_get_three_replicas_and_survive_the_first_broker(
-    node: SingleNode, tmp_path: Path, one_etcd: EtcdCluster
+    node: SingleNode, tmp_path: Path, shared_etcd: EtcdCluster
 ) -> None:
-    place = where(one_etcd, "three")
+    place = where(shared_etcd, "three")
     node.broker.kill()
     done = told("cluster", "import", str(node.data), *place, "--yes")
     assert done["state"] == "imported"
@@ -136,8 +136,8 @@ def test_all_topics_get_three_replicas_and_survive_the_first_broker(
             broker.end()
 
 
-def test_a_directory_of_workers_is_imported(node: SingleNode, one_etcd: EtcdCluster) -> None:
-    place = where(one_etcd, "workers")
+def test_a_directory_of_workers_is_imported(node: SingleNode, shared_etcd: EtcdCluster) -> None:
+    place = where(shared_etcd, "workers")
     assert node.broker.stop() == 0
     arranged = [*CORDWOOD, "serve", "--workers", "2", "--json", "--data-dir", str(node.data), "--listen", "127.0.0.1:0"]
     supervisor = subprocess.Popen(arranged, stdout=subprocess.PIPE, env=clean_environment())
@@ -157,8 +157,10 @@ def test_a_directory_of_workers_is_imported(node: SingleNode, one_etcd: EtcdClus
         node.check(node.broker.bootstrap)
 
 
-def test_an_import_that_was_begun_keeps_brokers_away_and_can_be_given_up(tmp_path: Path, one_etcd: EtcdCluster) -> None:
-    place = where(one_etcd, "given-up")
+def test_an_import_that_was_begun_keeps_brokers_away_and_can_be_given_up(
+    tmp_path: Path, shared_etcd: EtcdCluster
+) -> None:
+    place = where(shared_etcd, "given-up")
     data = tmp_path / "data"
     broker = BrokerProcess(data).start()
     assert broker.stop() == 0
@@ -180,7 +182,7 @@ def test_an_import_that_was_begun_keeps_brokers_away_and_can_be_given_up(tmp_pat
     damaged = cordwood("cluster", "import", str(data), *place, "--yes")
     assert damaged.stderr.startswith(f"error: {data}/cluster-import is damaged")
     (data / "cluster-import").write_bytes(note)
-    elsewhere = cordwood("cluster", "import", str(data), *where(one_etcd, "elsewhere"), "--yes")
+    elsewhere = cordwood("cluster", "import", str(data), *where(shared_etcd, "elsewhere"), "--yes")
     assert "was begun with --cluster given-up" in elsewhere.stderr
 
     assert told("cluster", "import", str(data), *place, "--give-up")["state"] == "given up"

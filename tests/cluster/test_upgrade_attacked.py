@@ -125,11 +125,11 @@ def upgraded(directory: Path, place: tuple[str, ...], count: int = 3) -> Iterato
         yield nodes
 
 
-def test_a_node_dies_while_it_finalises(tmp_path: Path, one_etcd: EtcdCluster) -> None:
+def test_a_node_dies_while_it_finalises(tmp_path: Path, shared_etcd: EtcdCluster) -> None:
     chance = random.Random(FIRST_SEED)
     told_final = 0
     for number in range(ROUNDS):
-        with upgraded(tmp_path / str(number), where(one_etcd, f"dies-{number}"), 2) as nodes:
+        with upgraded(tmp_path / str(number), where(shared_etcd, f"dies-{number}"), 2) as nodes:
             asked = nodes.versions()
             ended: list[Failure | None] = []
 
@@ -157,8 +157,8 @@ def test_a_node_dies_while_it_finalises(tmp_path: Path, one_etcd: EtcdCluster) -
     print(f"told that it is final in {told_final} of {ROUNDS} rounds")
 
 
-def test_several_ask_at_once(tmp_path: Path, one_etcd: EtcdCluster) -> None:
-    with upgraded(tmp_path, where(one_etcd, "at-once")) as nodes:
+def test_several_ask_at_once(tmp_path: Path, shared_etcd: EtcdCluster) -> None:
+    with upgraded(tmp_path, where(shared_etcd, "at-once")) as nodes:
         command = [*CORDWOOD, "cluster", "upgrade", "--yes", "--json", "--bootstrap-server"]
         asking = [
             subprocess.Popen(
@@ -177,10 +177,10 @@ def test_several_ask_at_once(tmp_path: Path, one_etcd: EtcdCluster) -> None:
         nodes.write(30)
 
 
-def test_a_node_of_the_older_release_starts_meanwhile(tmp_path: Path, one_etcd: EtcdCluster) -> None:
+def test_a_node_of_the_older_release_starts_meanwhile(tmp_path: Path, shared_etcd: EtcdCluster) -> None:
     """The fourth has no replicas. It is counted, and nothing is final, or it is refused, and ends with words."""
     chance = random.Random(FIRST_SEED)
-    place = where(one_etcd, "meanwhile")
+    place = where(shared_etcd, "meanwhile")
     refusals = 0
     with upgraded(tmp_path, place) as nodes:
         fourth = BrokerProcess(tmp_path / "node-4", options=(*place, "--node-id", "4"), settings=OLD, keep_port=True)
@@ -294,8 +294,8 @@ def test_workers_are_upgraded_and_their_number_changes_before_and_after(tmp_path
         assert len(all_values(broker.bootstrap, "orders", 120)) == 120
 
 
-def test_an_imported_directory_keeps_its_version(tmp_path: Path, one_etcd: EtcdCluster) -> None:
-    place = where(one_etcd, "imported-version")
+def test_an_imported_directory_keeps_its_version(tmp_path: Path, shared_etcd: EtcdCluster) -> None:
+    place = where(shared_etcd, "imported-version")
     with BrokerProcess(tmp_path / "node-1", settings=OLD) as alone:
         create(alone.bootstrap, "orders")
         produce(alone.bootstrap, "orders", [str(number) for number in range(60)])

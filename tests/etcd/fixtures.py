@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.etcd.finding import Etcd, NoEtcd, find_etcd, required
 from tests.etcd.members import Certificate, EtcdCluster
+from tests.etcd.tenant import Tenant
 
 _PROPERTY = "etcd"
 
@@ -63,6 +64,13 @@ def one_etcd(etcd: Etcd, request: pytest.FixtureRequest) -> EtcdCluster:
     """An etcd of one member that many tests share: each test uses keys of its own and harms nothing."""
     cluster: EtcdCluster = request.getfixturevalue("_one_member")
     return cluster
+
+
+@pytest.fixture
+def shared_etcd(one_etcd: EtcdCluster) -> Iterator[EtcdCluster]:
+    """As `one_etcd`, and another tenant writes to it all the time."""
+    with Tenant(one_etcd.endpoints):
+        yield one_etcd
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

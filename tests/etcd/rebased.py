@@ -14,7 +14,6 @@ from cordwood.cluster.stores.interface import (
     FIRST_REVISION,
     Compacted,
     Compare,
-    Event,
     KeyValue,
     Listing,
     MetadataStore,
@@ -22,6 +21,7 @@ from cordwood.cluster.stores.interface import (
     StoreClosed,
     Target,
     TxnResult,
+    WatchStep,
 )
 
 
@@ -74,16 +74,17 @@ class Rebased:
     def _compacted(self, compacted: Compacted) -> Compacted:
         return Compacted(compacted.compact_revision - self._before)
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         try:
-            async for events in self.store.watch(prefix, max(from_revision, FIRST_REVISION + 1) + self._before):
-                yield [
+            async for step in self.store.watch(prefix, max(from_revision, FIRST_REVISION + 1) + self._before):
+                events = [
                     event._replace(
                         create_revision=event.create_revision and event.create_revision - self._before,
                         mod_revision=event.mod_revision - self._before,
                     )
-                    for event in events
+                    for event in step.events
                 ]
+                yield WatchStep(step.revision - self._before, events)
         except Compacted as compacted:
             raise self._compacted(compacted) from compacted
 

@@ -24,6 +24,7 @@ from cordwood.cluster.stores.interface import (
     Put,
     Relation,
     Target,
+    WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
@@ -196,10 +197,10 @@ class Check:
         expected = self.twin.events(prefix, first, self.twin.revision)
         assert await self._take(watch, len(expected)) == expected
 
-    async def _take(self, watch: AsyncIterator[Sequence[Event]], count: int) -> list[Event]:
+    async def _take(self, watch: AsyncIterator[WatchStep], count: int) -> list[Event]:
         events: list[Event] = []
         while len(events) < count:
-            events += await anext(watch)
+            events += (await anext(watch)).events
         return events
 
     async def _reopen(self) -> None:

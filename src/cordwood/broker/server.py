@@ -176,7 +176,7 @@ class Server:
             registered_at(image, self._between_brokers),
             self.driver.run,
             self.driver.now,
-            image_revision=lambda: image.revision,
+            image_revision=lambda: follower.changed_revision,
         )
         self.node = Node(
             image,

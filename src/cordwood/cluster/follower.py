@@ -24,6 +24,8 @@ from cordwood.cluster.stores.leases import monotonic_ms
 _EVENTS_AT_ONCE = 500
 FIRST_PAUSE_MS = 50
 LONGEST_PAUSE_MS = 5_000
+LONGEST_REACH_S = 15
+"""How long a change waits until the image shows it: as long as a watch that broke needs to be taken up, three times."""
 
 
 class ImageFollower:
@@ -53,6 +55,12 @@ class ImageFollower:
         self._broke_at_ms = 0
         self.newest: Newest | None = None
         """The newest change that is in the image."""
+
+    @property
+    def changed_revision(self) -> int:
+        """The revision of the newest change in the image. Every follower of the store comes to it by an event, and may
+        never come to the image's own revision, which other users of the store move as well."""
+        return 0 if self.newest is None else self.newest.revision
 
     async def load(self) -> None:
         """Loads the whole image, without a call of `on_change`. Raises StoreFailure."""
@@ -85,12 +93,14 @@ class ImageFollower:
                 elif broken:
                     await self._check_revision()
                 compacted = broken = False
-                async for events in self._store.watch("", self.image.revision + 1):
-                    for group in _slices(events):
+                async for step in self._store.watch("", self.image.revision + 1):
+                    for group in _slices(step.events):
                         last = group[-1]
                         self.newest = newest_of(last.key, last.value, last.mod_revision)
                         self._image_changed(self.image.revision, self.image.apply(group))
                         await asyncio.sleep(0)
+                    if step.revision > self.image.revision:
+                        self._image_changed(self.image.revision, self.image.apply((), step.revision))
             except Compacted:
                 compacted = True
             except StoreUnavailable:
@@ -135,7 +145,8 @@ class ImageFollower:
             self.stopped.set_exception(error)
 
     async def reach(self, revision: int) -> None:
-        """Waits until the image is at this revision of the store."""
+        """Waits until the image is at this revision of the store. Raises StoreFailure, after LONGEST_REACH_S at the
+        latest: the changes up to that revision may be made, and the image may lack them."""
         if self.image.revision >= revision:
             return
         if self._following is None or self._following.done():
@@ -144,7 +155,12 @@ class ImageFollower:
         entry = (revision, waiter)
         self._reaching.append(entry)
         try:
-            await waiter
+            async with asyncio.timeout(LONGEST_REACH_S):
+                await waiter
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the watch of the metadata store has not come to revision {revision} within {LONGEST_REACH_S} s"
+            ) from None
         finally:
             self._reaching.remove(entry)
 
@@ -156,4 +172,5 @@ def _slices(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
         if index - start >= _EVENTS_AT_ONCE and events[index].mod_revision != events[index - 1].mod_revision:
             yield events[start:index]
             start = index
-    yield events[start:]
+    if events:
+        yield events[start:]

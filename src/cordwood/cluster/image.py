@@ -227,10 +227,11 @@ class ClusterImage:
             events += [Event(key, None, 0, listing.revision) for key in self._known_keys() if key not in listed]
         return self._apply(events, listing.revision)
 
-    def apply(self, events: Iterable[Event]) -> ImageDelta:
-        """Applies whole revisions, in their order. Events that the image has seen already change nothing."""
+    def apply(self, events: Iterable[Event], revision: int = 0) -> ImageDelta:
+        """Applies whole revisions, in their order. Events that the image has seen already change nothing. `revision`:
+        up to there nothing else has changed, which may be later than the last event."""
         fresh = [event for event in events if event.mod_revision > self.revision]
-        return self._apply(fresh, fresh[-1].mod_revision if fresh else self.revision)
+        return self._apply(fresh, max(fresh[-1].mod_revision if fresh else self.revision, revision))
 
     def _known_keys(self) -> Iterable[str]:
         """Yields every key that the image was built from."""

@@ -3,7 +3,7 @@
 A broker says in each request which revision of the metadata it knew. Without the wait a broker that lags behind would
 answer about a topic or a leadership of which it has not heard yet. The wait is bounded: after PATIENCE_MS the request
 is handled with the image at hand, and later requests do not wait for that revision again. A revision may never come:
-that of a listing counts keys that no watch of this cluster tells.
+brokers of earlier releases name the revision of a listing, which counts changes of other users of the store.
 
 A request that waits holds its connection, so at most one of each connection waits, and requests of one connection take
 effect in their order.

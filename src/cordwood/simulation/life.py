@@ -128,7 +128,7 @@ class Life:
             served_versions,
             self._later,
             clock.now,
-            lambda: self.metadata_writer.image.revision,
+            lambda: self.metadata_writer.follower.changed_revision,
             reaches,
         )
         self._witnessed_ms = -WITNESS_MS

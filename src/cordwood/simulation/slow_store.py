@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from cordwood.cluster.stores.interface import (
     Compare,
-    Event,
     KeyValue,
     Listing,
     Operation,
@@ -21,6 +20,7 @@ from cordwood.cluster.stores.interface import (
     StoreFailure,
     StoreUnavailable,
     TxnResult,
+    WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.simulation.links import STORE, Links
@@ -150,17 +150,17 @@ class SlowStore:
         self._hear()
         return listing
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         watch = self._store.watch(prefix, from_revision)
         return self._told_late(watch) if self._tells_late else watch
 
-    async def _told_late(self, watch: AsyncIterator[Sequence[Event]]) -> AsyncIterator[Sequence[Event]]:
+    async def _told_late(self, watch: AsyncIterator[WatchStep]) -> AsyncIterator[WatchStep]:
         self._send()
-        async for events in watch:
+        async for step in watch:
             self._watching = asyncio.get_running_loop().create_future()
             if not await self._watching:
                 raise StoreUnavailable("the watch broke")
-            yield events
+            yield step
 
     @property
     def _sends(self) -> bool:

@@ -1,5 +1,7 @@
 """Three nodes, each a broker and a member of etcd on a disk of its own, on the loopback address or in namespaces.
 
+Another tenant writes to that etcd all the time.
+
 Owns the processes, disks and links. Promises that all of them are gone at the end, and that processes are ended by
 their pid.
 """
@@ -21,6 +23,7 @@ from tests.crash.mounts import LoopDisk
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 from tests.etcd.members import EtcdCluster, EtcdMember, Place
+from tests.etcd.tenant import Tenant
 
 from cordwood.cli.cluster.view import PartitionState, cluster_view, partitions_of
 from cordwood.cli.connection import Connection
@@ -106,6 +109,7 @@ class Stage:
         self.members.__enter__()
         for node, member in zip(self.nodes, self.members.members, strict=True):
             node.member = member
+        ending.enter_context(Tenant(self.members.endpoints))
         store = f"etcd://{','.join(self.members.endpoints)}"
         for node in self.nodes:
             program = (

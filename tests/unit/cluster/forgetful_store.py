@@ -6,13 +6,13 @@ from enum import Enum
 
 from cordwood.cluster.stores.interface import (
     Compare,
-    Event,
     KeyValue,
     Listing,
     MetadataStore,
     Operation,
     OutcomeUnknown,
     TxnResult,
+    WatchStep,
 )
 
 
@@ -71,7 +71,7 @@ class ForgetfulStore:
     async def list(self, prefix: str, revision: int = 0) -> Listing:
         return await self._store.list(prefix, revision)
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         return self._store.watch(prefix, from_revision)
 
     async def compact(self, revision: int) -> None:

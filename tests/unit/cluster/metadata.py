@@ -30,7 +30,7 @@ class Metadata:
             return self.image.load(await self.store.list(""))
         if revision == self.image.revision:
             return ImageDelta(revision)
-        return self.image.apply(await anext(self.store.watch("", self.image.revision + 1)))
+        return self.image.apply((await anext(self.store.watch("", self.image.revision + 1))).events)
 
     async def register(self, *broker_ids: int) -> "Metadata":
         for broker_id in broker_ids:

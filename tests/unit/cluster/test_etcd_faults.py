@@ -69,8 +69,8 @@ async def follow(store: MetadataStore, from_revision: int, last: bytes) -> list[
     while True:
         try:
             async for step in store.watch("", events[-1].mod_revision + 1 if events else from_revision):
-                events += step
-                if events[-1].value == last:
+                events += step.events
+                if events and events[-1].value == last:
                     return events
         except StoreUnavailable:
             continue

@@ -140,7 +140,7 @@ async def test_clusters_of_other_names_are_not_seen(one_etcd: EtcdCluster) -> No
         watch = store.watch("", first)
         seen: list[int] = []
         while len(seen) < 2:
-            seen += [event.mod_revision for event in await anext(watch)]
+            seen += [event.mod_revision for event in (await anext(watch)).events]
         assert seen == [first, last]
 
 
@@ -221,7 +221,7 @@ async def test_a_watch_begins_after_the_token_expired_and_a_changed_password_is_
         ) as store:
             revision = (await store.txn((), [Put("a", b"1")])).revision
             await asyncio.sleep(3.5)
-            (event,) = await anext(store.watch("", revision))
+            (event,) = (await anext(store.watch("", revision))).events
             assert event.key == "a"
             lease = await store.grant(60_000)
             assert (await store.txn((), [Put("b", b"2", lease)])).succeeded

@@ -1,26 +1,27 @@
 """The follower of the image over a store whose watches break: no change is lost, and none is seen twice."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
 from tests.unit.cluster.forgetful_store import ForgetfulStore
 from tests.unit.cluster.metadata import visible
 
-from cordwood.cluster.follower import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ImageFollower
+from cordwood.cluster.follower import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, LONGEST_REACH_S, ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import (
     Delete,
-    Event,
     Listing,
     MetadataStore,
     Put,
     StoreUnavailable,
     StoreWentBack,
+    WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
@@ -49,11 +50,11 @@ class BreakingStore(ForgetfulStore):
         self._break()
         return await super().list(prefix, revision)
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         self._break()
-        async for events in super().watch(prefix, from_revision):
+        async for step in super().watch(prefix, from_revision):
             self._break()
-            yield events
+            yield step
             self._break()
 
 
@@ -160,6 +161,39 @@ def test_a_store_that_is_away_is_asked_at_growing_intervals_up_to_a_bound() -> N
     stage.connection.down = False
     stage.pass_time(FIRST_PAUSE_MS)
     stage.check()
+
+
+def test_a_wait_for_a_revision_that_never_comes_ends() -> None:
+    stage = Stage(MemoryStore())
+    waiting = stage.loop.create_task(stage.follower.reach(stage.follower.image.revision + 1))
+    stage.loop.run_until_idle()
+    stage.pass_time(LONGEST_REACH_S * 1000 - 1)
+    assert not waiting.done()
+    stage.pass_time(1)
+    with pytest.raises(StoreUnavailable, match="has not come to revision"):
+        waiting.result()
+
+
+def test_an_image_moves_with_the_store_though_other_users_made_the_change() -> None:
+    class SharedStore(ForgetfulStore):
+        async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
+            yield WatchStep(from_revision + 7, ())
+            await asyncio.Event().wait()
+
+    async def reach() -> None:
+        follower = ImageFollower(
+            SharedStore(stage.store, 0, 0.0), ClusterImage(3, SETTINGS), on_change=stage.deltas.append
+        )
+        await follower.load()
+        follower.follow()
+        changed, revision = follower.image.revision, follower.image.revision + 8
+        await follower.reach(revision)
+        assert follower.image.revision == stage.deltas[-1].revision == revision
+        assert follower.changed_revision == changed, "the revision that other brokers come to as well"
+        await follower.stop()
+
+    stage = Stage(MemoryStore())
+    stage.run(reach())
 
 
 @pytest.mark.parametrize("retained_revisions", [1, 1000])

@@ -92,7 +92,7 @@ async def test_a_registration_touches_no_topic() -> None:
     follower = await metadata.copy()
     before = follower.topics["t"]
     await metadata.register(1)
-    events = await anext(metadata.store.watch("", follower.revision + 1))
+    events = (await anext(metadata.store.watch("", follower.revision + 1))).events
     lines = Lines()
     deltas: list[ImageDelta] = []
     assert lines.of(lambda: deltas.append(follower.apply(events))) < 200
@@ -120,7 +120,7 @@ async def test_a_delta_is_sorted_and_says_what_was_created_changed_and_deleted()
     await delete(metadata, "old.b")
     await delete(metadata, "old.a")
     await alter(metadata, ConfigResource(ResourceType.TOPIC, "kept"), "retention.ms", "5")
-    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    delta = follower.apply((await anext(metadata.store.watch("", follower.revision + 1))).events)
     assert [topic.name for topic in delta.created] == ["new.a", "new.b"]
     assert delta.deleted == (before["old.a"], before["old.b"])
     assert [(change.before, change.after.settings.retention_ms) for change in delta.changed] == [(before["kept"], 5)]
@@ -135,7 +135,7 @@ async def test_a_topic_deleted_and_created_again_is_another_topic() -> None:
     follower = await metadata.copy()
     await delete(metadata, "t")
     new = await metadata.create(NewTopic("t", 1))
-    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    delta = follower.apply((await anext(metadata.store.watch("", follower.revision + 1))).events)
     assert (delta.deleted, delta.created, delta.changed) == ((old,), (new,), ())
     assert follower.topics["t"].topic_id == new.topic_id
     assert follower.partition_count == 1
@@ -146,7 +146,7 @@ async def test_a_topic_that_came_and_went_within_one_batch_was_never_there() -> 
     follower = await metadata.copy()
     await metadata.create(NewTopic("t", 3))
     await delete(metadata, "t")
-    assert not follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    assert not follower.apply((await anext(metadata.store.watch("", follower.revision + 1))).events)
     assert visible(follower) == visible(await metadata.copy())
 
 
@@ -154,7 +154,7 @@ async def test_events_that_were_seen_before_change_nothing() -> None:
     metadata = await Metadata().register(1)
     await metadata.create(NewTopic("t"))
     before = visible(metadata.image)
-    assert not metadata.image.apply(await anext(metadata.store.watch("", 2)))
+    assert not metadata.image.apply((await anext(metadata.store.watch("", 2))).events)
     assert visible(metadata.image) == before
 
 
@@ -213,7 +213,7 @@ async def test_a_changed_default_of_the_broker_changes_the_topics_that_do_not_ov
     await metadata.create(NewTopic("free"), NewTopic("own", configs={"retention.ms": "7"}))
     follower = await metadata.copy()
     await alter(metadata, ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5")
-    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    delta = follower.apply((await anext(metadata.store.watch("", follower.revision + 1))).events)
     assert delta.broker_settings_changed
     assert [change.after.name for change in delta.changed] == ["free"]
     assert [topic.settings.retention_ms for topic in follower.sorted_topics()] == [5, 7]
@@ -347,7 +347,7 @@ async def play(steps: list[str], seed: int) -> None:
         await metadata.refresh()
         assert visible(metadata.image) == visible(await metadata.copy())
     if slow.revision < metadata.image.revision:
-        slow.apply(await anext(metadata.store.watch("", slow.revision + 1)))
+        slow.apply((await anext(metadata.store.watch("", slow.revision + 1))).events)
     relisted.load(await metadata.store.list(""))
     assert visible(slow) == visible(relisted) == visible(metadata.image)
 

@@ -1,7 +1,7 @@
 """Leases, over every store: keys that vanish when nobody renews them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import ALONE, LeaseHolder, NodeIdTaken, Standing
 from cordwood.cluster.rows import Endpoint, decode_broker, encode_broker
-from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put, TxnResult
+from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put, TxnResult, WatchStep
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
@@ -38,10 +38,10 @@ async def keys(store: MetadataStore, revision: int = 0) -> list[tuple[str, int]]
     return [(item.key, item.lease) for item in (await store.list("", revision)).items]
 
 
-async def take(watch: AsyncIterator[Sequence[Event]], count: int) -> list[Event]:
+async def take(watch: AsyncIterator[WatchStep], count: int) -> list[Event]:
     events: list[Event] = []
     while len(events) < count:
-        events += await anext(watch)
+        events += (await anext(watch)).events
     return events
 
 

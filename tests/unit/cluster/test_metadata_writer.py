@@ -19,7 +19,6 @@ from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionA
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import (
     Compare,
-    Event,
     KeyValue,
     Listing,
     MetadataStore,
@@ -29,6 +28,7 @@ from cordwood.cluster.stores.interface import (
     StoreClosed,
     StoreFailure,
     TxnResult,
+    WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
@@ -310,7 +310,7 @@ class InterruptedStore:
         if self.left == 0:
             raise StoreFailure("the power failed")
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         return self._store.watch(prefix, from_revision)
 
     async def compact(self, revision: int) -> None:

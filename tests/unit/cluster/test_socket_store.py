@@ -67,7 +67,7 @@ async def test_a_client_sees_what_another_one_writes(path: Path) -> None:
         watch = two.watch("", 2)
         waiting = asyncio.ensure_future(anext(watch))
         await one.txn((), [Put("a", bytes(range(256)))])
-        assert await waiting == [Event("a", bytes(range(256)), 2, 2)]
+        assert (await waiting).events == [Event("a", bytes(range(256)), 2, 2)]
         item = await two.get("a")
         assert item is not None
         assert item.value == bytes(range(256))
@@ -82,7 +82,7 @@ async def test_the_leases_of_a_client_end_with_its_connection(path: Path) -> Non
         watch = two.watch("", 3)
         waiting = asyncio.ensure_future(anext(watch))
         await one.close()
-        assert await waiting == [Event("a", None, 0, 3)]
+        assert (await waiting).events == [Event("a", None, 0, 3)]
         await two.renew(kept)
 
 
@@ -131,7 +131,7 @@ async def test_a_client_takes_up_its_work_when_the_server_is_there_again(path: P
         assert await client.get("a") is None
         with pytest.raises(LeaseEnded):
             await client.renew(lease)
-        assert [event.value for event in await anext(client.watch("", 2))] == [b"1", None]
+        assert [event.value for event in (await anext(client.watch("", 2))).events] == [b"1", None]
         await client.close()
 
 
@@ -210,7 +210,7 @@ async def test_a_listing_of_any_size_comes_in_parts(path: Path) -> None:
         for number in range(5):
             await client.txn((), [Put(f"k{number}", value)])
         assert [item.value for item in (await client.list("")).items] == [value] * 5
-        assert [event.value for event in await anext(client.watch("", 2))] == [value] * 5
+        assert [event.value for event in (await anext(client.watch("", 2))).events] == [value] * 5
 
 
 async def test_the_socket_may_lie_deeper_than_the_kernel_takes_names_and_is_its_users_alone(tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ async def test_a_watch_can_start_before_the_store_was_opened(tmp_path: Path) -> 
     await store.close()
     store = await SqliteStore.open(path)
     watch = store.watch("", 2)
-    assert await anext(watch) == [Event("a", b"1", 2, 2), Event("a", b"2", 2, 3), Event("b", b"2", 3, 3)]
+    assert (await anext(watch)).events == [Event("a", b"1", 2, 2), Event("a", b"2", 2, 3), Event("b", b"2", 3, 3)]
     await store.txn((), [Put("c", b"3")])
-    assert await anext(watch) == [Event("c", b"3", 4, 4)]
+    assert (await anext(watch)).events == [Event("c", b"3", 4, 4)]
     await store.close()
 
 

@@ -1,7 +1,7 @@
 """The contract of stores/interface.py, sentence by sentence, over every store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from cordwood.cluster.stores.interface import (
     StoreClosed,
     Target,
     TxnResult,
+    WatchStep,
     absent,
     has_mod_revision,
     has_value,
@@ -42,10 +43,10 @@ async def put(store: MetadataStore, *pairs: tuple[str, bytes]) -> int:
     return result.revision
 
 
-async def take(watch: AsyncIterator[Sequence[Event]], count: int) -> list[Event]:
+async def take(watch: AsyncIterator[WatchStep], count: int) -> list[Event]:
     events: list[Event] = []
     while len(events) < count:
-        events += await anext(watch)
+        events += (await anext(watch)).events
     return events
 
 
@@ -235,7 +236,7 @@ async def test_a_watch_never_gives_part_of_a_revision(open_store: OpenStore) -> 
             await put(store, *((f"k{number}", b"%d" % round_number) for number in range(100)))
         seen: list[int] = []
         while len(seen) < 500:
-            batch = await anext(watch)
+            batch = (await anext(watch)).events
             revisions = [event.mod_revision for event in batch]
             assert revisions == sorted(revisions)
             assert all(revisions.count(revision) == 100 for revision in set(revisions))

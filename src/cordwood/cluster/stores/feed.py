@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from cordwood.cluster.stores.interface import FIRST_REVISION, Event
+from cordwood.cluster.stores.interface import FIRST_REVISION, Event, WatchStep
 
 
 class Commit(NamedTuple):
@@ -87,7 +87,7 @@ async def follow(
     prefix: str,
     from_revision: int,
     read_history: Callable[[int], Awaitable[Sequence[Commit]]],
-) -> AsyncIterator[Sequence[Event]]:
+) -> AsyncIterator[WatchStep]:
     """Implements `MetadataStore.watch`. `read_history` gives all commits from a revision on, or raises Compacted."""
     position = max(from_revision, FIRST_REVISION + 1)
     while True:
@@ -98,4 +98,4 @@ async def follow(
         position = commits[-1].revision + 1
         events = [event for commit in commits for event in commit.events if event.key.startswith(prefix)]
         if events:
-            yield events
+            yield WatchStep(position - 1, events)

@@ -3,7 +3,8 @@
 A store maps text keys to bytes. Keys are relative to the cluster (a store on etcd puts the cluster's prefix before
 them). Every transaction that changes a key takes the next revision, and all its changes carry that revision. A
 transaction that changes no key (a comparison failed, or only absent keys were deleted) leaves the revision as it was.
-Old revisions can be read and watched until they are compacted.
+Old revisions can be read and watched until they are compacted. A store that others use as well counts their changes,
+too: revisions lie between those that this cluster's keys have.
 
 A key may belong to a lease. When the lease expires or is revoked, all its keys vanish in one revision, and watchers see
 the deletions. A store that lives in the process of its clients ends all leases when it is opened again: there the
@@ -97,6 +98,14 @@ class Event(NamedTuple):
     mod_revision: int
 
 
+class WatchStep(NamedTuple):
+    """One step of a watch, after which the watch has told every change up to `revision`. `events` are those of one or
+    more whole revisions, in order of revision; none where only keys changed that are not watched."""
+
+    revision: int
+    events: Sequence[Event]
+
+
 class Target(Enum):
     """The compared part of a key. The revisions of an absent key are 0; every comparison of its value fails."""
 
@@ -179,12 +188,15 @@ class MetadataStore(Protocol):
         """The keys under the prefix as of a revision (0: now). Raises Compacted; ValueError for a future revision."""
         ...
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         """Yields every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
 
-        One step yields one or more whole revisions. Raises Compacted if from_revision, or a revision that a slow reader
-        has not taken yet, is no longer kept; StoreUnavailable when the connection broke: the caller watches from the
-        revision after the last one that it has taken; StoreClosed when the store is closed.
+        A watch of all keys comes to every revision that `txn` or `list` of this store has returned, by a step without
+        events if need be: whoever waits for that revision would wait for ever otherwise.
+
+        Raises Compacted if from_revision, or a revision that a slow reader has not taken yet, is no longer kept;
+        StoreUnavailable when the connection broke: the caller watches from the revision after the last one that it has
+        taken; StoreClosed when the store is closed.
         """
         ...
 

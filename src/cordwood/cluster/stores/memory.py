@@ -21,6 +21,7 @@ from cordwood.cluster.stores.interface import (
     Put,
     StoreClosed,
     TxnResult,
+    WatchStep,
     check_transaction,
     holds,
 )
@@ -157,7 +158,7 @@ class MemoryStore:
             items.update((key, item) for key, item in before.items() if key.startswith(prefix))
         return Listing(revision, [item for _, item in sorted(items.items()) if item is not None])
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         return follow(self._feed, prefix, from_revision, self._history)
 
     async def _history(self, revision: int) -> Sequence[Commit]:

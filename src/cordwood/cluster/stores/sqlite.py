@@ -29,7 +29,6 @@ from cordwood.cluster.stores.interface import (
     FIRST_REVISION,
     Compacted,
     Compare,
-    Event,
     KeyValue,
     LeaseEnded,
     Listing,
@@ -39,6 +38,7 @@ from cordwood.cluster.stores.interface import (
     StoreClosed,
     StoreFailure,
     TxnResult,
+    WatchStep,
     check_transaction,
 )
 from cordwood.cluster.stores.leases import Leases, monotonic_ms
@@ -143,7 +143,7 @@ class SqliteStore:
         result: Listing = await self._ask(lambda database: (database.list(prefix, revision), None))
         return result
 
-    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         return follow(self._feed, prefix, from_revision, self._history)
 
     async def _history(self, revision: int) -> Sequence[Commit]:

@@ -24,7 +24,8 @@ _DECLARED = {
     "CompactionRequest": "int64 revision 1",
     "CompactionResponse": "ResponseHeader header 1",
     "WatchCreateRequest": "bytes key 1, bytes range_end 2, int64 start_revision 3",
-    "WatchRequest": "WatchCreateRequest create_request 1",
+    "WatchProgressRequest": "",
+    "WatchRequest": "WatchCreateRequest create_request 1, WatchProgressRequest progress_request 3",
     "WatchResponse": "ResponseHeader header 1, bool created 3, bool canceled 4, int64 compact_revision 5, "
     "string cancel_reason 6, repeated Event events 11",
     "LeaseGrantRequest": "int64 TTL 1, int64 ID 2",

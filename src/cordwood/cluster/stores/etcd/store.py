@@ -29,12 +29,11 @@ from cordwood.cluster.stores.etcd.members import (
 )
 from cordwood.cluster.stores.etcd.options import EtcdOptions
 from cordwood.cluster.stores.etcd.transactions import txn_request
-from cordwood.cluster.stores.etcd.watching import WatchStream
+from cordwood.cluster.stores.etcd.watching import ToldRevision, WatchStream
 from cordwood.cluster.stores.interface import (
     FIRST_REVISION,
     Compacted,
     Compare,
-    Event,
     InvalidTransaction,
     KeyValue,
     LeaseEnded,
@@ -45,6 +44,7 @@ from cordwood.cluster.stores.interface import (
     StoreFailure,
     StoreUnavailable,
     TxnResult,
+    WatchStep,
     check_transaction,
 )
 
@@ -65,6 +65,7 @@ class EtcdStore:
         self._members = Members(options)
         self._loop = asyncio.get_running_loop()
         self._order = asyncio.Lock()
+        self._told = ToldRevision()
         self._ttl_ms: dict[int, int] = {}
         self._closed = False
         self._under_way = 0
@@ -105,6 +106,7 @@ class EtcdStore:
                 answer = await self._commit(request, deadline_s)
             finally:
                 self._order.release()
+        self._told.rises_to(answer.header.revision)
         return TxnResult(answer.succeeded, answer.header.revision)
 
     async def _commit(self, request: Any, deadline_s: float) -> Any:
@@ -191,6 +193,7 @@ class EtcdStore:
             revision = revision or answer.header.revision
             items += map(self._item, answer.kvs)
             if not answer.more:
+                self._told.rises_to(revision)
                 return Listing(revision, items)
             first = answer.kvs[-1].key + b"\0"
 
@@ -198,14 +201,14 @@ class EtcdStore:
         key = item.key[self._cut :].decode()
         return KeyValue(key, item.value, item.create_revision, item.mod_revision, item.lease)
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         if self._closed:
             raise _closed()
-        stream = WatchStream(self._members, self._prefix, prefix, max(from_revision, FIRST_REVISION))
+        stream = WatchStream(self._members, self._told, self._prefix, prefix, max(from_revision, FIRST_REVISION))
         try:
-            async with aclosing(stream.events(self._deadline_s())) as steps:  # type: ignore[type-var]
-                async for events in steps:
-                    yield events
+            async with aclosing(stream.steps(self._deadline_s())) as steps:  # type: ignore[type-var]
+                async for step in steps:
+                    yield step
         except StoreUnavailable:
             if self._closed:
                 raise _closed() from None
@@ -249,8 +252,8 @@ class EtcdStore:
 
     async def _compact_revision(self) -> int:
         """The revision up to which etcd is compacted. Only a watch is told it."""
-        stream = WatchStream(self._members, self._prefix, "", FIRST_REVISION)
-        async with aclosing(stream.events(self._deadline_s())) as steps:  # type: ignore[type-var]
+        stream = WatchStream(self._members, self._told, self._prefix, "", FIRST_REVISION)
+        async with aclosing(stream.steps(self._deadline_s())) as steps:  # type: ignore[type-var]
             try:
                 async for _ in steps:
                     break

@@ -1,4 +1,9 @@
-"""One watch: a stream of etcd's, turned into events of whole revisions."""
+"""One watch: a stream of etcd's, turned into events of whole revisions.
+
+etcd's revision moves with every change of any of its users, and a transaction whose comparisons fail returns it. A
+watch hears of its own keys alone. So a watch that is behind a revision that callers know asks etcd for its progress:
+the answer says up to which revision nothing is left to tell.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,25 +15,52 @@ import grpc.aio
 from cordwood.cluster.stores.etcd.keys import KeyRange
 from cordwood.cluster.stores.etcd.members import WATCH, CallFailed, Member, Members
 from cordwood.cluster.stores.etcd.messages import DELETED, MESSAGES
-from cordwood.cluster.stores.interface import Compacted, Event, StoreFailure, StoreUnavailable
+from cordwood.cluster.stores.interface import Compacted, Event, StoreFailure, StoreUnavailable, WatchStep
 
 _EXPIRED_TOKEN = "invalid auth token"
+_PROGRESS = WATCH.request(progress_request=MESSAGES["WatchProgressRequest"]())
+_FIRST_PAUSE_S = 0.02
+"""How long a watch that is behind waits for events before it asks for progress: an event mostly follows the answer to
+its transaction within a few milliseconds."""
+_LONGEST_PAUSE_S = 0.5
+"""The longest pause before a watch asks again: etcd does not answer while it still has events to send."""
+
+
+class ToldRevision:
+    """The highest revision that a store has told its callers, who may wait for it."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.behind: set[asyncio.Event] = set()
+        """For each watch: whether it may be behind. Set when the revision rises."""
+
+    def rises_to(self, revision: int) -> None:
+        if revision > self.revision:
+            self.revision = revision
+            for each in self.behind:
+                each.set()
 
 
 class WatchStream:
     """A watch at one member. Ends with the connection: the reader begins anew after the last event that it took."""
 
-    def __init__(self, members: Members, cluster_prefix: str, prefix: str, from_revision: int) -> None:
+    def __init__(
+        self, members: Members, told: ToldRevision, cluster_prefix: str, prefix: str, from_revision: int
+    ) -> None:
         self._members = members
+        self._told = told
+        self._revision = from_revision - 1
+        """The revision up to which the watch has told everything."""
         self._cut = len(cluster_prefix.encode())
         keys = KeyRange(cluster_prefix, prefix)
         creation = MESSAGES["WatchCreateRequest"](key=keys.key, range_end=keys.end, start_revision=from_revision)
         self._request = WATCH.request(create_request=creation)
 
-    async def events(self, deadline_s: float) -> AsyncIterator[Sequence[Event]]:
+    async def steps(self, deadline_s: float) -> AsyncIterator[WatchStep]:
         """Raises Compacted, StoreUnavailable. The watch has to begin before `deadline_s` of the loop's clock."""
         member = await self._members.connected(deadline_s)
         stream = member.stream(WATCH)
+        asking: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout_at(deadline_s):
                 response = await self._begin(member, stream)
@@ -37,19 +69,47 @@ class WatchStream:
                     await self._members.log_in_again(member)
                     stream = member.stream(WATCH)
                     response = await self._begin(member, stream)
+            asking = asyncio.create_task(self._ask_for_progress(member, stream))
             while True:
                 if response.canceled:
                     # The stream itself stays open: nothing would ever come.
                     raise _cancelled(response)
-                if response.events:
-                    yield self._decoded(response.events)
+                events = self._decoded(response.events)
+                # The header of a response with events may be of a later revision, whose events are not sent yet.
+                revision = events[-1].mod_revision if events else response.header.revision
+                if events or (_is_progress(response) and revision > self._revision):
+                    self._revision = revision
+                    yield WatchStep(revision, events)
                 response = await _read(member, stream)
         except TimeoutError:
             raise self._broken(member, "a watch did not begin in time") from None
         except CallFailed as failure:
             raise self._broken(member, str(failure)) from failure
         finally:
+            if asking is not None:
+                asking.cancel()
             stream.cancel()
+
+    async def _ask_for_progress(self, member: Member, stream: Any) -> None:
+        """Asks for progress while the watch is behind a revision that callers know."""
+        behind = asyncio.Event()
+        behind.set()
+        self._told.behind.add(behind)
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while True:
+                await behind.wait()
+                await asyncio.sleep(pause_s)
+                if self._revision >= self._told.revision:
+                    behind.clear()
+                    pause_s = _FIRST_PAUSE_S
+                else:
+                    await member.unless_left(stream.write(_PROGRESS))
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except CallFailed:
+            pass  # The reader of the stream meets the same failure.
+        finally:
+            self._told.behind.discard(behind)
 
     async def _begin(self, member: Member, stream: Any) -> Any:
         await member.unless_left(stream.write(self._request))
@@ -79,6 +139,11 @@ async def _read(member: Member, stream: Any) -> Any:
     if response is grpc.aio.EOF:
         raise CallFailed(grpc.StatusCode.UNAVAILABLE, "the member ended the stream")
     return response
+
+
+def _is_progress(response: Any) -> bool:
+    """Whether a response says that everything up to the revision of its header was told."""
+    return not response.created and not response.canceled and not response.events
 
 
 def _cancelled(response: Any) -> Compacted | StoreFailure:

@@ -12,7 +12,6 @@ from typing import Any
 
 from cordwood.cluster.stores.interface import (
     Compare,
-    Event,
     KeyValue,
     Listing,
     Operation,
@@ -21,6 +20,7 @@ from cordwood.cluster.stores.interface import (
     StoreFailure,
     StoreUnavailable,
     TxnResult,
+    WatchStep,
     check_transaction,
 )
 from cordwood.cluster.stores.socket.messages import (
@@ -94,13 +94,15 @@ class SocketStore:
         listed_revision, last = await self._call("list", prefix, revision, parts=parts)
         return Listing(listed_revision, [key_value_from_json(item) for item in [*parts, *last]])
 
-    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         async with self._connected() as connection:
             call = connection.send(StoreUnavailable, "watch", prefix, from_revision)
         try:
             while True:
                 last = await call.answer
-                yield [event_from_json(event) for event in [*call.parts, *last]]
+                # The stores that are served over a socket have no other users: every revision has events.
+                events = [event_from_json(event) for event in [*call.parts, *last]]
+                yield WatchStep(events[-1].mod_revision, events)
                 call = connection.send_next(call)
         finally:
             connection.cancel(call)

@@ -16,11 +16,11 @@ from typing import Any
 
 from cordwood.cluster.stores.interface import (
     Compacted,
-    Event,
     LeaseEnded,
     MetadataStore,
     StoreFailure,
     StoreUnavailable,
+    WatchStep,
 )
 from cordwood.cluster.stores.socket.messages import (
     CANCEL,
@@ -185,8 +185,8 @@ class _Client:
             await self._writer.drain()
         return parts[-1]
 
-    async def send_step(self, number: int, events: Sequence[Event]) -> None:
-        self._send([number, DONE, await self.send_items(number, events)])
+    async def send_step(self, number: int, step: WatchStep) -> None:
+        self._send([number, DONE, await self.send_items(number, step.events)])
         await self._writer.drain()
 
     def end_watch(self, number: int, error: Exception | None) -> None:
@@ -262,12 +262,12 @@ _METHODS: dict[str, Callable[[_Client, int, Sequence[Any]], Awaitable[Any]]] = {
 class _Watch:
     """A watch of a client: takes the next step only when the client has asked for it."""
 
-    def __init__(self, client: _Client, number: int, steps: AsyncIterator[Sequence[Event]]) -> None:
+    def __init__(self, client: _Client, number: int, steps: AsyncIterator[WatchStep]) -> None:
         self.wanted = asyncio.Event()
         self.wanted.set()
         self.task = asyncio.ensure_future(self._run(client, number, steps))
 
-    async def _run(self, client: _Client, number: int, steps: AsyncIterator[Sequence[Event]]) -> None:
+    async def _run(self, client: _Client, number: int, steps: AsyncIterator[WatchStep]) -> None:
         error: Exception | None = None
         try:
             while True:
