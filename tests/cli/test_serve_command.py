@@ -72,17 +72,32 @@ def _terminate(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -
     return process.wait(timeout=90)
 
 
-def test_the_bare_command_serves_from_an_empty_directory(tmp_path: Path) -> None:
+def test_serve_needs_no_flags_and_no_directory(tmp_path: Path) -> None:
     # The address comes from the environment, because other tests may use the default port now.
-    with _running(where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (process, ready):
+    with _running("serve", where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (process, ready):
         assert ready[2] == "./cordwood-data"
         cordwood = Cordwood(ready[1])
         cordwood("topic", "create", "orders")
         cordwood("produce", "orders", "kept")
         assert _terminate(process) == ExitCode.DONE
     assert (tmp_path / "cordwood-data" / "orders-0").is_dir()
-    with _running(where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (_, ready):
+    with _running("serve", where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (_, ready):
         assert Cordwood(ready[1])("consume", "orders") == "kept\n"
+
+
+def test_the_bare_command_shows_the_help_and_serves_nothing(tmp_path: Path) -> None:
+    ended = _ends(where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0")
+    assert ended.returncode == ExitCode.USAGE
+    assert "Usage: cordwood" in ended.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shell_that_asks_for_completions_starts_no_broker_whatever_the_arguments_are(tmp_path: Path) -> None:
+    ended = _ends(
+        "serve", where=tmp_path, _CORDWOOD_COMPLETE="complete_bash", COMP_WORDS="cordwood clu", COMP_CWORD="1"
+    )
+    assert ended.stdout.split() == ["cluster"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -68,10 +68,11 @@ from cordwood.cli.transaction.list import list_transactions
 app = typer.Typer(
     name="cordwood",
     cls=CordwoodGroup,
-    help="A commit log that speaks the Kafka protocol. Without a command: `cordwood serve`.",
+    help="A commit log that speaks the Kafka protocol.",
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     add_completion=True,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
@@ -82,15 +83,13 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def _root(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        serve()
+    """Holds the options that stand before any command."""
 
 
 _topic = typer.Typer(help="Create, look at, change and delete topics.", no_args_is_help=True)

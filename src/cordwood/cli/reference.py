@@ -22,8 +22,9 @@ _PREAMBLE = """# The command line
 This page is generated from the commands (`python -m cordwood.cli.reference > docs/cli.md`); a test fails when it is
 stale. `cordwood COMMAND --help` shows the same in the terminal.
 
-Bare `cordwood` is `cordwood serve`. Every other command that talks to a broker is an ordinary Kafka client: it works
-with any Kafka-compatible broker, found by `--bootstrap-server`, else `CORDWOOD_BOOTSTRAP`, else `localhost:9092`.
+`cordwood serve` runs a broker; bare `cordwood` shows the help. `cordwood --install-completion` makes TAB complete
+commands in bash, zsh and fish. Every other command that talks to a broker is an ordinary Kafka client: it works with
+any Kafka-compatible broker, found by `--bootstrap-server`, else `CORDWOOD_BOOTSTRAP`, else `localhost:9092`.
 
 Results go to stdout, everything else to stderr. With `--json` results are JSON, and so are errors, in one shape:
 

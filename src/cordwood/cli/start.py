@@ -53,8 +53,8 @@ _FIELDS = {
 
 
 def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
-    """The flags, if the arguments are `serve` (or nothing) and flags with values; None if typer has to read them."""
-    if arguments and arguments[0] != "serve":
+    """The flags, if the arguments are `serve` and flags with values; None if typer has to read them."""
+    if arguments[:1] != ["serve"]:
         return None
     values: dict[str, str] = {}
     assignments: list[str] = []

@@ -17,7 +17,6 @@ from cordwood.cli.start import Flags, plain_serve_flags, settings_from
 @pytest.mark.parametrize(
     ("arguments", "flags"),
     [
-        ([], Flags()),
         (["serve"], Flags()),
         (["serve", "--data-dir", "d", "--listen", "h:1"], Flags("d", "h:1")),
         (["serve", "--data-dir=d", "-l", "h:1", "-c", "f"], Flags("d", "h:1", "f")),
@@ -32,6 +31,7 @@ def test_plain_serve_arguments_need_no_typer(arguments: list[str], flags: Flags)
 @pytest.mark.parametrize(
     "arguments",
     [
+        [],
         ["--help"],
         ["topic", "list"],
         ["serve", "--help"],
