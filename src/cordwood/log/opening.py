@@ -3,15 +3,14 @@
 After a clean stop the recovery point is the end of the log, so opening only lists a directory. The first use checks the
 end of the active segment, and recovers the log if the end is not as the clean stop left it.
 
-A log whose first files are missing looks as if retention had removed them. The saved log start tells the two apart: it
-is on disk before retention removes a file. A file that holds no batch takes the place of missing ones, so that their
-offsets are damage, which is said, refused to readers, and repaired from another replica.
+`beginning.py` judges whether first files are missing.
 """
 
 from cordwood.log import replay
+from cordwood.log.beginning import Beginning
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.log_segments import LogSegments
-from cordwood.log.partition_files import PartitionFiles, sort_out
+from cordwood.log.partition_files import sort_out
 from cordwood.log.recovery import Recovery, first_timestamp_ms
 from cordwood.log.replayed import Replayed
 from cordwood.log.report import LogReports
@@ -26,7 +25,6 @@ from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Stage, Suffix, segment_file
 from cordwood.segments.offset_index import OffsetIndex
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
-from cordwood.segments.scan import SegmentScan
 from cordwood.segments.time_index import TimeIndex
 
 
@@ -61,11 +59,8 @@ class Opening:
         if names:
             files = sort_out(filesystem, path, names, offsets.start if self._start_is_known else None)
             segments.deletions = [_dropped(filesystem, path, base) for base in files.dropped]
-            if self._lacks_first(files):
-                clean = False
-                files.segments.insert(0, offsets.start)
-                self._put_in_place_of_first(files.segments[1])
             segments.all = tuple(Segment.existing(filesystem, path, base) for base in files.segments)
+            clean &= not Beginning(segments, offsets, files.dropped).settle(start_is_known=self._start_is_known)
             self._saved.snapshots = files.snapshots
         if ABORTS_FILE in names:
             witness = decode_witness(filesystem.read_bytes(f"{path}/{ABORTS_FILE}"))
@@ -78,31 +73,10 @@ class Opening:
         if clean and self._can_be_trusted():
             if METADATA_FILE not in names:
                 directory.restore_topic_id()
-            offsets.start = max(offsets.start, segments[0].base_offset)
             segments.active = segments[-1]
             self._replayed.wait_for_first_use(self._make_ready)
             return
         self._recover()
-
-    def _lacks_first(self, files: PartitionFiles) -> bool:
-        """Whether files from the log's start on are missing. Behind the recovery point nothing vouches for a file."""
-        offsets, bases = self._offsets, files.segments
-        if not self._start_is_known or not bases or not offsets.start < bases[0] <= offsets.recovery_point:
-            return False
-        if not files.dropped or files.dropped[-1] >= offsets.start:
-            return not files.dropped
-        # The last dropped segment may have held the log's start.
-        last = self._segments.deletions[-1].file
-        scan = SegmentScan(last, files.dropped[-1], verify_crc=False)
-        for _ in scan:
-            pass
-        return bool(last.size) and scan.next_offset < bases[0]
-
-    def _put_in_place_of_first(self, end_offset: int) -> None:
-        """Puts a file without a batch in the place of the missing ones."""
-        directory, start = self._segments.directory, self._offsets.start
-        text = f"The files of offsets {start} to {end_offset - 1} were missing when the log was opened."
-        directory.filesystem.replace(segment_file(directory.path, start, Suffix.LOG), text.encode())
 
     def _can_be_trusted(self) -> bool:
         """Whether the files look as a clean stop leaves them, by names and sizes alone."""

@@ -65,8 +65,6 @@ class Recovery:
         # A segment that was closed for a later one, which did not survive, is active again.
         active = kept[-1] if kept and can_grow else None
         segments.keep_only(kept, active)
-        if kept:
-            offsets.start = max(offsets.start, kept[0].base_offset)
         if active is not None:
             opened_ms = segments.opened.wall_ms
             active.roll_at_ms = segments.roll_time_ms(first_timestamp_ms(active, opened_ms))

@@ -19,7 +19,7 @@ from cordwood.records.batch import BatchHeader
 from cordwood.segments.abort_witness import witness_of
 from cordwood.segments.checkpoint_witness import believe
 from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex
-from cordwood.segments.filesystem import read_if_there
+from cordwood.segments.filesystem import Filesystem, read_if_there
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
 from cordwood.segments.leader_epochs import LeaderEpochs
@@ -35,7 +35,8 @@ def restore_history(
     epochs, epochs_known_to = _load_epochs(segments, offsets, replayed, reports)
     states, states_known_to = _load_producers(segments, offsets, saved)
     changed = epochs.truncate_to_end(offsets.end) | epochs.truncate_to_start(offsets.start)
-    if not epochs.entries or epochs.entries[0].start_offset > offsets.start:
+    first_offset = max(offsets.start, segments[0].base_offset) if segments.all else offsets.start
+    if not epochs.entries or epochs.entries[0].start_offset > first_offset:
         # The epochs were saved when the log began later: a crash took back a log start that was not durable yet.
         epochs, epochs_known_to = LeaderEpochs(), offsets.start
     start = min(epochs_known_to, states_known_to)
@@ -47,7 +48,8 @@ def restore_history(
                 base_offset = segment.base_offset
                 saved.note_snapshot(base_offset, states)
             if header.partition_leader_epoch != epochs.latest:
-                changed |= note_epoch(epochs, header.partition_leader_epoch, header.base_offset)
+                epoch_start = header.base_offset if epochs.entries else _first_record(segments, header.base_offset)
+                changed |= note_epoch(epochs, header.partition_leader_epoch, epoch_start)
             if header.producer_id >= 0 and header.base_offset >= states_known_to:
                 aborted = states.replay(header, batch, segments.opened.boot_ms)
                 if aborted is not None:
@@ -55,6 +57,13 @@ def restore_history(
     if changed:
         replayed.epochs_changed = True
     replayed.take(states, epochs)
+
+
+def _first_record(segments: LogSegments, first_readable: int) -> int:
+    """Where the records of a log began whose epochs are lost. Damage before the first readable batch held records: with
+    epochs that begin behind them, the next start would take the damaged file for a needless one."""
+    damaged = segments[0].holes and segments[0].base_offset < first_readable
+    return segments[0].base_offset if damaged else first_readable
 
 
 def _batches_from(
@@ -86,18 +95,28 @@ def _load_epochs(
 ) -> tuple[LeaderEpochs, int]:
     """The epochs in the checkpoint, and the offset up to which they are complete."""
     filesystem, directory = segments.directory.filesystem, segments.directory.path
-    path, witness = f"{directory}/{EPOCHS_FILE}", f"{directory}/{EPOCHS_WITNESS}"
-    data, problem = believe(read_if_there(filesystem, path), read_if_there(filesystem, witness))
-    if not problem and data is None:
-        # A log without a checkpoint has no epochs file; its recovery point is its start.
-        return LeaderEpochs(), offsets.start
-    with suppress(DamagedCheckpoint):
-        if not problem and data is not None:
-            return LeaderEpochs.from_bytes(data), offsets.recovery_point
-    # The copy in the witness is not used: the batches know all epochs, and either file may be an older one.
-    reports.note_rebuilt(path)
-    replayed.epochs_changed = True
-    return LeaderEpochs(), offsets.start
+    try:
+        epochs = saved_epochs(filesystem, directory)
+    except DamagedCheckpoint:
+        reports.note_rebuilt(f"{directory}/{EPOCHS_FILE}")
+        replayed.epochs_changed = True
+        epochs = None
+    # A log without a checkpoint has no epochs file; its recovery point is its start.
+    return (LeaderEpochs(), offsets.start) if epochs is None else (epochs, offsets.recovery_point)
+
+
+def saved_epochs(filesystem: Filesystem, directory: str) -> LeaderEpochs | None:
+    """The epochs in the checkpoint of a partition's directory; None: it has no checkpoint. Raises DamagedCheckpoint.
+
+    The copy in the witness is not used: the batches know all epochs, and either file may be an older one.
+    """
+    data, problem = believe(
+        read_if_there(filesystem, f"{directory}/{EPOCHS_FILE}"),
+        read_if_there(filesystem, f"{directory}/{EPOCHS_WITNESS}"),
+    )
+    if problem:
+        raise DamagedCheckpoint(problem)
+    return None if data is None else LeaderEpochs.from_bytes(data)
 
 
 def _load_producers(segments: LogSegments, offsets: LogOffsets, saved: SavedState) -> tuple[ProducerStates, int]:

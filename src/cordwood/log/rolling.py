@@ -34,6 +34,10 @@ def segment_for_append(
     """The segment for a batch of this size: the active one if it can or must take it, else a new one."""
     segment = segments.active
     if segment is None:
+        if not segments.all and offsets.end == offsets.start:
+            # The first batch of a leader's compacted log may lie far behind the start of a log that is filled anew. The
+            # epochs tell the next start that no record was here before that batch.
+            replayed.start_at(base_offset)
         return begin_segment(segments, replayed, base_offset, wall_ms)
     if segment.size:
         fits = segment.size + size <= MAX_FILE_BYTES and last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET

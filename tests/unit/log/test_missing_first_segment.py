@@ -12,8 +12,12 @@ from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import assign_offset
+from cordwood.records.build import build_batch
 from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.filesystem import remove_if_there
+from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
+from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
 from cordwood.segments.names import SegmentFileName, Suffix, parse_segment_file, segment_file
 from cordwood.segments.offset_checkpoint import LOG_START_FILE
 
@@ -167,3 +171,89 @@ def test_a_start_that_is_not_known_is_where_the_first_file_begins(harm: str) -> 
         filesystem.replace(path, b"0\n0\n")
     _, log = opened(filesystem)
     assert (damaged(log), log.offsets.start) == ([], second)
+
+
+def refill(log: Log, first_offset: int, batches: int = 20, *, leader_epoch: int = 3) -> None:
+    """Fills an empty follower's log with batches of a leader whose compaction left nothing before the first offset."""
+    for offset in range(first_offset, first_offset + batches):
+        batch = build_batch([(NOW_MS, b"key", b"%d" % offset + bytes(100), ())])
+        assign_offset(batch, offset, leader_epoch)
+        log.append_replicated(batch, leader_epoch=leader_epoch, now=at(NOW_MS))
+
+
+def placeholder(filesystem: CrashingFilesystem, end_offset: int) -> None:
+    """Puts a file in the place of first files that were never there, as an earlier release did."""
+    text = f"The files of offsets 0 to {end_offset - 1} were missing when the log was opened."
+    filesystem.replace(segment_file(f"{PATH}/{ORDERS}", 0, Suffix.LOG), text.encode())
+
+
+@pytest.mark.parametrize("settings", [KEEPS_ALL, COMPACTED])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_refilled_log_whose_leader_had_compacted_its_first_batches_away_misses_nothing(
+    clean: bool, settings: TopicSettings
+) -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, settings)
+    refill(log, 190)
+    whole = batch_bytes(log, 0)
+    directory.checkpoint()
+    for _ in range(3):
+        end(directory, log, clean=clean)
+        directory, log = opened(filesystem, settings)
+        assert (damaged(log), log.offsets.start, log.offsets.end) == ([], 0, 210)
+        assert batch_bytes(log, 0) == whole
+
+
+def test_a_refilled_log_that_then_loses_its_first_file_misses_its_records() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, COMPACTED)
+    refill(log, 190)
+    directory.close()
+    first, second = bases(log)[:2]
+    assert first == 190
+    lose(filesystem, first)
+    _, log = opened(filesystem, COMPACTED)
+    assert damaged(log) == [(first, second)]
+
+
+def test_a_log_that_an_empty_leader_led_before_it_was_refilled_misses_nothing() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, COMPACTED)
+    log.begin_epoch(2)
+    refill(log, 190, leader_epoch=3)
+    assert log.replayed.leader_epochs.entries[0] == (3, 190)
+    directory.close()
+    assert damaged(opened(filesystem, COMPACTED)[1]) == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_file_that_an_earlier_release_put_in_the_place_of_files_that_never_were_is_removed(clean: bool) -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, COMPACTED)
+    refill(log, 190)
+    whole = batch_bytes(log, 0)
+    directory.checkpoint()
+    end(directory, log, clean=clean)
+    placeholder(filesystem, 190)
+    directory, log = opened(filesystem, COMPACTED)
+    assert (damaged(log), log.offsets.start, bases(log)[0]) == ([], 0, 190)
+    assert batch_bytes(log, 0) == whole
+    end(directory, log, clean=clean)
+    assert damaged(opened(filesystem, COMPACTED)[1]) == []
+
+
+def test_missing_first_files_stay_damage_when_the_leader_epochs_are_lost_as_well() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 40)
+    second = bases(log)[1]
+    directory.checkpoint()
+    end(directory, log, clean=False)
+    lose(filesystem, 0)
+    for name in (EPOCHS_FILE, EPOCHS_WITNESS):
+        filesystem.remove(f"{PATH}/{ORDERS}/{name}")
+    for _ in range(3):
+        directory, log = opened(filesystem)
+        assert damaged(log) == [(0, second)]
+        directory.checkpoint()
+        end(directory, log, clean=False)

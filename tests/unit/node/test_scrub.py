@@ -193,6 +193,22 @@ def damage(position: int) -> Damage:
     return Damage(TopicPartition("orders", 0), "/d/orders-0/00000000000000000007.log", position, 8, 9, "it is bad")
 
 
+def test_a_finding_in_a_file_that_is_gone_is_forgotten_at_the_next_start() -> None:
+    world = world_with()
+    fill_segments(world)
+    spoil(world, 3)
+    world.advance(FIRST_AFTER_MS + 60_000)
+    assert known(world) == [("orders", 3, 4)]
+    world.kill()
+    for name in world.disk.platter.list(f"{DATA_DIRECTORY}/orders-0"):
+        if name.startswith(f"{3:020}."):
+            world.disk.platter.remove(f"{DATA_DIRECTORY}/orders-0/{name}")
+    world.start()
+    (finding,) = world.node.damage.known()
+    assert (finding.file, finding.first_offset, finding.end_offset) == (f"{2:020}.log", 3, 4)
+    world.kill()
+
+
 def test_findings_come_back_as_they_were_written() -> None:
     findings = Findings()
     findings.pass_began_ms, findings.checked = 5, Place(TopicPartition("orders", 1), 368769)

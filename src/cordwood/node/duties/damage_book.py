@@ -41,7 +41,11 @@ class DamageBook:
         """Marks segments with findings from before a restart: they are checked before their next use."""
         self.look_at(log)
         known = {finding.segment_base_offset for finding in self.findings.of(log.partition)}
-        for segment in log.segments if known else ():
+        if not known:
+            return
+        there = {None, *(segment.base_offset for segment in log.segments)}
+        self.repaired(each for each in self.findings.of(log.partition) if each.segment_base_offset not in there)
+        for segment in log.segments:
             if segment.base_offset in known and not segment.holes:
                 segment.suspect = True
 

@@ -1,0 +1,66 @@
+"""Three real brokers whose disks lose something, or seem to: each knows what it had."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.cluster.local_cluster import LocalCluster
+from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync
+from tests.deadline import eventually
+
+COMPACTED_WITHIN_S = 60.0
+OPTIONS = (
+    "--metadata",
+    "supervisor",
+    "--set",
+    "log.flush.offset.checkpoint.interval.ms=500",
+    "--set",
+    "log.cleaner.backoff.ms=200",
+)
+pytestmark = pytest.mark.timeout(200)
+
+
+def create(cluster: LocalCluster, topic: str, **config: str) -> None:
+    new = NewTopic(topic, 1, replica_assignment=[[1, 2, 3]], config={"min.insync.replicas": "1", **config})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([new])[topic].result(60)
+
+
+def write(cluster: LocalCluster, topic: str, count: int) -> None:
+    """Writes records of one key, each in a batch of its own."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, key=b"key")
+        assert producer.flush(FAILOVER_WITHIN_S) == 0
+
+
+def first_batch(cluster: LocalCluster, node_id: int, topic: str) -> int:
+    """The offset of the first batch in the files of a replica; 0 if there is none."""
+    for path in sorted((cluster.directory / f"node-{node_id}" / f"{topic}-0").glob("*.log")):
+        if data := path.read_bytes()[:8]:
+            return int(struct.unpack(">q", data)[0])
+    return 0
+
+
+def test_a_replica_that_was_filled_from_a_compacted_leader_is_sound_after_its_next_start(tmp_path: Path) -> None:
+    topic = "latest"
+    with LocalCluster(tmp_path / "data", *OPTIONS) as cluster:
+        compacts = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"}
+        create(cluster, topic, **compacts)
+        write(cluster, topic, 60)
+        eventually(lambda: first_batch(cluster, 1, topic) > 0, COMPACTED_WITHIN_S, what="a compaction")
+        cluster.kill(3)
+        shutil.rmtree(cluster.directory / "node-3")
+        cluster.restart(3)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        write(cluster, topic, 1)
+        files = sorted((cluster.directory / "node-3" / f"{topic}-0").glob("*.log"))
+        assert int(files[0].stem) > 0
+        cluster.terminate(3)
+        cluster.restart(3)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync again")
+        assert "are damaged" not in cluster.log_of(3)
+        assert sorted((cluster.directory / "node-3" / f"{topic}-0").glob("*.log"))[0] == files[0]
