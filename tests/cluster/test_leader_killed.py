@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests import pausing
 from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
 from tests.deadline import eventually
@@ -26,6 +26,11 @@ def create(cluster: LocalCluster, partitions: int, replicas: int) -> str:
     new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
     admin.create_topics([new], operation_timeout=30)[name].result(timeout=60)
     return name
+
+
+def grow(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=60)
 
 
 def status(cluster: LocalCluster) -> dict[str, Any]:
@@ -116,8 +121,14 @@ def play(cluster: LocalCluster) -> None:
         return bool(troubles) and troubles[0]["missing"] == [{"id": leader, "reason": "its node is gone", "lag": None}]
 
     eventually(missing_is_explained, FAILOVER_WITHIN_S, what="the reason for the missing replica")
+    (gone,) = status(cluster)["gone"]
+    assert (gone["id"], gone["port"]) == (leader, cluster.port(leader)), "the dead broker's address is known"
+    late = create(cluster, 1, 3)
+    grow(cluster, late, 2)
+    produce(cluster, late, first)
     cluster.restart(leader)
     eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+    assert consume(cluster, late, 200) == first
     produce(cluster, topic, third)
     assert consume(cluster, topic, 600) == first + second + third
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
-from cordwood.cluster.rows import ALL_DAMAGED, Endpoint, damaged_name, decode_broker, decode_controller
+from cordwood.cluster.rows import ALL_DAMAGED, Endpoint, MemberRow, damaged_name, decode_broker, decode_controller
 from cordwood.model.identifiers import TopicId
 
 
@@ -36,7 +36,7 @@ class BrokerImage:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The broker's endpoint for clients of a listener; None: the broker has no such listener."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+        return _endpoint(self.endpoints, listener)
 
     @property
     def electable(self) -> bool:
@@ -53,6 +53,28 @@ class BrokerImage:
     def takes_records(self) -> bool:
         """Whether the broker may lead, or come into an in-sync set, with room for new records."""
         return self.electable and not self.disk_full
+
+
+class MemberImage(NamedTuple):
+    """A broker that belongs to the cluster, also while it is away."""
+
+    endpoints: tuple[Endpoint, ...]
+    """Empty: not known."""
+    rack: str | None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The broker's endpoint for clients of a listener; None: it had no such listener, or that is not known."""
+        return _endpoint(self.endpoints, listener)
+
+
+def member_image(registered: BrokerImage | None, last: MemberRow | None) -> MemberImage:
+    """The member by its registration, or else by where it was last."""
+    known = registered or last or MemberRow()
+    return MemberImage(known.endpoints, known.rack)
+
+
+def _endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
+    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
 
 
 class ControllerImage(NamedTuple):

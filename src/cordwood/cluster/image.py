@@ -11,8 +11,16 @@ left from an interrupted creation or deletion: the image holds them apart (`stra
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
-from cordwood.cluster.broker_image import BrokerImage, ControllerImage, broker_image, controller_image
+from cordwood.cluster.broker_image import (
+    BrokerImage,
+    ControllerImage,
+    MemberImage,
+    broker_image,
+    controller_image,
+    member_image,
+)
 from cordwood.cluster.metadata_version import FIRST_VERSION, VersionRange, check_supported, supported_up_to
 from cordwood.cluster.partition_image import Leadership, PartitionImage
 from cordwood.cluster.rows import (
@@ -22,6 +30,7 @@ from cordwood.cluster.rows import (
     CONTROLLER,
     DELETED_TOPICS,
     EVIDENCE,
+    MEMBERS,
     METADATA_VERSION,
     PARTITIONS,
     STORAGE_IDS,
@@ -29,6 +38,8 @@ from cordwood.cluster.rows import (
     TOPIC_NAMES,
     TOPICS,
     DamagedMetadata,
+    MemberRow,
+    decode_member,
     decode_overrides,
     decode_partition,
     decode_topic,
@@ -44,6 +55,9 @@ from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 from cordwood.model.settings import InvalidSetting
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,8 @@ class ClusterImage:
         self.broker_epochs: dict[int, int] = {}
         self.storage_ids: dict[int, str] = {}
         """The storage ids with which the fences of brokers were lifted last."""
+        self._last_seen: dict[int, MemberRow] = {}
+        """Where brokers were then."""
         self.controller: ControllerImage | None = None
         self.evidence: dict[tuple[int, int], frozenset[int]] = {}
         """The brokers whose connections were refused, by the id and the epoch of the broker that refused them."""
@@ -134,6 +150,14 @@ class ClusterImage:
         """The broker epoch of a broker that is registered; -1 for any other."""
         broker = self.brokers.get(broker_id)
         return -1 if broker is None else broker.epoch
+
+    @property
+    def members(self) -> dict[int, MemberImage]:
+        """All brokers, by id: those that are registered, and those that took part and were not forgotten since."""
+        return {
+            broker_id: member_image(self.brokers.get(broker_id), self._last_seen.get(broker_id))
+            for broker_id in sorted({*self.storage_ids, *self.brokers})
+        }
 
     def electable_brokers(self) -> list[int]:
         """The brokers that may lead and be in sync, sorted."""
@@ -241,6 +265,7 @@ class ClusterImage:
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
         yield from (f"{BROKERS}{broker_id}" for broker_id in self.brokers)
         yield from (f"{STORAGE_IDS}{broker_id}" for broker_id in self.storage_ids)
+        yield from (f"{MEMBERS}{broker_id}" for broker_id in self._last_seen)
         if self.controller is not None:
             yield CONTROLLER
         for (broker_id, epoch), observers in self.evidence.items():
@@ -292,10 +317,8 @@ class ClusterImage:
                 stored.row_revision = 0 if event.value is None else event.mod_revision
                 touched.topics[rest] = None
             case "deleted_topics":
-                if event.value is None:
-                    self.deleted_topics.pop(TopicId(rest), None)
-                else:
-                    self.deleted_topics[TopicId(rest)] = decode_tombstone(event.value, event.mod_revision)
+                stone = None if event.value is None else decode_tombstone(event.value, event.mod_revision)
+                _keep(self.deleted_topics, TopicId(rest), stone)
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":
@@ -313,15 +336,12 @@ class ClusterImage:
                 self._take_evidence(rest, event)
                 touched.evidence = True
             case "storage":
-                if event.value is None:
-                    self.storage_ids.pop(int(rest), None)
-                else:
-                    self.storage_ids[int(rest)] = event.value.decode()
+                _keep(self.storage_ids, int(rest), None if event.value is None else event.value.decode())
+            case "members":
+                row = None if event.value is None else decode_member(event.key, event.value)
+                _keep(self._last_seen, int(rest), row)
             case "broker_epoch":
-                if event.value is None:
-                    self.broker_epochs.pop(int(rest), None)
-                else:
-                    self.broker_epochs[int(rest)] = int(event.value)
+                _keep(self.broker_epochs, int(rest), None if event.value is None else int(event.value))
                 touched.registered.add(int(rest))
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
@@ -387,17 +407,12 @@ class ClusterImage:
         else:
             self.config_mod_revisions[event.key] = event.mod_revision
         if of == "groups":
-            if event.value is None:
-                self.group_configs.pop(name, None)
-            else:
-                self.group_configs[name] = overrides
+            _keep(self.group_configs, name, None if event.value is None else overrides)
             return
         if name == "default":
             self.default_broker_config = overrides
-        elif event.value is None:
-            self.broker_configs.pop(int(name), None)
         else:
-            self.broker_configs[int(name)] = overrides
+            _keep(self.broker_configs, int(name), None if event.value is None else overrides)
         touched.broker_settings = True
 
     def _delta(self, touched: "_Touched") -> ImageDelta:
@@ -461,6 +476,14 @@ class _Touched:
         self.registered: set[int] = set()
         self.broker_settings = False
         self.evidence = False
+
+
+def _keep(table: dict[K, T], key: K, value: T | None) -> None:
+    """Notes a value; None: its key is gone."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
 
 
 def _version(value: bytes) -> int:

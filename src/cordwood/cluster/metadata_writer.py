@@ -34,7 +34,7 @@ from cordwood.cluster.planner.finalising import plan_finalising
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
-from cordwood.cluster.planner.placement import placeable
+from cordwood.cluster.planner.placement import places
 from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.topics import (
     MorePartitions,
@@ -310,7 +310,7 @@ class MetadataWriter:
         """The broker's own topic of this name, created if it does not exist. Raises ProtocolError."""
         topic = self.image.topics.get(name)
         if topic is None:
-            wanted = internal_topic(name, self.image.settings, len(placeable(self.image)))
+            wanted = internal_topic(name, self.image.settings, places(self.image))
             outcome = (await self.create_topics([wanted], internal=True))[name]
             if isinstance(outcome, ProtocolError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise outcome

@@ -9,7 +9,9 @@ Keys, relative to the cluster:
                                     under a lease
     evidence/<broker>/<epoch>/<observer>
                                     empty, under the observer's lease: connections to that registration were refused
-    storage/<broker>                the storage id with which the broker's fence was lifted last
+    storage/<broker>                the storage id with which the broker's fence was lifted last. While there is this
+                                    key, the broker is a member of the cluster
+    members/<broker>                MemberRow: the endpoints and the rack that the member had then
     controller                      ControllerRow, under the lease of the broker that is the controller. The key's
                                     create_revision is the controller's epoch
     topic_names/<name>              the topic's id. A topic exists if and only if this key does
@@ -45,6 +47,7 @@ CONTROLLER = "controller"
 BROKER_EPOCHS = "broker_epoch/"
 BROKERS = "brokers/"
 STORAGE_IDS = "storage/"
+MEMBERS = "members/"
 EVIDENCE = "evidence/"
 TOPIC_NAMES = "topic_names/"
 TOPICS = "topics/"
@@ -92,6 +95,15 @@ class BrokerRow(NamedTuple):
     """The broker found no space for records: others lead, and acknowledgements do not wait for it."""
     damaged: tuple[str, ...] = ()
     """Partitions (topic id and number, with a slash) with damage that is not repaired; "*": too many to name."""
+    unknown: Unknown = ()
+
+
+class MemberRow(NamedTuple):
+    """Where a broker was when it last began to take part: its registration is gone while it is away."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    """Empty: not known, since a controller of an earlier release lifted the broker's fence."""
+    rack: str | None = None
     unknown: Unknown = ()
 
 
@@ -144,6 +156,10 @@ def storage_key(broker_id: int) -> str:
     return f"{STORAGE_IDS}{broker_id}"
 
 
+def member_key(broker_id: int) -> str:
+    return f"{MEMBERS}{broker_id}"
+
+
 def broker_config_key(broker_id: int) -> str:
     return f"{BROKER_CONFIGS}{broker_id}"
 
@@ -187,7 +203,7 @@ def partition_key(topic_id: TopicId, partition: int) -> str:
 _ALWAYS = object()
 """Stands for the default of fields that have none: they are always written."""
 
-_Row = BrokerRow | ControllerRow | TopicRow | PartitionRow
+_Row = BrokerRow | MemberRow | ControllerRow | TopicRow | PartitionRow
 
 
 def _encode_row(row: _Row, **encoded: Any) -> bytes:
@@ -220,7 +236,7 @@ def encode_broker(row: BrokerRow) -> bytes:
 def decode_broker(key: str, value: bytes) -> BrokerRow:
     fields = _decode(key, value)
     try:
-        endpoints = tuple(Endpoint(each["listener"], each["host"], each["port"]) for each in fields["endpoints"])
+        endpoints = _endpoints(fields)
         versions = VersionRange(*fields.get("metadata_versions", ONLY_FIRST))
         return BrokerRow(
             fields["epoch"],
@@ -239,6 +255,22 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
         )
     except (KeyError, TypeError) as error:
         raise DamagedMetadata(f"{key} lacks {error}") from None
+
+
+def encode_member(row: MemberRow) -> bytes:
+    return _encode_row(row, endpoints=[endpoint._asdict() for endpoint in row.endpoints])
+
+
+def decode_member(key: str, value: bytes) -> MemberRow:
+    fields = _decode(key, value)
+    try:
+        return MemberRow(_endpoints(fields), fields.get("rack"), _unknown(MemberRow, fields))
+    except (KeyError, TypeError) as error:
+        raise DamagedMetadata(f"{key} lacks {error}") from None
+
+
+def _endpoints(fields: dict[str, Any]) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(each["listener"], each["host"], each["port"]) for each in fields["endpoints"])
 
 
 def encode_controller(row: ControllerRow) -> bytes:

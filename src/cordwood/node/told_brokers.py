@@ -17,7 +17,7 @@ from cordwood.wire.endpoints import NodeEndpoint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cordwood.cluster.broker_image import BrokerImage
+    from cordwood.cluster.broker_image import BrokerImage, MemberImage
     from cordwood.cluster.image import ClusterImage
     from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
@@ -72,7 +72,7 @@ class ToldBrokers:
         return {own: self._left[own][0]} if own in self._left else {}
 
 
-def reached_by(listener: str, brokers: Mapping[int, BrokerImage]) -> list[NodeEndpoint]:
+def reached_by(listener: str, brokers: Mapping[int, BrokerImage | MemberImage]) -> list[NodeEndpoint]:
     """The brokers, as clients of a listener reach them. Brokers without this listener are left out."""
     found = []
     for broker_id, broker in sorted(brokers.items()):

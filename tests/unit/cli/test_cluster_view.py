@@ -4,6 +4,7 @@ import pytest
 
 from cordwood.cli.cluster.status import worst_first
 from cordwood.cli.cluster.view import (
+    GoneNode,
     NodeView,
     PartitionState,
     ReplicaState,
@@ -134,9 +135,11 @@ def dead_or_alive(address: tuple[str, int]) -> str:
     return f"cluster of {port}"
 
 
-def test_nodes_with_replicas_and_without_a_registration_are_gone() -> None:
+def test_nodes_that_are_away_or_have_replicas_and_no_registration_are_gone() -> None:
     partitions = [PartitionState("t", index, 1, (1, 2, 9), (1,)) for index in range(2)]
-    assert gone_nodes([node for node in NODES if node.node_id in (1, 2)], partitions) == {9: 2}
+    nodes = [node for node in NODES if node.node_id in (1, 2)]
+    away = [GoneNode(4, 0, ("four", 9092), "cellar")]
+    assert gone_nodes(nodes, away, partitions) == (GoneNode(4, 0, ("four", 9092), "cellar"), GoneNode(9, 2))
 
 
 def test_a_broker_that_answers_is_asked_in_the_place_of_a_dead_one_that_is_still_registered() -> None:

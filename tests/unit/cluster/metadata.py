@@ -73,6 +73,7 @@ def visible(image: ClusterImage) -> object:
         image.brokers,
         image.controller,
         image.storage_ids,
+        image.members,
         image.evidence,
         image.broker_epochs,
         image.default_broker_config,

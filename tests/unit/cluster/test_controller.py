@@ -130,7 +130,7 @@ async def test_a_broker_stays_fenced_until_it_answers_requests() -> None:
         await two.start(3, ready=False)
         await two.create("t", (1, 2))
         assert two.some.image.brokers[3].fenced
-        with pytest.raises(AssertionError, match="are fenced or in controlled shutdown"):
+        with pytest.raises(AssertionError, match="are away, fenced or in controlled shutdown"):
             await two.create("u", (3,))
         assert await two.running[3].take_part(60)
         await two.until(lambda image: image.brokers[3].electable)

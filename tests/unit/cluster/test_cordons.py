@@ -59,15 +59,16 @@ async def test_a_topic_that_would_need_a_cordoned_broker_is_refused_with_its_nam
     )
 
 
-async def test_a_refused_topic_names_the_brokers_that_start_or_stop() -> None:
+async def test_a_refused_topic_names_the_brokers_that_do_not_take_part_yet() -> None:
     metadata = await Metadata().register(1, 2, 3, 4)
     await cordon(metadata, "4")
     brokers = metadata.image.brokers
+    metadata.image.storage_ids[3] = "disk"
     brokers[2], brokers[3] = replace(brokers[2], fenced=True), replace(brokers[3], draining=True)
     _, reason = refusal(only(metadata.plan(NewTopic("t", 1, 3)).values()))
     assert reason.partition(" because ")[2] == (
-        "only 1 broker(s) can take replicas. Not counted, since cordoned: 4 (`cordwood cluster uncordon 4`). "
-        "Not counted, since they start or stop: 2, 3 (`cordwood cluster status`)."
+        "only 2 broker(s) can take replicas. Not counted, since cordoned: 4 (`cordwood cluster uncordon 4`). "
+        "Not counted, since they do not take part: 2 (`cordwood cluster status`)."
     )
 
 

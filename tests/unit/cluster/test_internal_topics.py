@@ -150,7 +150,7 @@ async def test_a_fenced_broker_of_a_manual_assignment_is_not_in_sync() -> None:
     outcome = metadata.plan(NewTopic("more", assignments=(Assignment(0, (1,)),)))["more"]
     code, reason = refusal(outcome)
     assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "are fenced or in controlled shutdown" in reason
+    assert "are away, fenced or in controlled shutdown" in reason
 
 
 async def test_too_few_replicas_are_named() -> None:

@@ -9,11 +9,15 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
 from cordwood.cluster.rows import (
     Endpoint,
+    MemberRow,
     broker_config_key,
     broker_key,
     decode_broker,
     encode_broker,
+    encode_member,
     encode_overrides,
+    member_key,
+    storage_key,
 )
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.node.librdkafka_clients import is_on_librdkafka
@@ -160,6 +164,23 @@ def test_fenced_brokers_are_described_to_who_asks_for_them(world: World) -> None
     fence(world)
     assert described() == [(ME, False)]
     assert described(include_fenced_brokers=True) == [(ME, False), (OTHER, True)]
+
+
+def test_a_broker_that_is_away_is_described_with_its_last_address_to_who_asks_for_fenced_ones(world: World) -> None:
+    write(
+        world,
+        Delete(broker_key(OTHER)),
+        Put(storage_key(OTHER), b"disk"),
+        Put(member_key(OTHER), encode_member(MemberRow((Endpoint("PLAINTEXT", "cellar", 9093),), "r1"))),
+    )
+    told = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1, include_fenced_brokers=True).brokers
+    assert [(each.broker_id, each.is_fenced, each.is_away) for each in told] == [
+        (ME, False, False),
+        (OTHER, True, True),
+    ]
+    assert (told[1].host, told[1].port, told[1].rack) == ("cellar", 9093, "r1")
+    told = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1).brokers
+    assert [each.broker_id for each in told] == [ME]
 
 
 def test_a_cordoned_broker_is_described_as_such(world: World) -> None:

@@ -26,10 +26,11 @@ from cordwood.cluster.rows import (
     TOPIC_NAMES,
     deleted_topic_key,
     encode_partition,
+    member_key,
     partition_key,
     storage_key,
 )
-from cordwood.cluster.stores.interface import MAX_OPERATIONS, MetadataStore, Put
+from cordwood.cluster.stores.interface import MAX_OPERATIONS, Delete, MetadataStore, Put
 from cordwood.cluster.tombstones import moved_tombstone
 from cordwood.log.directory.data_directory import LOCK_FILE, MOVES_FILE, WORKERS, DataDirectory, Lock, Lockable
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
@@ -156,7 +157,19 @@ async def arrange(
             write_journal(filesystem, root, moves)
             await _carry_out(filesystem, root, store, moves)
             done.moved = len(moves.moves)
+    if image.storage_ids.keys() - set(brokers):
+        await _forget_others(store, image, brokers)
     return done
+
+
+async def _forget_others(store: MetadataStore, image: ClusterImage, brokers: Sequence[int]) -> None:
+    """Forgets workers that there are no more: they would be members of the cluster that are away for ever."""
+    image.load(await store.list(""))
+    placed = {broker for topic in image.sorted_topics() for each in topic.partitions for broker in each.replicas}
+    gone = sorted(image.storage_ids.keys() - {*brokers, *placed})
+    keys = [key for broker in gone for key in (storage_key(broker), member_key(broker))]
+    for start in range(0, len(keys), MAX_OPERATIONS):
+        await store.txn((), [Delete(key) for key in keys[start : start + MAX_OPERATIONS]])
 
 
 class _Arrangement:

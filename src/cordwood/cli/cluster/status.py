@@ -13,7 +13,8 @@ from cordwood.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.view import ClusterView, NodeView, Trouble
+    from cordwood.cli.cluster.view import ClusterView, GoneNode, NodeView, Trouble
+    from cordwood.cli.raw_request import Address
 
 TROUBLES_SHOWN = 50
 """More partitions than a person reads; scripts get all of them."""
@@ -62,13 +63,25 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
             }
             for node in view.nodes
         ],
-        "gone": [{"id": node_id, "replicas": replicas} for node_id, replicas in view.gone.items()],
+        "gone": [_gone_as_json(node) for node in view.gone],
         "topics": view.topics,
         "partitions": view.partitions,
         "offline": len(view.offline),
         "below_min_in_sync": len(view.below_min_in_sync),
         "under_replicated": len(view.under_replicated),
         "troubles": [_trouble_as_json(trouble) for trouble in view.troubles],
+    }
+
+
+def _gone_as_json(node: "GoneNode") -> dict[str, Any]:
+    host, port = node.address or (None, None)
+    return {
+        "id": node.node_id,
+        "host": host,
+        "port": port,
+        "rack": node.rack,
+        "cordoned": node.cordoned,
+        "replicas": node.replicas,
     }
 
 
@@ -104,7 +117,7 @@ def _show(view: "ClusterView") -> None:
         [
             (
                 node.node_id,
-                f"{node.address[0]}:{node.address[1]}",
+                _address(node.address),
                 node.rack,
                 ", ".join([node.state, *(word for word, holds in _remarks(node) if holds)]),
                 node.leads,
@@ -112,7 +125,17 @@ def _show(view: "ClusterView") -> None:
             )
             for node in view.nodes
         ]
-        + [(node_id, None, None, "gone", 0, replicas) for node_id, replicas in view.gone.items()],
+        + [
+            (
+                node.node_id,
+                None if node.address is None else _address(node.address),
+                node.rack,
+                "gone, cordoned" if node.cordoned else "gone",
+                0,
+                node.replicas,
+            )
+            for node in view.gone
+        ],
     )
     if not view.troubles:
         say("Every partition has a leader and all its replicas in sync.")
@@ -139,6 +162,10 @@ def _show(view: "ClusterView") -> None:
     )
     if (hidden := len(view.troubles) - TROUBLES_SHOWN) > 0:
         say(f"{count_in_words(hidden, 'partition')} more: --json has them all.")
+
+
+def _address(address: "Address") -> str:
+    return f"{address[0]}:{address[1]}"
 
 
 def _remarks(node: "NodeView") -> list[tuple[str, bool]]:

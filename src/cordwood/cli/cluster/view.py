@@ -7,7 +7,7 @@ its log's end to the high watermark of the leader.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cli.cluster.node_versions import finalised_version
 from cordwood.cli.connection import Connection, code_name
@@ -15,6 +15,9 @@ from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.describe_cluster import DescribeCluster
 
 T = TypeVar("T")
 
@@ -46,6 +49,17 @@ class NodeView(NamedTuple):
         if self.fenced:
             return "starting" if self.starting else "fenced"
         return "serves"
+
+
+class GoneNode(NamedTuple):
+    """A node of the cluster that is not registered."""
+
+    node_id: int
+    replicas: int
+    address: Address | None = None
+    """Where the node was last; None: no broker knows."""
+    rack: str | None = None
+    cordoned: bool = False
 
 
 class ReplicaState(NamedTuple):
@@ -104,8 +118,8 @@ class ClusterView(NamedTuple):
     cluster_id: str
     nodes: tuple[NodeView, ...]
     """Those that are registered."""
-    gone: dict[int, int]
-    """The number of replicas that are on each node without a registration."""
+    gone: tuple[GoneNode, ...]
+    """Those that took part, or have replicas, and are not registered."""
     topics: int
     partitions: int
     troubles: tuple[Trouble, ...]
@@ -127,17 +141,16 @@ class ClusterView(NamedTuple):
 
 def cluster_view(connection: Connection) -> ClusterView:
     """Raises Failure."""
-    address, (cluster_id, nodes) = first_answer(
-        brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s)
-    )
+    address, told = first_answer(brokers(connection), lambda asked: _described(asked, connection.timeout_s))
+    nodes = _registered(told)
     partitions = partitions_of(address, (), connection.timeout_s)
     minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
     suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
     lags = _lags(nodes, suspicious, connection.timeout_s)
     return ClusterView(
-        cluster_id,
+        told.cluster_id,
         with_counts(nodes, partitions),
-        gone_nodes(nodes, partitions),
+        gone_nodes(nodes, _away(told), partitions),
         len(minima),
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
@@ -204,11 +217,17 @@ def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState])
     return tuple(node._replace(leads=leads[node.node_id], replicas=replicas[node.node_id]) for node in nodes)
 
 
-def gone_nodes(nodes: Iterable[NodeView], partitions: Sequence[PartitionState]) -> dict[int, int]:
-    """The nodes that have replicas and no registration, with the number of their replicas."""
+def gone_nodes(
+    nodes: Iterable[NodeView], away: Iterable[GoneNode], partitions: Sequence[PartitionState]
+) -> tuple[GoneNode, ...]:
+    """The nodes without a registration, by id: those that the cluster tells of, and others that have replicas."""
     registered = {node.node_id for node in nodes}
     replicas = Counter(node for each in partitions for node in each.replicas if node not in registered)
-    return dict(sorted(replicas.items()))
+    known = {node.node_id: node for node in away}
+    return tuple(
+        known.get(node_id, GoneNode(node_id, 0))._replace(replicas=replicas[node_id])
+        for node_id in sorted({*known, *replicas})
+    )
 
 
 def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
@@ -223,7 +242,13 @@ def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> Repli
 
 
 def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
-    """The cluster's id and its brokers. Raises Failure."""
+    """The cluster's id and its registered brokers. Raises Failure."""
+    told = _described(address, timeout_s)
+    return told.cluster_id, _registered(told)
+
+
+def _described(address: Address, timeout_s: float) -> "DescribeCluster.Response":
+    """All brokers of the cluster, also those that are away. Raises Failure."""
     values = {
         "include_cluster_authorized_operations": False,
         "endpoint_type": _BROKER_ENDPOINTS,
@@ -232,7 +257,19 @@ def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
     told = ask(address, ApiKey.DESCRIBE_CLUSTER, 2, values, timeout_s)
     if told.error_code:
         raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
-    return told.cluster_id, [
+    return told
+
+
+def _away(told: "DescribeCluster.Response") -> list[GoneNode]:
+    return [
+        GoneNode(each.broker_id, 0, (each.host, each.port), each.rack, each.is_cordoned)
+        for each in told.brokers
+        if each.is_away
+    ]
+
+
+def _registered(told: "DescribeCluster.Response") -> list[NodeView]:
+    return [
         NodeView(
             each.broker_id,
             (each.host, each.port),
@@ -245,6 +282,7 @@ def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
             cordoned=each.is_cordoned,
         )
         for each in sorted(told.brokers, key=lambda each: each.broker_id)
+        if not each.is_away
     ]
 
 

@@ -1,12 +1,12 @@
-"""Forgets a broker that never comes back: its storage id, its settings, and its place in the tombstones of deleted
-topics.
+"""Forgets a broker that never comes back, which is a member no more: its storage id, its address, its settings, and
+its place in the tombstones of deleted topics.
 
 The broker's epoch stays: a broker of that id that registers again, on whatever disk, gets a higher one.
 """
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.transactions import StoreTxn
-from cordwood.cluster.rows import broker_config_key, broker_key, storage_key
+from cordwood.cluster.rows import broker_config_key, broker_key, member_key, storage_key
 from cordwood.cluster.stores.interface import Delete, absent
 from cordwood.cluster.tombstones import plan_directories_gone
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -41,5 +41,6 @@ def plan_forgetting(image: ClusterImage, broker_id: int) -> list[StoreTxn]:
         raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"The cluster knows no broker {broker_id}.")
     away = absent(broker_key(broker_id))
     steps = plan_directories_gone(image, stones, broker_id)
-    steps.append(StoreTxn((), (Delete(storage_key(broker_id)), Delete(broker_config_key(broker_id)))))
+    gone = (storage_key(broker_id), member_key(broker_id), broker_config_key(broker_id))
+    steps.append(StoreTxn((), tuple(Delete(key) for key in gone)))
     return [step._replace(compares=(away, *step.compares)) for step in steps]

@@ -18,6 +18,7 @@ from cordwood.cluster.rows import (
     DEFAULT_BROKER_CONFIG,
     EVIDENCE,
     IMPORT,
+    MEMBERS,
     STORAGE_IDS,
     broker_config_key,
     storage_key,
@@ -43,7 +44,7 @@ def imported_rows(items: Iterable[KeyValue], node_id: int, storage_id: str) -> d
         item.key: item.value
         for item in items
         if not item.key.startswith(_UNDER_LEASES)
-        and (item.key in own_rows or not item.key.startswith((STORAGE_IDS, BROKER_CONFIGS)))
+        and (item.key in own_rows or not item.key.startswith((STORAGE_IDS, MEMBERS, BROKER_CONFIGS)))
         and item.key not in (CLUSTER_ID, IMPORT)
     }
     rows[storage_key(node_id)] = storage_id.encode()

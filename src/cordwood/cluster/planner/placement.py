@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from math import lcm
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,31 +19,74 @@ class Assignment(NamedTuple):
 
 
 def placeable(image: ClusterImage) -> dict[int, str | None]:
-    """The brokers that can be replicas of new partitions, by id, with their racks."""
+    """The brokers that can be in-sync replicas of new partitions at once, by id, with their racks."""
     cordoned = image.cordoned_brokers()
     found = image.electable_brokers()
     return {broker_id: image.brokers[broker_id].rack for broker_id in found if broker_id not in cordoned}
 
 
+def _away(image: ClusterImage) -> dict[int, str | None]:
+    """The brokers that took part and do not now, by id, with their racks: they can be replicas of new partitions, and
+    get in sync when they are back."""
+    away = image.storage_ids.keys() - {*image.electable_brokers(), *image.cordoned_brokers()}
+    return {broker_id: member.rack for broker_id, member in image.members.items() if broker_id in away}
+
+
+def places(image: ClusterImage) -> int:
+    """How many replicas a new partition can have."""
+    live = len(placeable(image))
+    return live + len(_away(image)) if live else 0
+
+
 def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
-    """Places new partitions on the brokers that can have them. Raises ProtocolError."""
-    racks = placeable(image)
-    if replication_factor > len(racks) < len(image.brokers):
-        raise _too_few(replication_factor, _not_counted(image, racks))
-    return place(list(racks), partitions, replication_factor, seed, racks)
+    """Places new partitions on the brokers that can have them: on live ones, and where these are too few, on members
+    that are away as well, which never come first. Raises ProtocolError."""
+    live = placeable(image)
+    missing = replication_factor - len(live)
+    if missing <= 0:
+        return place(list(live), partitions, replication_factor, seed, live)
+    away = _away(image)
+    if not live or missing > len(away):
+        raise _too_few(replication_factor, _not_counted(image, {*live, *away} if live else ()))
+    placed = place(list(live), partitions, len(live), seed, live)
+    turns = _in_turns(away, missing, set(live.values()))
+    return [
+        (*brokers, *turns[(seed + partition) % len(turns)])
+        for partition, brokers in zip(partitions, placed, strict=True)
+    ]
+
+
+def _in_turns(away: Mapping[int, str | None], count: int, used: Collection[str | None]) -> list[tuple[int, ...]]:
+    """Choices of so many brokers, in which each broker comes first as often as others: those outside of the used racks
+    before those within."""
+    outside = [broker for broker, rack in away.items() if rack is None or rack not in used]
+    within = [broker for broker in away if broker not in outside]
+    choices = []
+    for turn in range(lcm(max(len(outside), 1), max(len(within), 1))):
+        candidates = (*_rotated(outside, turn), *_rotated(within, turn))
+        choices.append(_over_racks(candidates, count, away))
+    return choices
+
+
+def _rotated(brokers: Sequence[int], by: int) -> Sequence[int]:
+    start = by % len(brokers) if brokers else 0
+    return (*brokers[start:], *brokers[:start])
 
 
 def _not_counted(image: ClusterImage, counted: Collection[int]) -> str:
-    """Why registered brokers cannot take replicas, and what helps."""
-    cordoned = [str(broker_id) for broker_id in image.brokers if broker_id in image.cordoned_brokers()]
-    others = [str(each) for each in image.brokers if each not in counted and str(each) not in cordoned]
+    """Why brokers cannot take replicas, and what helps."""
+    known = list(image.members)
+    if len(known) == len(counted):
+        return f"only {len(counted)} broker(s) are registered."
+    cordoned = [str(broker_id) for broker_id in known if broker_id in image.cordoned_brokers()]
+    others = [str(each) for each in known if each not in counted and str(each) not in cordoned]
     words = f"only {len(counted)} broker(s) can take replicas."
     if cordoned:
         words += (
             f" Not counted, since cordoned: {', '.join(cordoned)} (`cordwood cluster uncordon {' '.join(cordoned)}`)."
         )
     if others:
-        words += f" Not counted, since they start or stop: {', '.join(others)} (`cordwood cluster status`)."
+        words += f" Not counted, since they do not take part: {', '.join(others)} (`cordwood cluster status`)."
     return words
 
 
@@ -59,8 +103,7 @@ def place(
     Replicas of a partition are in different racks as far as there are enough racks. A broker without a rack has one of
     its own."""
     count = len(brokers)
-    if replication_factor > count:
-        raise _too_few(replication_factor, f"only {count} broker(s) are registered.")
+    assert replication_factor <= count, f"{replication_factor} replicas on {count} brokers"
     brokers = _alternating(brokers, racks)
     # The placement repeats itself after so many partitions. Thousands of partitions are placed in one turn of the loop.
     period = count * max(1, count - 1)
@@ -119,7 +162,7 @@ def _over_racks(brokers: Iterable[int], replication_factor: int, racks: Mapping[
     return tuple((*chosen, *second)[:replication_factor])
 
 
-def check_assignment(assigned: Sequence[int], brokers: Sequence[int], replication_factor: int | None) -> None:
+def check_assignment(assigned: Sequence[int], brokers: Collection[int], replication_factor: int | None) -> None:
     """Refuses a client's assignment with unknown or repeated brokers, or with another number than
     `replication_factor`."""
     if not assigned:

@@ -71,12 +71,13 @@ def _check_target(
         raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition needs a replica.")
     if len(set(target)) != len(target):
         raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{list(target)} names a broker twice.")
-    unknown = [broker for broker in target if broker not in image.brokers and broker not in partition.replicas]
+    members = image.members
+    unknown = [broker for broker in target if broker not in members and broker not in partition.replicas]
     if unknown:
         raise ProtocolError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"No broker is registered as {', '.join(map(str, unknown))}; registered are "
-            f"{', '.join(map(str, sorted(image.brokers)))}.",
+            f"{', '.join(map(str, members))}.",
         )
     if not may_change_count and len(target) != len(_original(partition)):
         raise ProtocolError(

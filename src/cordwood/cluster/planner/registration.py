@@ -15,11 +15,14 @@ from cordwood.cluster.rows import (
     ControllerRow,
     DamagedMetadata,
     Endpoint,
+    MemberRow,
     broker_epoch_key,
     broker_key,
     decode_broker,
     encode_broker,
     encode_controller,
+    encode_member,
+    member_key,
     storage_key,
 )
 from cordwood.cluster.stores.interface import (
@@ -146,13 +149,15 @@ def is_controller(controller: ControllerImage) -> Compare:
 
 
 def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
-    """Lifts the fence of a broker and notes its storage id. `item` is the broker's key as it was read."""
+    """Lifts the fence of a broker, and notes its storage id and where it is: the broker is a member from then on.
+    `item` is the broker's key as it was read."""
     row = decode_broker(item.key, item.value)
     return StoreTxn(
         (unchanged_since(item), guard),
         (
             Put(item.key, encode_broker(row._replace(fenced=False)), item.lease),
             Put(storage_key(broker_id), row.storage_id.encode()),
+            Put(member_key(broker_id), encode_member(MemberRow(row.endpoints, row.rack))),
         ),
     )
 

@@ -22,6 +22,7 @@ from cordwood.cluster.rows import (
     encode_partition,
     encode_topic,
     partitions_prefix,
+    storage_key,
     topic_config_key,
     topic_key,
     topic_name_key,
@@ -34,6 +35,7 @@ from cordwood.cluster.stores.interface import (
     absent,
     has_mod_revision,
     has_value,
+    present,
 )
 from cordwood.cluster.strays import StrayPartitions
 from cordwood.cluster.tombstones import tombstone_of
@@ -187,7 +189,7 @@ def _plan_creation(image: ClusterImage, topic: NewTopic, topic_id: TopicId) -> T
         topic_id,
         TopicRow(topic.name, partition_count),
         _new_partitions(image, topic_id, range(partition_count), replicas),
-        commit_compares=_epochs_unchanged(image, replicas),
+        commit_compares=_same_brokers(image, replicas),
         overrides=overrides,
     )
     return TopicCreation(topic.name, topic_id, partition_count, len(replicas[0]), overrides, plan)
@@ -204,6 +206,7 @@ def _assigned(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {field_name} was not set to -1.",
             )
+    members = image.members
     by_partition: dict[int, tuple[int, ...]] = {}
     replication_factor: int | None = None
     for partition, brokers in topic.assignments:
@@ -212,7 +215,7 @@ def _assigned(image: ClusterImage, topic: NewTopic) -> list[tuple[int, ...]]:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        check_assignment(brokers, sorted(image.brokers), replication_factor)
+        check_assignment(brokers, members, replication_factor)
         replication_factor = len(brokers)
         _check_replication_factor(image, replication_factor)
         by_partition[partition] = tuple(brokers)
@@ -262,16 +265,17 @@ def _new_partitions(
 ) -> list[Put]:
     encoded: dict[tuple[int, ...], bytes] = {}
     prefix = partitions_prefix(topic_id)
+    electable = set(image.electable_brokers())
     puts = []
     for partition, brokers in zip(partitions, replicas, strict=True):
         value = encoded.get(brokers)
         if value is None:
-            isr = tuple(broker for broker in brokers if image.brokers[broker].electable)
+            isr = tuple(broker for broker in brokers if broker in electable)
             if not isr:
                 raise ProtocolError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"All brokers specified in the manual partition assignment for partition {partition} are fenced or "
-                    "in controlled shutdown.",
+                    f"All brokers specified in the manual partition assignment for partition {partition} are away, "
+                    "fenced or in controlled shutdown.",
                 )
             row = PartitionRow(isr[0], image.broker_epochs[isr[0]], 0, replicas=brokers, isr=isr)
             value = encoded[brokers] = encode_partition(row, image.metadata_version)
@@ -279,10 +283,16 @@ def _new_partitions(
     return puts
 
 
-def _epochs_unchanged(image: ClusterImage, replicas: Iterable[tuple[int, ...]]) -> tuple[Compare, ...]:
-    """Comparisons that hold while the brokers of the new ISRs keep the registrations that the plan assumes."""
+def _same_brokers(image: ClusterImage, replicas: Iterable[tuple[int, ...]]) -> tuple[Compare, ...]:
+    """Comparisons that hold while the brokers of the replicas keep the registrations that the plan assumes, and those
+    that are away are not forgotten."""
     brokers = sorted({broker for partition in replicas for broker in partition})
-    return tuple(has_value(broker_epoch_key(broker), b"%d" % image.broker_epochs[broker]) for broker in brokers)
+    return tuple(
+        has_value(broker_epoch_key(broker), b"%d" % image.broker_epochs[broker])
+        if broker in image.brokers
+        else present(storage_key(broker))
+        for broker in brokers
+    )
 
 
 def plan_create_partitions(
@@ -338,8 +348,9 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
                 f"Attempted to add {len(partitions)} additional partition(s), but only {len(topic.assignments)} "
                 "assignment(s) were specified.",
             )
+        members = image.members
         for brokers in topic.assignments:
-            check_assignment(brokers, sorted(image.brokers), replication_factor)
+            check_assignment(brokers, members, replication_factor)
         replicas = [tuple(brokers) for brokers in topic.assignments]
     else:
         replicas = place_new(image, partitions, replication_factor, topic_id.int)
@@ -355,7 +366,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
         commit_compares=(
             has_value(topic_name_key(topic.name), str(topic_id).encode()),
             has_mod_revision(topic_config_key(topic_id), existing.config_mod_revision),
-            *_epochs_unchanged(image, replicas),
+            *_same_brokers(image, replicas),
         ),
         commit_operations=(Put(topic_key(topic_id), row),),
         leftovers=StrayPartitions(topic_id, before, existing.mod_revision, tuple(partitions)),

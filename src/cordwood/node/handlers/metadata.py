@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cordwood.node.reports import Reports
     from cordwood.node.told_brokers import ToldBrokers
     from cordwood.wire.apis import Api
+    from cordwood.wire.endpoints import NodeEndpoint
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
     from cordwood.wire.message_types.describe_quorum import DescribeQuorum
     from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
@@ -323,36 +324,36 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
-    registered = rooms.image.brokers
-    cordoned = rooms.image.cordoned_brokers()
-    asked = {
-        broker_id: broker
-        for broker_id, broker in registered.items()
-        if body.include_fenced_brokers or not broker.fenced
-    }
-    brokers = reached_by(request.reply.entrance.name, asked)
+    taking_part = {broker_id: broker for broker_id, broker in rooms.image.brokers.items() if not broker.fenced}
+    asked = rooms.image.members if body.include_fenced_brokers else taking_part
+    brokers = reached_by(request.reply.entrance.name, asked) if error is ErrorCode.NONE else []
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
         endpoint_type=wanted,
         cluster_id=rooms.image.cluster_id,
         controller_id=rooms.image.controller_id,
-        brokers=[
-            {
-                "broker_id": broker_id,
-                "host": host,
-                "port": port,
-                "rack": rack,
-                "is_fenced": registered[broker_id].fenced,
-                "is_draining": registered[broker_id].draining,
-                "is_starting": registered[broker_id].starting,
-                "is_disk_full": registered[broker_id].disk_full,
-                "is_cordoned": broker_id in cordoned,
-            }
-            for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
-        ],
+        brokers=[_described(rooms.image, broker) for broker in brokers],
         cluster_authorized_operations=operations,
     )
+
+
+def _described(image: ClusterImage, broker: NodeEndpoint) -> DescribeCluster.AnswerBroker:
+    """The part that a broker takes in the cluster. A broker that is away counts as fenced, as in Kafka."""
+    broker_id, host, port, rack = broker
+    registered = image.brokers.get(broker_id)
+    return {
+        "broker_id": broker_id,
+        "host": host,
+        "port": port,
+        "rack": rack,
+        "is_fenced": registered is None or registered.fenced,
+        "is_draining": registered is not None and registered.draining,
+        "is_starting": registered is not None and registered.starting,
+        "is_disk_full": registered is not None and registered.disk_full,
+        "is_cordoned": broker_id in image.cordoned_brokers(),
+        "is_away": registered is None,
+    }
 
 
 def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTopicPartitions]) -> Steps:

@@ -31,6 +31,7 @@ class DescribeCluster(
         is_starting: bool
         is_disk_full: bool
         is_cordoned: bool
+        is_away: bool
 
     class Response(Entity):
         throttle_time_ms: int
@@ -52,6 +53,7 @@ class DescribeCluster(
         is_starting: bool
         is_disk_full: bool
         is_cordoned: bool
+        is_away: bool
 
     class Answer(Protocol):
         def __call__(

@@ -141,6 +141,7 @@ class Machine:
                 assert identity[:2] == (CLUSTER, broker)
                 assert image.storage_ids[broker] == identity.storage_id
         assert not self.disk.exists(f"{ROOT}/{MOVES_FILE}")
+        assert image.storage_ids.keys() <= set(brokers), "workers that are no more are no members"
 
 
 async def test_partitions_go_to_workers_and_come_back() -> None:
