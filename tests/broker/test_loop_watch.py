@@ -1,6 +1,8 @@
 """Whoever holds the loop is named; and a connection that takes long, or works in steps, lets others have their turn."""
 
+import asyncio
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -33,6 +35,69 @@ async def test_a_request_that_held_the_loop_is_named_in_the_log_and_counted(
         await client.send(request_frame(1))
         await broker.until(lambda: len(broker.node.requests) == 4)
         assert caplog.messages[1].endswith("; 2 such turns before it were not logged")
+
+
+async def test_a_task_that_held_the_loop_is_named_in_the_log_and_counted(
+    serving: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "cordwood.broker")
+    async with serving() as broker:
+        now_s = [100.0]
+        watch = broker.loop_watch
+        watch.monotonic_s = watch.cpu_s = lambda: now_s[0]
+
+        async def plans_much() -> None:
+            await asyncio.sleep(0)
+            now_s[0] += 2 * STALL_S
+            await asyncio.sleep(0)
+
+        await asyncio.get_running_loop().create_task(plans_much())
+        assert len(caplog.messages) == 1
+        assert "held for 100 ms (100 ms of CPU) by its own task" in caplog.messages[0]
+        assert caplog.messages[0].endswith("plans_much")
+        now_s[0] += 60.0
+        await asyncio.get_running_loop().create_task(
+            watch.watched("AlterConfigs", "the plan for a request", plans_much())
+        )
+        assert caplog.messages[1].endswith("by the plan for a request")
+        assert watch.held_cpu_s == {"none": pytest.approx(2 * STALL_S), "AlterConfigs": pytest.approx(2 * STALL_S)}
+
+
+async def test_a_failure_a_result_and_a_cancellation_pass_through_a_watched_task(serving: Any) -> None:
+    async with serving():
+        loop = asyncio.get_running_loop()
+
+        async def fails() -> None:
+            raise ValueError("so it does")
+
+        async def waits() -> str:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return "cancelled"
+            return "waited"
+
+        with pytest.raises(ValueError, match="so it does"):
+            await loop.create_task(fails())
+        waiting = loop.create_task(waits(), name="waits")
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert await waiting == "cancelled"
+        assert waiting.get_name() == "waits"
+
+
+async def test_a_stall_that_nobody_named_is_logged_if_it_took_cpu_time(
+    serving: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "cordwood.broker")
+    async with serving() as broker:
+        watch = broker.loop_watch
+        for cpu_s in (0.0, 2 * STALL_S):
+            watch._due_s, watch._armed_cpu_s = time.monotonic() - 3 * STALL_S, watch.cpu_s() - cpu_s
+            watch._timer.cancel()
+            watch._fired()
+        (said,) = caplog.messages
+        assert said.endswith("by work that nobody watches")
 
 
 async def test_a_connection_whose_request_took_long_lets_others_have_their_turn(

@@ -23,7 +23,6 @@ NAMES = (
     *("consumer", "range", "uniform", "retention.ms", "cleanup.policy", "compact", "-1", ".*", "(", ""),
 )
 LENGTHS = (1, 249, 250, 1024, 1025, 16_000, 32_767)
-ONLY_FLEXIBLE_LENGTHS = (32_768, 100_000)
 NUMBERS = (0, 0, 0, 1, 1, 2, 3, -1, -2, -3, 100, 6000)
 BATCH = bytes(build_batch([(0, b"key", b"value", ())]))
 
@@ -34,7 +33,7 @@ class Asking:
     def __init__(self, chance: random.Random, version: int, flexible: bool, topic_id: uuid.UUID) -> None:
         self.chance = chance
         self.version = version
-        self.lengths = LENGTHS + ONLY_FLEXIBLE_LENGTHS if flexible else LENGTHS
+        self.lengths = LENGTHS
         self.topic_id = topic_id
 
     def body(self, struct: Struct) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class PendingReply:
 
     def __str__(self) -> str:
         client = None if self.header is None else self.header.client_id
-        return f"{self.api_name} of {client!r} on connection {self._connection}"
+        return f"{self.api_name} of {client!r:.100} on connection {self._connection}"
 
     def send(self, frame: Frame) -> None:
         assert self.frame is None, "a request has one answer"

@@ -8,7 +8,7 @@ reports it once, and the server stops the broker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cordwood.broker import clocks
@@ -113,9 +113,17 @@ class Driver:
                 result = failure
             self._into_node(lambda: done(result))
 
-        task = self._loop.create_task(ask())
+        task = self._loop.create_task(self._named(ask()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _named(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """Has the loop's watch name the request whose step is under way, or which is being handled, for this work."""
+        watch, node = self.loop_watch, self._node
+        reply = None if node is None else node.loop.turns.stepped_for
+        if watch is None or not isinstance(reply, PendingReply):
+            return work
+        return watch.watched(reply.api_name, f"the plan for {reply}", work)
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         self._file_workers.submit(work, self._back_in_node(done))

@@ -1,6 +1,6 @@
 """Settings as DescribeConfigs and CreateTopics show them: the effective value and its source."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.group_settings import ONE_GROUP_SETTINGS
-from cordwood.model.settings import Kind, Setting
+from cordwood.model.settings import Kind, Setting, has_no_room
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
 
@@ -46,28 +46,45 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool = False
     """Always False so far: no setting holds a secret."""
 
+    @property
+    def told_value(self) -> str | None:
+        return told(self.value)
+
+
+def told(text: str) -> str | None:
+    """A value as answers tell it. None for a value that no message has room for: an earlier release stored longer ones,
+    and a shortened list would be taken for the whole one."""
+    return None if has_no_room(text) else text
+
 
 def describe_configs(
     image: ClusterImage, resource: ConfigResource, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """The settings of a topic, of a group, of this broker, or those set on all brokers, sorted. `names` limits them."""
+    named = frozenset(names) if names else None
     if resource.resource_type == ResourceType.TOPIC:
-        entries = topic_entries(image, topic_by_name(image, resource.name).overrides)
-    elif resource.resource_type == ResourceType.GROUP:
-        entries = _group_entries(image, resource.name)
-    elif resource.resource_type != ResourceType.BROKER:
+        return topic_entries(image, topic_by_name(image, resource.name).overrides, named)
+    if resource.resource_type == ResourceType.GROUP:
+        return _group_entries(image, resource.name, named)
+    if resource.resource_type != ResourceType.BROKER:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
-    elif resource.name == "":
-        entries = _default_broker_entries(image)
-    else:
-        broker_id = broker_id_of(image, resource)
-        if broker_id != image.node_id:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {image.node_id} or empty string, but received {resource.name}",
-            )
-        entries = [_entry(setting, _broker_layers(image, name)) for name, setting in BROKER_SETTINGS.items()]
-    return entries if not names else [entry for entry in entries if entry.name in names]
+    if resource.name == "":
+        return _default_broker_entries(image, named)
+    broker_id = broker_id_of(image, resource)
+    if broker_id != image.node_id:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {image.node_id} or empty string, but received {resource.name}",
+        )
+    return [_entry(setting, _broker_layers(image, name)) for name, setting in _among(BROKER_SETTINGS, named)]
+
+
+def _among(settings: Mapping[str, Setting], named: frozenset[str] | None) -> Iterable[tuple[str, Setting]]:
+    """The settings with these names. A request may ask for one setting of thousands of resources: only what is asked
+    for is described."""
+    if named is None:
+        return settings.items()
+    return [(name, setting) for name, setting in settings.items() if name in named]
 
 
 def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
@@ -79,25 +96,30 @@ def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) 
     return [each for each in resources if not resource_types or each.resource_type in resource_types]
 
 
-def topic_entries(image: ClusterImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def topic_entries(
+    image: ClusterImage, overrides: Mapping[str, str], named: frozenset[str] | None = None
+) -> list[ConfigEntry]:
     """The settings of a topic that has these overrides, whether or not it exists yet."""
-    return _entries(image, TOPIC_SETTINGS, overrides, ConfigSource.DYNAMIC_TOPIC)
+    return _entries(image, _among(TOPIC_SETTINGS, named), overrides, ConfigSource.DYNAMIC_TOPIC)
 
 
-def _group_entries(image: ClusterImage, group_id: str) -> list[ConfigEntry]:
+def _group_entries(image: ClusterImage, group_id: str, named: frozenset[str] | None) -> list[ConfigEntry]:
     """The settings of a group, as in Kafka whether or not the group exists."""
     if not group_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     overrides = image.group_configs.get(group_id, {})
-    return _entries(image, ONE_GROUP_SETTINGS, overrides, ConfigSource.DYNAMIC_GROUP)
+    return _entries(image, _among(ONE_GROUP_SETTINGS, named), overrides, ConfigSource.DYNAMIC_GROUP)
 
 
 def _entries(
-    image: ClusterImage, settings: Mapping[str, Setting], overrides: Mapping[str, str], source: ConfigSource
+    image: ClusterImage,
+    settings: Iterable[tuple[str, Setting]],
+    overrides: Mapping[str, str],
+    source: ConfigSource,
 ) -> list[ConfigEntry]:
     """Entries of settings that can be overridden on one topic or group; their defaults are the broker's."""
     entries = []
-    for name, setting in settings.items():
+    for name, setting in settings:
         layers = []
         if name in overrides:
             layers.append(ConfigSynonym(name, overrides[name], source))
@@ -109,12 +131,12 @@ def _entries(
     return entries
 
 
-def _default_broker_entries(image: ClusterImage) -> list[ConfigEntry]:
+def _default_broker_entries(image: ClusterImage, named: frozenset[str] | None) -> list[ConfigEntry]:
     """Settings that were set on all brokers while they ran, and as in Kafka only those."""
     return [
         _entry(BROKER_SETTINGS[name], [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
         for name, text in sorted(image.default_broker_config.items())
-        if name in BROKER_SETTINGS
+        if name in BROKER_SETTINGS and (named is None or name in named)
     ]
 
 

@@ -135,6 +135,7 @@ class ClusterImage:
         self._ids_by_name: dict[str, str] = {}
         self._by_plain_name: dict[str, str] = {}
         self._sorted: list[TopicImage] | None = None
+        self._replica_ids: frozenset[int] | None = None
 
     @property
     def controller_id(self) -> int:
@@ -221,6 +222,17 @@ class ClusterImage:
         if self._sorted is None:
             self._sorted = [self.topics[name] for name in sorted(self.topics)]
         return self._sorted
+
+    def replica_ids(self) -> frozenset[int]:
+        """All brokers that are replicas of some partition, registered or not."""
+        if self._replica_ids is None:
+            self._replica_ids = frozenset(
+                broker_id
+                for topic in self.topics.values()
+                for replicas in {partition.replicas for partition in topic.partitions}
+                for broker_id in replicas
+            )
+        return self._replica_ids
 
     def strays(self) -> Strays:
         topics, partitions = [], []
@@ -441,7 +453,7 @@ class ClusterImage:
             elif before is not None:
                 deleted.append(before)
         if renewed:
-            self._sorted = None
+            self._sorted = self._replica_ids = None
         return ImageDelta(
             self.revision,
             tuple(sorted(created, key=lambda topic: topic.name)),

@@ -11,12 +11,11 @@ method means that the store did not tell the outcome and cannot be read.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.broker_image import BrokerImage
-from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
@@ -26,6 +25,7 @@ from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
     ConfigResource,
+    alteration_weight,
     plan_alterations,
     plan_incremental_alter,
     plan_replace_configs,
@@ -36,6 +36,7 @@ from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.placement import places
 from cordwood.cluster.planner.registration import plan_producer_ids
+from cordwood.cluster.planner.topic_configs import text_weight
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
@@ -62,17 +63,17 @@ if TYPE_CHECKING:
 
 _VALIDATED_AT_ONCE = 250
 
-Change = TypeVar("Change")
+Change = TypeVar("Change", ConfigChange, tuple[str, str | None])
 
 
 class CreatedTopic(NamedTuple):
-    """A new topic. `configs` are all of its settings, as CreateTopics answers them."""
+    """A new topic, and the settings that were set on it."""
 
     name: str
     topic_id: TopicId
     partition_count: int
     replication_factor: int
-    configs: tuple[ConfigEntry, ...]
+    overrides: Mapping[str, str]
 
 
 class MetadataWriter:
@@ -284,8 +285,8 @@ class MetadataWriter:
             lambda wanted: plan_create_topics(self.image, wanted, new_id, internal=internal),
             validate_only,
             at_once=_VALIDATED_AT_ONCE if validate_only else TOPICS_AT_ONCE,
+            weigh=lambda topic: text_weight(topic.configs),
         )
-        described: dict[tuple[tuple[str, str], ...], tuple[ConfigEntry, ...]] = {}
         created: dict[str, CreatedTopic | ProtocolError] = {}
         for name, outcome in outcomes.items():
             if isinstance(outcome, ProtocolError):
@@ -299,11 +300,7 @@ class MetadataWriter:
             else:
                 made = (outcome.topic_id, outcome.partition_count, outcome.replication_factor)
                 overrides = outcome.overrides
-            # Topics that are created together mostly have the same settings.
-            texts = tuple(overrides.items())
-            if texts not in described:
-                described[texts] = tuple(topic_entries(self.image, overrides))
-            created[name] = CreatedTopic(name, *made, described[texts])
+            created[name] = CreatedTopic(name, *made, overrides)
         return created
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
@@ -408,6 +405,7 @@ class MetadataWriter:
             [(alteration[0], alteration) for alteration in alterations],
             lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
+            weigh=lambda alteration: alteration_weight(self.image, *alteration),
         )
 
     async def change_isr(self, changes: Sequence[IsrChange]) -> dict[tuple[TopicId, int], IsrOutcome]:

@@ -5,7 +5,7 @@ leaves only keys that nobody sees.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from cordwood.cluster.authority import Authority
@@ -21,7 +21,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
 TOPICS_AT_ONCE = 50
-"""Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
+"""Topics planned in one turn of the loop: a topic takes about 0.1 ms. A topic with long texts counts as several."""
 
 Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
 Name = TypeVar("Name", bound=Hashable)
@@ -58,18 +58,17 @@ class PlanExecution:
         plan: Callable[[Sequence[Item]], dict[Name, Planned | ProtocolError]],
         validate_only: bool,
         at_once: int = TOPICS_AT_ONCE,
+        weigh: Callable[[Item], int] = lambda item: 1,
     ) -> dict[Name, Planned | ProtocolError]:
-        """Carries out a large request in slices, with a turn of the loop after each. Items of a name share one."""
+        """Carries out a large request in slices, with a turn of the loop after each. Items of a name share a slice. A
+        slice ends when its items weigh `at_once`."""
         by_name: dict[Name, list[Item]] = {}
         for name, item in wanted:
             by_name.setdefault(name, []).append(item)
-        names = list(by_name)
         outcomes: dict[Name, Planned | ProtocolError] = {}
-        for start in range(0, len(names), at_once):
+        for names in _slices(by_name, at_once, weigh):
             outcomes |= await self._carry_out(
-                lambda names: plan([item for name in names for item in by_name[name]]),
-                names[start : start + at_once],
-                validate_only,
+                lambda names: plan([item for name in names for item in by_name[name]]), names, validate_only
             )
             await asyncio.sleep(0)
         return outcomes
@@ -120,6 +119,21 @@ class PlanExecution:
         results += await _all(self._authority.attempt(transaction) for transaction in plan.undo)
         swept = 0 if plan.leftovers is None else await self._sweep_partitions(plan.leftovers)
         return TxnResult(False, max(swept, *(result.revision for result in results)))
+
+
+def _slices(by_name: Mapping[Name, Sequence[Item]], at_once: int, weigh: Callable[[Item], int]) -> Iterator[list[Name]]:
+    """Yields the names in slices. Items are weighed when their slice begins: the slices before may have changed what is
+    stored for them."""
+    names: list[Name] = []
+    weight = 0
+    for name, items in by_name.items():
+        names.append(name)
+        weight += sum(map(weigh, items))
+        if weight >= at_once:
+            yield names
+            names, weight = [], 0
+    if names:
+        yield names
 
 
 async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:

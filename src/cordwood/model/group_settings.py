@@ -106,12 +106,19 @@ class OneGroupSettings:
     )
 
 
+LONGEST_KEPT = 500
+"""Characters of a group's texts up to which its settings are kept for the next group that has the same: a number may
+stand among 32 KB of spaces."""
+
 ONE_GROUP_SETTINGS = table(settings_of(OneGroupSettings, changeable=True))
 
 
 def resolve_group(overrides: Mapping[str, str], broker_texts: Mapping[str, str]) -> OneGroupSettings:
     """Resolves a group's settings from its overrides and the broker's texts. Raises InvalidSetting."""
-    return _resolve(tuple(sorted({**group_defaults(broker_texts), **overrides}.items())))
+    texts = tuple(sorted({**group_defaults(broker_texts), **overrides}.items()))
+    if sum(len(text) for _, text in texts) > LONGEST_KEPT:
+        return _resolve(texts)
+    return _resolved_before(texts)
 
 
 def group_defaults(broker_texts: Mapping[str, str]) -> dict[str, str]:
@@ -123,7 +130,6 @@ def group_defaults(broker_texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@lru_cache(maxsize=1024)
 def _resolve(texts: tuple[tuple[str, str], ...]) -> OneGroupSettings:
     values: dict[str, Any] = attribute_values(ONE_GROUP_SETTINGS, dict(texts))
     settings = OneGroupSettings(**values)
@@ -133,3 +139,7 @@ def _resolve(texts: tuple[tuple[str, str], ...]) -> OneGroupSettings:
             f"consumer.heartbeat.interval.ms ({settings.consumer_heartbeat_interval_ms})"
         )
     return settings
+
+
+_resolved_before = lru_cache(maxsize=1024)(_resolve)
+"""Most groups have the settings of another group."""

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 Value = bool | int | float | str | tuple[str, ...]
 
+LONGEST_TEXT = 32_767
+"""The most bytes of a value's text: strings of the Kafka protocol have no more."""
+
+
+def has_no_room(text: str) -> bool:
+    """Whether a text has more bytes than a message has room for."""
+    return len(text) > LONGEST_TEXT or (4 * len(text) > LONGEST_TEXT and len(text.encode()) > LONGEST_TEXT)
+
 
 class Kind(IntEnum):
     """The type of a setting, numbered as DescribeConfigs reports it."""

@@ -23,7 +23,11 @@ from cordwood.model.settings import (
 NO_LIMIT = 2**63 - 1
 """Kafka's number for a limit that is absent."""
 
-_REPLICA = re.compile("[0-9]+:[0-9]+")
+LONGEST_KEPT = 500
+"""Characters of a topic's texts up to which its settings are kept for the next topic that has the same. A list of 32 KB
+becomes 16,000 texts: a thousand such lists, which a client need only ask to have validated, would be a gigabyte."""
+
+_REPLICAS = re.compile("(?:[0-9]+:[0-9]+,)*+")
 
 
 def _cleanup_policy(value: Value) -> str | None:
@@ -36,7 +40,7 @@ def _gzip_level(value: Value) -> str | None:
 
 def _throttled_replicas(value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if value == ("*",) or all(_REPLICA.fullmatch(part) for part in value):
+    if value == ("*",) or _REPLICAS.fullmatch("".join([f"{part}," for part in value])):
         return None
     return "must be the literal '*' or a list of replicas: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
@@ -267,10 +271,12 @@ TOPIC_SETTINGS = table(settings_of(TopicSettings, changeable=True))
 
 def resolve(overrides: Mapping[str, str], broker_defaults: Mapping[str, str] | None = None) -> TopicSettings:
     """Resolves a topic's settings from its own texts and the broker's. Raises InvalidSetting."""
-    return _resolve(tuple(sorted(overrides.items())), tuple(sorted((broker_defaults or {}).items())))
+    texts, defaults = tuple(sorted(overrides.items())), tuple(sorted((broker_defaults or {}).items()))
+    if sum(len(text) for _, text in texts) > LONGEST_KEPT:
+        return _resolve(texts, defaults)
+    return _resolved_before(texts, defaults)
 
 
-@lru_cache(maxsize=1024)
 def _resolve(overrides: tuple[tuple[str, str], ...], broker_defaults: tuple[tuple[str, str], ...]) -> TopicSettings:
     by_broker_name = dict(broker_defaults)
     texts = {
@@ -284,3 +290,7 @@ def _resolve(overrides: tuple[tuple[str, str], ...], broker_defaults: tuple[tupl
         texts[name] = text
     values: dict[str, Any] = attribute_values(TOPIC_SETTINGS, texts)
     return TopicSettings(**values)
+
+
+_resolved_before = lru_cache(maxsize=1024)(_resolve)
+"""Most topics have the settings of another topic."""

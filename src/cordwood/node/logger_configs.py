@@ -30,10 +30,11 @@ class LogLevels(Protocol):
 
 def describe_loggers(levels: LogLevels, node_id: int, broker: str, names: Sequence[str] | None) -> list[ConfigEntry]:
     _check_broker(node_id, broker)
+    named = frozenset(names or ())
     return [
         ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, False, (), Kind.STRING, "")
         for name, level in sorted(levels.levels().items())
-        if not names or name in names
+        if not named or name in named
     ]
 
 

@@ -36,6 +36,7 @@ class Router:
         brings no other request of the connection."""
         loop = self._loop
         loop.now = now
+        loop.turns.stepped_for = reply
         if reply.connection_id in self._parked.by_connection:
             self._parked.make_way(reply.connection_id, header.api_key, now)
         served = self._served.get(header.api_key)

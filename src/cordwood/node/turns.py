@@ -48,7 +48,7 @@ class Turns:
         self._work: dict[int, deque[tuple[Waiting, Steps]]] = {}
         """Work by connection, in the order of the connections' next turns."""
         self.stepped_for: object | None = None
-        """The reply of the last step. The driver clears it before each event, to name the request of a long one."""
+        """The reply of the last request or step. The driver clears it before each event, to name who held the loop."""
         self._counted_from: Moment | None = None
         self.answered_bytes = 0
         """Bytes of answers in the current event: senders of answers add their sizes."""

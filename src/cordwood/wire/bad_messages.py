@@ -20,3 +20,7 @@ class TooManyElements(BadRequest):
 
 class AnswerTooLarge(Exception):
     """The answer would not fit into one response."""
+
+
+class TextTooLong(AnswerTooLarge):
+    """A message would have a string of more bytes than strings of the protocol have."""

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
-from cordwood.wire.bad_messages import BadRequest, TooManyElements
+from cordwood.wire.bad_messages import BadRequest, TextTooLong, TooManyElements
 
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 """The exceptions of a read beyond the end, and of text that is not UTF-8."""
@@ -34,11 +34,19 @@ MAX_ELEMENTS: Final = 250_000
 MAX_TAGS: Final = 32
 """The most tagged fields of a struct. Kafka has at most four."""
 
+LONGEST_STRING: Final = 32_767
+"""The most bytes of a string. The old form has no room for more, and Kafka refuses more in the compact form, too: a
+text of megabytes would be looked at, quoted, stored and kept in caches as a name."""
+
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
 def cut_short() -> BadRequest:
     return BadRequest("The request ends in the middle of a field.")
+
+
+def too_long() -> BadRequest:
+    return BadRequest(f"A string has more than {LONGEST_STRING} bytes.")
 
 
 def too_many_tags() -> BadRequest:
@@ -120,6 +128,8 @@ def read_compact_string(frame: Frame, position: int) -> tuple[str | None, int]:
     position += 1
     if length > 0x7F:
         length, position = read_uvarint(frame, position - 1)
+        if length - 1 > LONGEST_STRING:
+            raise too_long()
     if length == 0:
         return None, position
     end = position + length - 1
@@ -215,10 +225,16 @@ def uvarint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def cannot_be_sent(size: int) -> TextTooLong:
+    return TextTooLong(f"a message has no room for a text of {size} bytes: a string has at most {LONGEST_STRING}")
+
+
 def string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     encoded = text.encode()
+    if len(encoded) > LONGEST_STRING:
+        raise cannot_be_sent(len(encoded))
     return INT16.pack(len(encoded)) + encoded
 
 
@@ -226,6 +242,8 @@ def compact_string(text: str | None) -> bytes:
     if text is None:
         return b"\x00"
     encoded = text.encode()
+    if len(encoded) > LONGEST_STRING:
+        raise cannot_be_sent(len(encoded))
     return uvarint(len(encoded) + 1) + encoded
 
 

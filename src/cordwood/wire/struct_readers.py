@@ -10,12 +10,14 @@ from typing import Any
 
 from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import (
+    LONGEST_STRING,
     MAX_TAGS,
     Elements,
     Frame,
     cut_short,
     read_topic_id,
     read_uvarint,
+    too_long,
     too_many_tags,
 )
 from cordwood.wire.schema import Entity, Field, Struct
@@ -74,6 +76,7 @@ class ReaderMaker:
             {
                 "new": object.__new__,
                 "cut_short": cut_short,
+                "too_long": too_long,
                 "null": _null,
                 "negative": _negative,
                 "unfit": _unfit,
@@ -202,7 +205,7 @@ class ReaderMaker:
             source.line("yield", depth + 3)
 
     def _read_length(self, source: Source, name: str, kind: str, depth: int, before: list[Slot]) -> None:
-        """-1 for null."""
+        """-1 for null. `kind` is the format letter of the old form: h for a string, whose length is bounded."""
         if not self._flexible:
             self._read_fixed(source, [*before, (name, kind)], depth)
             return
@@ -212,6 +215,9 @@ class ReaderMaker:
         source.line(f"if {name} > 0x7E:", depth)
         source.line(f"{name}, position = read_uvarint(frame, position - 1)", depth + 1)
         source.line(f"{name} -= 1", depth + 1)
+        if kind == "h":
+            source.line(f"if {name} > {LONGEST_STRING}:", depth + 1)
+            source.line("raise too_long()", depth + 2)
 
     def _least(self, field: Field) -> int:
         """The least number of bytes that one element of an array takes."""

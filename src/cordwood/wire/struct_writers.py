@@ -11,7 +11,6 @@ from struct import pack
 from typing import Any
 
 from cordwood.wire.primitives import (
-    INT16,
     INT32,
     compact_array_count,
     compact_string,
@@ -69,9 +68,7 @@ class WriterMaker:
 
     def _source(self) -> Source:
         count = compact_array_count if self._flexible else INT32.pack
-        return Source(
-            "value, append", {"array_count": count, "int16": INT16.pack, "fields_of": _fields_of, "numbers": _numbers}
-        )
+        return Source("value, append", {"array_count": count, "fields_of": _fields_of, "numbers": _numbers})
 
     def _function(self, source: Source, name: str) -> Any:
         return source.function(name)
@@ -151,10 +148,6 @@ class WriterMaker:
             source.line(f"{value} = {expression}", depth)
             self._refuse_null(source, field, value, depth)
             expression = value
-            if field.type == "string" and not self._flexible:
-                source.line(f"{value} = {value}.encode()", depth)
-                source.line(f"append(int16(len({value})) + {value})", depth)
-                return
         source.line(f"append({source.name(self._encoder(field))}({expression}))", depth)
 
     def _refuse_null(self, source: Source, field: Field, value: str, depth: int) -> None:

@@ -15,17 +15,20 @@ from cordwood.cluster.planner.configs import (
     ConfigChange,
     ConfigResource,
     ResourceType,
+    alteration_weight,
     plan_alterations,
     plan_incremental_alter,
     plan_replace_configs,
 )
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.topics import NewTopic
+from cordwood.model import topic_settings
 from cordwood.model.broker_settings import BROKER_SETTINGS
+from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.model.settings import Kind
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.topic_settings import TOPIC_SETTINGS, resolve
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -292,3 +295,71 @@ async def test_topics_brokers_and_their_loggers_are_listed_as_having_a_configura
     metadata = await with_topic()
     assert config_resources(metadata.image) == [TOPIC, BROKER, ConfigResource(ResourceType.BROKER_LOGGER, BROKER.name)]
     assert config_resources(metadata.image, [ResourceType.BROKER]) == [BROKER]
+
+
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+def replicas(first: int, end: int) -> str:
+    return ",".join(f"{partition}:1" for partition in range(first, end))
+
+
+async def test_parts_that_are_appended_twice_are_there_once() -> None:
+    metadata = await with_topic()
+    await alter(metadata, TOPIC, ConfigChange(THROTTLED, APPEND, "0:1,1:1"))
+    await alter(metadata, TOPIC, ConfigChange(THROTTLED, APPEND, "1:1,2:1,2:1"))
+    assert metadata.image.topics["t"].overrides[THROTTLED] == "0:1,1:1,2:1"
+    await alter(metadata, TOPIC, ConfigChange(THROTTLED, SUBTRACT, "1:1,7:7"))
+    assert metadata.image.topics["t"].settings.leader_replication_throttled_replicas == ("0:1", "2:1")
+
+
+async def test_a_value_that_would_grow_beyond_what_a_message_has_room_for_is_refused() -> None:
+    metadata = await with_topic()
+    for first in range(0, 4000, 1000):
+        await alter(metadata, TOPIC, ConfigChange(THROTTLED, APPEND, replicas(first, first + 1000)))
+    with pytest.raises(ProtocolError, match="more than 32767 bytes") as refused:
+        await alter(metadata, TOPIC, ConfigChange(THROTTLED, APPEND, replicas(4000, 6000)))
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    stored = metadata.image.topics["t"].overrides[THROTTLED]
+    assert stored == replicas(0, 4000)
+
+
+async def test_a_value_that_an_earlier_release_stored_and_no_message_has_room_for_is_described_as_null() -> None:
+    metadata = await Metadata(**{"log.cleanup.policy": "delete," * 5000}).register(1)
+    await metadata.create(NewTopic("t", 1))
+    (entry,) = describe_configs(metadata.image, TOPIC, ["cleanup.policy"])
+    assert len(entry.value) == 35_000
+    assert entry.told_value is None
+    (other,) = describe_configs(metadata.image, TOPIC, ["retention.ms"])
+    assert other.told_value == other.value
+
+
+async def test_settings_are_refused_for_a_group_whose_name_no_group_can_have() -> None:
+    metadata = await Metadata().register(1)
+    group = ConfigResource(ResourceType.GROUP, "g" * 1025)
+    with pytest.raises(ProtocolError) as refused:
+        plan_replace_configs(metadata.image, group, [("consumer.session.timeout.ms", "50000")])
+    assert refused.value.code is ErrorCode.INVALID_GROUP_ID
+
+
+def test_only_a_name_of_ordinary_length_gets_a_hint() -> None:
+    assert unknown_name("topic", "retentoin.ms", TOPIC_SETTINGS).endswith("did you mean retention.ms?")
+    assert "did you mean" not in unknown_name("topic", "retention.ms" * 11, TOPIC_SETTINGS)
+    assert "did you mean" not in unknown_name("topic", "", TOPIC_SETTINGS)
+
+
+async def test_long_texts_weigh_more_when_a_request_is_cut_into_slices() -> None:
+    metadata = await with_topic()
+    short = [ConfigChange("retention.ms", SET, "5")]
+    long = [ConfigChange(THROTTLED, SET, "1:1," * 8000)]
+    assert alteration_weight(metadata.image, TOPIC, short) == 2
+    assert alteration_weight(metadata.image, TOPIC, long) > 100
+    await alter(metadata, TOPIC, ConfigChange(THROTTLED, SET, ",".join(f"{number}:1" for number in range(4000))))
+    assert alteration_weight(metadata.image, TOPIC, short) > 80
+
+
+def test_settings_with_long_texts_are_not_kept_for_the_next_topic() -> None:
+    kept = topic_settings._resolved_before.cache_info().currsize
+    for number in range(5):
+        resolve({THROTTLED: ",".join(f"{number}:{partition}" for partition in range(500))})
+    assert topic_settings._resolved_before.cache_info().currsize == kept

@@ -112,7 +112,7 @@ async def test_a_created_topic_is_in_the_image_when_its_creation_returns(open_st
         assert isinstance(created, CreatedTopic)
         topic = writer.image.topics["big"]
         assert (created.topic_id, created.partition_count, created.replication_factor) == (topic.topic_id, 1000, 1)
-        assert {entry.name: entry.value for entry in created.configs}["retention.ms"] == "5"
+        assert created.overrides["retention.ms"] == "5"
         assert len(topic.partitions) == 1000
         assert refusal(outcomes["bad name"])[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
         assert sorted(created.name for delta in deltas for created in delta.created) == ["big", "small"]

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.planner.ordering import check_scope
-from cordwood.cluster.planner.topic_configs import check_overrides
+from cordwood.cluster.planner.topic_configs import check_overrides, text_weight
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import (
@@ -27,13 +27,15 @@ from cordwood.cluster.rows import (
 from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name
+from cordwood.model.coordination import MAX_NAME_BYTES, is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.group_settings import ONE_GROUP_SETTINGS, group_defaults, resolve_group
 from cordwood.model.replication_settings import CORDONED
-from cordwood.model.settings import InvalidSetting, Kind, Setting
+from cordwood.model.settings import LONGEST_TEXT, InvalidSetting, Kind, Setting, has_no_room
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
-Change = TypeVar("Change")
+Change = TypeVar("Change", "ConfigChange", tuple[str, str | None])
+"""A changed setting: its name comes first, its value last."""
 
 
 class ResourceType(IntEnum):
@@ -121,6 +123,16 @@ def plan_alterations(
     return outcomes
 
 
+def alteration_weight(image: ClusterImage, resource: ConfigResource, changes: Sequence[Change]) -> int:
+    """The cost of planning these changes, in settings of ordinary length: the settings that the resource has are read
+    again with the changed ones."""
+    stored: Mapping[str, str] = {}
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = image.topics.get(resource.name)
+        stored = {} if topic is None else topic.overrides
+    return text_weight(stored) + text_weight((change[0], change[-1]) for change in changes)
+
+
 class _Target(NamedTuple):
     """The present overrides of a resource, and the key that holds them."""
 
@@ -168,6 +180,8 @@ def _group_target(image: ClusterImage, group_id: str) -> _Target:
     """The target for a group's settings. A group may be configured before it has members."""
     if not group_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if is_too_long(group_id):
+        raise ProtocolError(ErrorCode.INVALID_GROUP_ID, f"A group's name has at most {MAX_NAME_BYTES} bytes.")
     if group_id not in image.group_configs and len(image.group_configs) >= image.settings.groups_max:
         raise ProtocolError(
             ErrorCode.POLICY_VIOLATION, f"{len(image.group_configs)} groups are configured: groups.max is reached."
@@ -194,9 +208,7 @@ def broker_id_of(image: ClusterImage, resource: ConfigResource, *, may_be_away: 
 
 def _is_remembered(image: ClusterImage, broker_id: int) -> bool:
     """Whether a broker that is away has served before, or is a replica."""
-    return broker_id in image.storage_ids or any(
-        broker_id in partition.replicas for topic in image.sorted_topics() for partition in topic.partitions
-    )
+    return broker_id in image.storage_ids or broker_id in image.replica_ids()
 
 
 def _change(target: _Target, overrides: dict[str, str], change: ConfigChange) -> None:
@@ -216,9 +228,10 @@ def _change(target: _Target, overrides: dict[str, str], change: ConfigChange) ->
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
     current = overrides.get(name, target.defaults.get(name, setting.format(setting.default)))
     parts = _parts(current)
-    named = _parts(change.value)
+    named = dict.fromkeys(_parts(change.value))
     if change.operation == AlterOperation.APPEND:
-        parts += [part for part in named if part not in parts]
+        present = frozenset(parts)
+        parts += [part for part in named if part not in present]
     else:
         parts = [part for part in parts if part not in named]
     overrides[name] = ",".join(parts)
@@ -231,6 +244,12 @@ def _parts(text: str) -> list[str]:
 def _alteration(
     image: ClusterImage, resource: ConfigResource, target: _Target, overrides: dict[str, str]
 ) -> ConfigAlteration:
+    for name, text in overrides.items():
+        if has_no_room(text) and target.overrides.get(name) != text:
+            raise ProtocolError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {name:.100} would have more than {LONGEST_TEXT} bytes, which no answer has room for.",
+            )
     if target.topic is not None:
         compares = _check_topic(image, target.topic, overrides)
     elif resource.resource_type == ResourceType.GROUP:

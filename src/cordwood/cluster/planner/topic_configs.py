@@ -1,6 +1,6 @@
 """Checks the settings of a topic as Kafka does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.broker_settings import check_together
@@ -8,6 +8,15 @@ from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.settings import InvalidSetting
 from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+
+CHARACTERS_PER_SETTING = 250
+"""Characters of texts that cost as much as a setting of ordinary length: a list is split and each part is checked."""
+
+
+def text_weight(texts: Mapping[str, str | None] | Iterable[tuple[str, str | None]]) -> int:
+    """The cost of checking these settings, in settings of ordinary length; at least 1."""
+    pairs = texts.items() if isinstance(texts, Mapping) else texts
+    return 1 + sum(len(name) + len(text or "") for name, text in pairs) // CHARACTERS_PER_SETTING
 
 
 def check_overrides(image: ClusterImage, configs: Mapping[str, str | None]) -> tuple[dict[str, str], TopicSettings]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.config_descriptions import ConfigEntry, ConfigSynonym, config_resources, describe_configs
+from cordwood.cluster.config_descriptions import ConfigEntry, ConfigSynonym, config_resources, describe_configs, told
 from cordwood.cluster.planner.configs import ConfigAlteration, ConfigChange, ConfigResource, ResourceType
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.logger_configs import alter_loggers, describe_loggers
@@ -70,7 +70,7 @@ def _describe(rooms: ConfigRooms, resource: ConfigResource, names: Sequence[str]
 def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigs.AnswerConfig:
     return {
         "name": entry.name,
-        "value": entry.value,
+        "value": entry.told_value,
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.is_sensitive,
@@ -81,7 +81,7 @@ def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> Descr
 
 
 def _synonym(synonym: ConfigSynonym) -> DescribeConfigs.AnswerSynonym:
-    return {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+    return {"name": synonym.name, "value": told(synonym.value), "source": synonym.source}
 
 
 def incremental_alter(rooms: ConfigRooms, request: Request[IncrementalAlterConfigs]) -> Steps:

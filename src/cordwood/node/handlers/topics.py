@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.config_descriptions import ConfigEntry
+from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
@@ -16,6 +18,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.wire.message_types.create_partitions import CreatePartitions
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 class TopicRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
+    image: ClusterImage
     loop: Loop
     reports: Reports
 
@@ -43,14 +47,30 @@ def create_topics(rooms: TopicRooms, request: Request[CreateTopics]) -> Steps:
         for topic in body.topics
     ]
 
-    def created(outcomes: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
+    def done(outcomes: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
-        request.answer(topics=Made(each_outcome(rooms.reports, outcomes, names), _created))
+        request.answer(
+            topics=Made(each_outcome(rooms.reports, outcomes, names), partial(_created, _Described(rooms.image)))
+        )
 
-    rooms.loop.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), created)
+    rooms.loop.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), done)
 
 
-def _created(topic: tuple[str, CreatedTopic | ProtocolError]) -> CreateTopics.AnswerTopic:
+class _Described:
+    """The settings of created topics, described one topic after the other. Neighbours mostly have the same ones."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._overrides: Mapping[str, str] | None = None
+        self._entries: list[ConfigEntry] = []
+
+    def entries(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        if overrides != self._overrides:
+            self._overrides, self._entries = overrides, topic_entries(self._image, overrides)
+        return self._entries
+
+
+def _created(described: _Described, topic: tuple[str, CreatedTopic | ProtocolError]) -> CreateTopics.AnswerTopic:
     name, outcome = topic
     if isinstance(outcome, ProtocolError):
         return {
@@ -68,14 +88,14 @@ def _created(topic: tuple[str, CreatedTopic | ProtocolError]) -> CreateTopics.An
         "num_partitions": outcome.partition_count,
         "replication_factor": outcome.replication_factor,
         # The Java client wants an array here whenever the topic was created.
-        "configs": Made(outcome.configs, _created_config),
+        "configs": Made(described.entries(outcome.overrides), _created_config),
     }
 
 
 def _created_config(config: ConfigEntry) -> CreateTopics.AnswerConfig:
     return {
         "name": config.name,
-        "value": config.value,
+        "value": config.told_value,
         "read_only": config.read_only,
         "config_source": config.source,
         "is_sensitive": config.is_sensitive,
