@@ -19,6 +19,7 @@ from tests.etcd.fixtures import (
     _one_member,
     certificate,
     etcd,
+    etcdutl,
     one_etcd,
     pytest_terminal_summary,
     shared_etcd,
@@ -27,7 +28,16 @@ from tests.etcd.fixtures import (
 from tests.seeds import SOAKING
 from tests.suites import suites_of
 
-__all__ = ["_one_member", "certificate", "etcd", "one_etcd", "pytest_terminal_summary", "shared_etcd", "start_etcd"]
+__all__ = [
+    "_one_member",
+    "certificate",
+    "etcd",
+    "etcdutl",
+    "one_etcd",
+    "pytest_terminal_summary",
+    "shared_etcd",
+    "start_etcd",
+]
 
 # No JVM of a test runs long enough for what the second compiler does to be of use.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

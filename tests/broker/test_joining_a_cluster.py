@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.cluster_witness import Seen, boot_id, read_seen, write_seen
+from cordwood.broker.cluster_witness import Seen, boot_id, read_epochs, read_seen, write_epochs, write_seen
 from cordwood.broker.server import Server
-from cordwood.broker.storage import WITNESS_FILE, Storage
+from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE, Storage
+from cordwood.cluster.known_epochs import KnownEpochs
 from cordwood.cluster.stores.interface import Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.socket.client import SocketStore
@@ -123,6 +124,27 @@ async def test_a_store_that_went_back_and_was_written_since_is_refused(tmp_path:
         write_seen(str(tmp_path / "one"), seen)
         server = await Server.start(settings(tmp_path / "one", store))
         await server.stop()
+
+
+async def test_a_store_that_cannot_tell_its_history_is_compared_by_the_epochs_that_were_seen(tmp_path: Path) -> None:
+    directory = str(tmp_path / "one")
+    async with a_store(tmp_path) as store:
+        server = await Server.start(settings(tmp_path / "one", store))
+        await server.stop()
+        epochs = read_epochs(directory)
+        assert epochs == KnownEpochs({1: 1}, {})
+        revision = await change(store)
+        client = await SocketStore.connect(store.removeprefix("unix://"), "woods")
+        await client.compact(revision)
+        await client.close()
+        write_epochs(directory, KnownEpochs({1: 2}, {}))
+        with pytest.raises(StoreFailure, match=r"went back.*\(broker 1 is in epoch 1, and was in epoch 2\)"):
+            await Storage.open(settings(tmp_path / "one", store))
+        write_epochs(directory, epochs)
+        await (await Server.start(settings(tmp_path / "one", store))).stop()
+        (tmp_path / "one" / EPOCHS_FILE).unlink()  # an earlier release kept none
+        await (await Server.start(settings(tmp_path / "one", store))).stop()
+        assert read_epochs(directory) == KnownEpochs({1: 3}, {})
 
 
 async def test_an_empty_store_is_refused_to_a_directory_with_data(tmp_path: Path) -> None:

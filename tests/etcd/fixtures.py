@@ -30,6 +30,15 @@ def etcd(record_property: Callable[[str, object], None]) -> Etcd:
 
 
 @pytest.fixture
+def etcdutl(etcd: Etcd) -> Path:
+    """etcd's tool for copies of its data, of the same release: Debian's package of the server has it."""
+    tool = Path(etcd.path).with_name("etcdutl")
+    if not tool.exists():
+        pytest.skip(f"no etcdutl beside {etcd.path}")
+    return tool
+
+
+@pytest.fixture
 def start_etcd(etcd: Etcd, tmp_path: Path) -> StartEtcd:
     """`with start_etcd(3) as cluster`: an empty etcd of three members, gone at the end."""
 

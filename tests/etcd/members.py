@@ -1,5 +1,6 @@
 """A real etcd of one or three members on the loopback address, for tests: started, killed, paused, ended by pid."""
 
+import base64
 import json
 import os
 import shutil
@@ -130,6 +131,33 @@ class EtcdMember:
         """The answer of etcd's JSON gateway."""
         decoded: dict[str, Any] = json.loads(self._open(path, json.dumps(body).encode(), 30, token))
         return decoded
+
+    def snapshot(self, path: Path) -> None:
+        """Saves a copy of the data, as `etcdctl snapshot save` does."""
+        with path.open("wb") as file:
+            for line in self._open("/v3/maintenance/snapshot", b"{}", 60).splitlines():
+                file.write(base64.b64decode(json.loads(line)["result"].get("blob", "")))
+
+    def restore(self, tool: Path, snapshot: Path, *, bump: int) -> None:
+        """Replaces the data of a member that does not run and is alone by a copy, at a revision that is `bump` higher
+        than the copy's, and without history. The former data is kept, with a name that ends in `.lost`."""
+        assert self._process is None, "the member runs"
+        self.data.rename(self.data.with_name(f"{self.data.name}.lost"))
+        options = (f"--bump-revision={bump}", "--mark-compacted") if bump else ()
+        command = [
+            str(tool),
+            *("snapshot", "restore", str(snapshot), f"--data-dir={self.data}", f"--name={self.name}"),
+            f"--initial-cluster={self.name}={self.peer_url}",
+            f"--initial-advertise-peer-urls={self.peer_url}",
+            *options,
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    def put_back(self) -> None:
+        """Ends a `restore`: the member gets the data that it had before."""
+        assert self._process is None, "the member runs"
+        shutil.rmtree(self.data)
+        self.data.with_name(f"{self.data.name}.lost").rename(self.data)
 
     def _check_alive(self) -> None:
         assert self._process is not None

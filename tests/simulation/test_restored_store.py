@@ -73,14 +73,21 @@ def lost_history(world: World, *, elections: int) -> MemoryStore:
     return backup
 
 
-def test_brokers_that_run_end_when_the_store_goes_back(world: World) -> None:
-    backup = world.copy_of_store()
-    create(world, AFTER)
+def restore_under(world: World, backup: MemoryStore) -> None:
+    """Puts a copy in the place of the store of brokers that run."""
     lost, world.store = world.store, backup
     for machine in world.machines:
         assert machine.life is not None
         machine.life.store._store = backup
     lost._feed.close(StoreUnavailable("the store is restored"))
+
+
+@pytest.mark.parametrize("bumped", [False, True])
+def test_brokers_that_run_end_when_the_store_goes_back(world: World, bumped: bool) -> None:
+    create(world, BEFORE)
+    backup = world.copy_of_store()
+    one_more_election(world, BEFORE)
+    restore_under(world, world.bumped(backup) if bumped else backup)
     refused = set[int]()
     while len(refused) < len(world.machines):
         with pytest.raises(StoreWentBack, match="restored from an older copy"):
@@ -92,8 +99,10 @@ def test_brokers_that_run_end_when_the_store_goes_back(world: World) -> None:
     assert refused == {1, 2, 3}
 
 
-def test_brokers_do_not_start_on_an_older_copy_and_go_on_with_the_newest(world: World) -> None:
-    world.restore(lost_history(world, elections=2))
+@pytest.mark.parametrize("bumped", [False, True])
+def test_brokers_do_not_start_on_an_older_copy_and_go_on_with_the_newest(world: World, bumped: bool) -> None:
+    backup = lost_history(world, elections=2)
+    world.restore(world.bumped(backup) if bumped else backup)
     world.kill()
     for machine in world.machines:
         with pytest.raises(StoreFailure, match=r"went back.*Nothing was changed.*Put back a copy"):
@@ -102,6 +111,36 @@ def test_brokers_do_not_start_on_an_older_copy_and_go_on_with_the_newest(world: 
     world.put_back()
     world.start().advance(9000)
     assert (ends(world, BEFORE), ends(world, AFTER)) == ([2, 2, 2], [1, 1, 1])
+
+
+def test_a_broker_that_was_away_while_the_store_forgot_its_history_starts(world: World) -> None:
+    create(world, BEFORE)
+    create(world, AFTER)
+    write(world, BEFORE, b"before it went")
+    away = world.machines[2]
+    away.kill()
+    world.advance(6000)
+    deleted = world.ask_at(1, ApiKey.DELETE_TOPICS, 3, topic_names=[AFTER], timeout_ms=1000)
+    assert deleted.responses[0].error_code == ErrorCode.NONE
+    write(world, BEFORE, b"while it was away")
+    world.store._forget(world.store._feed.revision)
+    away.start()
+    world.advance(9000)
+    assert ends(world, BEFORE) == [2, 2, 2]
+
+
+def test_logs_of_a_topic_that_a_restored_store_does_not_know_are_set_aside_by_brokers_that_run(world: World) -> None:
+    create(world, BEFORE)
+    backup = world.copy_of_store()
+    create(world, AFTER)
+    write(world, AFTER, b"in a topic that the backup lacks")
+    restore_under(world, world.bumped(backup))
+    world.advance(30_000)
+    for machine in world.machines:
+        assert AFTER not in machine.node.image.topics
+        (aside,) = [name for name in machine.disk.list_directories("/data") if name.startswith(AFTER)]
+        assert aside.endswith("-stray")
+        assert any(name.endswith(".log") for name in machine.disk.list(f"/data/{aside}"))
 
 
 @pytest.mark.parametrize("elections", [0, 2])

@@ -1,11 +1,14 @@
-"""`cluster-witness`: how far a broker has seen the metadata of its cluster. It reveals a store that went back.
+"""`cluster-witness` and `cluster-epochs`: how far a broker has seen the metadata of its cluster. They reveal a store
+that went back.
 
 The store of a cluster lies elsewhere and can be restored from an older copy while this broker is down: partitions would
 be led by brokers that lack acknowledged records. So a broker keeps the cluster's id, the highest revision that it has
-seen, and the newest change. It refuses to start on an earlier revision, and on a store without that change. The file is
-replaced whole, at most once in a while and in a thread: it is never ahead of the store, and a little behind it.
+seen, and the newest change. It refuses to start on an earlier revision, and on a store without that change. A store
+that has compacted its history cannot tell whether it made the change: then the epochs of partitions and brokers tell,
+which the broker keeps beside. The files are replaced whole, at most once in a while and in a thread: they are never
+ahead of the store, and a little behind it.
 
-The file also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
+The witness also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
 lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
 that stops before says so again at its next start.
 """
@@ -15,9 +18,11 @@ import json
 import logging
 import os
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from cordwood.broker.storage import WITNESS_FILE
+from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE
+from cordwood.cluster.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
 from cordwood.cluster.newest import Newest, is_in_history
 from cordwood.cluster.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
@@ -27,13 +32,17 @@ from cordwood.model.errors import StorageFailure
 logger = logging.getLogger("cordwood.broker")
 
 _WRITE_AFTER_S = 1.0
+_MOST_BYTES = 64 * 2**20
+"""More than any of the files has: a million partitions take about 3 MB."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _LOSS_NOT_NOTED = "loss not noted"
 """In place of the boot id: records may be lost, and the controller does not know yet."""
 
+Content = TypeVar("Content")
+
 
 class Seen(NamedTuple):
-    """The content of the file."""
+    """The content of the witness."""
 
     cluster_id: str
     revision: int
@@ -60,22 +69,34 @@ def may_have_lost(seen: Seen | None, *, stopped_cleanly: bool) -> bool:
 
 def read_seen(directory: str) -> Seen | None:
     """What the broker had seen; None without the file. Raises StorageFailure if the file is damaged."""
-    path = f"{directory}/{WITNESS_FILE}"
+    return _read(f"{directory}/{WITNESS_FILE}", _decode_seen)
+
+
+def read_epochs(directory: str) -> KnownEpochs | None:
+    """The epochs that the broker had seen; None without the file. Raises StorageFailure if the file is damaged."""
+    return _read(f"{directory}/{EPOCHS_FILE}", decode_known_epochs)
+
+
+def _decode_seen(body: bytes) -> Seen:
+    fields = json.loads(body)
+    newest = fields.get("newest")
+    return Seen(
+        str(fields["cluster_id"]),
+        int(fields["revision"]),
+        str(fields["boot_id"]),
+        None if newest is None else Newest(*newest),
+    )
+
+
+def _read(path: str, decode: Callable[[bytes], Content]) -> Content | None:
     try:
         with open(path, "rb") as file:
-            checksum, _, body = file.read(65536).partition(b"\n")
+            checksum, _, body = file.read(_MOST_BYTES).partition(b"\n")
         if checksum == b"%08x" % zlib.crc32(body):
-            fields = json.loads(body)
-            newest = fields.get("newest")
-            return Seen(
-                str(fields["cluster_id"]),
-                int(fields["revision"]),
-                str(fields["boot_id"]),
-                None if newest is None else Newest(*newest),
-            )
+            return decode(body)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise StorageFailure(
         f"{path} is damaged. If the metadata store of the cluster was not restored from an older copy, move the file "
@@ -84,9 +105,16 @@ def read_seen(directory: str) -> Seen | None:
 
 
 def write_seen(directory: str, seen: Seen) -> None:
-    """Replaces the file atomically and durably. Raises OSError."""
-    body = json.dumps(seen._asdict(), separators=(",", ":"), sort_keys=True).encode()
-    path = f"{directory}/{WITNESS_FILE}"
+    """Replaces the witness atomically and durably. Raises OSError."""
+    _write(f"{directory}/{WITNESS_FILE}", json.dumps(seen._asdict(), separators=(",", ":"), sort_keys=True).encode())
+
+
+def write_epochs(directory: str, known: KnownEpochs) -> None:
+    """Replaces the file of epochs atomically and durably. Raises OSError."""
+    _write(f"{directory}/{EPOCHS_FILE}", encode_known_epochs(known))
+
+
+def _write(path: str, body: bytes) -> None:
     with open(f"{path}.tmp", "wb") as file:
         file.write(b"%08x\n" % zlib.crc32(body) + body)
         file.flush()
@@ -94,9 +122,15 @@ def write_seen(directory: str, seen: Seen) -> None:
     os.rename(f"{path}.tmp", path)
 
 
-async def check_cluster(store: MetadataStore, directory: str, cluster_id: str | None, seen: Seen | None) -> None:
+async def check_cluster(
+    store: MetadataStore,
+    directory: str,
+    cluster_id: str | None,
+    seen: Seen | None,
+    epochs: KnownEpochs | None = None,
+) -> None:
     """Refuses a store that is another cluster's, or went back. `cluster_id` is that of the directory's owner; None: the
-    directory is new. Changes nothing. Raises StoreFailure."""
+    directory is new. `epochs` is None if an earlier release kept none. Changes nothing. Raises StoreFailure."""
     listing = await store.list(CLUSTER_ID)
     stored = next((item.value.decode() for item in listing.items if item.key == CLUSTER_ID), None)
     known = cluster_id if cluster_id is not None else None if seen is None else seen.cluster_id
@@ -108,12 +142,18 @@ async def check_cluster(store: MetadataStore, directory: str, cluster_id: str | 
         )
     revision = 0 if stored is None else listing.revision
     went_back = (seen is not None and revision < seen.revision) or (known is not None and stored is None)
-    if not went_back and seen is not None and seen.newest is not None:
-        went_back = not await is_in_history(store, seen.newest)
+    what = None
+    if not went_back and seen is not None:
+        made = None if seen.newest is None else await is_in_history(store, seen.newest)
+        if made is None and epochs is not None:
+            what = behind(epochs, (await store.list("")).items)
+        went_back = made is False or what is not None
     if went_back:
         at = "empty" if stored is None else f"at revision {revision}"
         was = "had metadata" if seen is None else f"was at revision {seen.revision}"
-        if seen is not None and revision >= seen.revision:
+        if what is not None:
+            was += f" ({what})"
+        elif seen is not None and revision >= seen.revision:
             was += ", with another history,"
         raise StoreFailure(
             f"the metadata store of cluster {known} went back: it is {at}, and {was} when this broker last saw it. The "
@@ -124,10 +164,13 @@ async def check_cluster(store: MetadataStore, directory: str, cluster_id: str | 
 
 
 class ClusterWitness:
-    """Keeps the file up with the image, on an event loop. `begin` writes the first version at once."""
+    """Keeps the files up with the image, on an event loop. `begin` writes the first versions at once."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, epochs: Callable[[], KnownEpochs]) -> None:
+        """`epochs` tells what the image knows now."""
         self._directory = directory
+        self._epochs = epochs
+        self._epochs_written = True
         self._seen: Seen | None = None
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
@@ -135,6 +178,8 @@ class ClusterWitness:
     def begin(self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool) -> None:
         """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
         self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id(), newest)
+        # The epochs first: without a witness nobody believes them.
+        write_epochs(self._directory, self._epochs())
         write_seen(self._directory, self._seen)
         self._written = revision
 
@@ -143,10 +188,11 @@ class ClusterWitness:
         if self._seen is not None:
             self._seen = self._seen._replace(boot_id=boot_id())
 
-    def saw(self, revision: int, newest: Newest | None) -> None:
-        """The image is at this revision. The file is written soon, in a thread."""
+    def saw(self, revision: int, newest: Newest | None, *, epochs_changed: bool) -> None:
+        """The image is at this revision. The files are written soon, in a thread."""
         if self._seen is None or revision <= self._seen.revision:
             return
+        self._epochs_written &= not epochs_changed
         self._seen = self._seen._replace(revision=revision, newest=newest)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_soon(), name="write the cluster's witness")
@@ -154,14 +200,22 @@ class ClusterWitness:
     async def _write_soon(self) -> None:
         while self._seen is not None and self._written < self._seen.revision:
             await asyncio.sleep(_WRITE_AFTER_S)
-            await asyncio.to_thread(self._write, self._seen)
+            await asyncio.to_thread(self._write, self._seen, self._changed_epochs())
         self._writing = None
 
-    def _write(self, seen: Seen) -> None:
+    def _changed_epochs(self) -> KnownEpochs | None:
+        """The epochs, unless their file has them."""
+        written, self._epochs_written = self._epochs_written, True
+        return None if written else self._epochs()
+
+    def _write(self, seen: Seen, epochs: KnownEpochs | None) -> None:
         try:
+            if epochs is not None:
+                write_epochs(self._directory, epochs)
             write_seen(self._directory, seen)
         except OSError as failure:
             logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
+            self._epochs_written = self._epochs_written and epochs is None
         self._written = seen.revision
 
     async def close(self) -> None:
@@ -170,5 +224,5 @@ class ClusterWitness:
             self._writing.cancel()
             await asyncio.wait([self._writing])
         if self._seen is not None and self._written < self._seen.revision:
-            await asyncio.to_thread(self._write, self._seen)
+            await asyncio.to_thread(self._write, self._seen, self._changed_epochs())
         self._seen = None

@@ -32,6 +32,7 @@ from cordwood.broker.storage import Storage
 from cordwood.broker.threads import Workers
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.known_epochs import known_epochs
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
 from cordwood.log.apart import Apart
@@ -245,14 +246,15 @@ class Server:
         """Notes from now on how far this broker has seen the cluster's metadata."""
         from cordwood.broker.cluster_witness import ClusterWitness
 
-        self._witness = witness = ClusterWitness(self._storage.logs.path)
         image = follower.image
+        self._witness = witness = ClusterWitness(self._storage.logs.path, lambda: known_epochs(image))
         witness.begin(image.cluster_id, image.revision, follower.newest, unclean=self._storage.standing.unclean)
 
         def changed(delta: ImageDelta) -> None:
             if delta.brokers_changed and self._metadata_writer is not None and self._metadata_writer.takes_part:
                 witness.loss_noted()
-            witness.saw(delta.revision, follower.newest)
+            epochs_changed = bool(delta.created or delta.deleted or delta.changed or delta.registered)
+            witness.saw(delta.revision, follower.newest, epochs_changed=epochs_changed)
             self.driver.apply(delta)
 
         follower.on_change = changed
@@ -324,7 +326,7 @@ class Server:
             self._fail(failure)
 
     def _registration_ended(self, renewing: "asyncio.Task[None]") -> None:
-        """Stops a broker whose node id another process has taken."""
+        """Stops a broker whose node id another process has taken, or whose store went back."""
         if not renewing.cancelled() and (failure := renewing.exception()) is not None:
             assert isinstance(failure, Exception)
             self._fail(failure)

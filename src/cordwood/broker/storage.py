@@ -32,6 +32,7 @@ logger = logging.getLogger("cordwood.broker")
 
 METADATA_FILE = "metadata.sqlite"
 WITNESS_FILE = "cluster-witness"
+EPOCHS_FILE = "cluster-epochs"
 ETCD_PASSWORD = "CORDWOOD_ETCD_PASSWORD"
 """The variable of the environment with the password for etcd."""
 
@@ -238,7 +239,7 @@ class Storage:
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directories."""
-        from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_seen
+        from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_epochs, read_seen
         from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
 
         home = self.logs.home
@@ -256,6 +257,8 @@ class Storage:
             logger.error("%s: the replicas in it are lost here, and are filled anew from other brokers", lost)
         # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
         seen = None if self.in_memory else read_seen(path)
+        # An operator who goes on with an older store moves the witness away: then the epochs count no more, either.
+        epochs = None if seen is None else read_epochs(path)
         self.may_be_newer = bool(owners) and seen is None and not self.in_memory
         stopped_cleanly = all(each.stopped_cleanly() for each in self.logs.directories if each.identity() is not None)
         unclean = may_have_lost(seen, stopped_cleanly=stopped_cleanly)
@@ -263,9 +266,9 @@ class Storage:
         self.metadata = await open_store(settings)
         try:
             if not owners:
-                await check_cluster(self.metadata, path, None, seen)
+                await check_cluster(self.metadata, path, None, seen, epochs)
             for own_path, owner in owners:
-                await check_cluster(self.metadata, own_path, owner.cluster_id, seen)
+                await check_cluster(self.metadata, own_path, owner.cluster_id, seen, epochs)
             if imported is not None:
                 await refuse_other_import(self.metadata, path, imported)
             # Before the registration: the cluster must not hear of a broker that cannot use its directories.
@@ -302,8 +305,9 @@ class Storage:
         self._open = True
         home = self.logs.home
         for former in self.logs.directories[1:]:
-            # A former home: if it is the home again one day, its file must not stand for all that was seen since.
+            # A former home: if it is the home again one day, its files must not stand for all that was seen since.
             remove_if_there(former.filesystem, f"{former.path}/{WITNESS_FILE}")
+            remove_if_there(former.filesystem, f"{former.path}/{EPOCHS_FILE}")
         for words in accepted_losses.begun_empty(home.filesystem, home.path, self.logs.directory_of):
             logger.warning("%s", words)
         for problem in self.logs.problems:

@@ -1,13 +1,16 @@
 """Keeps the image of the cluster's metadata up to date by following the store. Belongs to one event loop.
 
 A watch that broke is taken up at the revision after the image's, so no change is lost or seen twice. After a compaction
-the whole store is listed again. A store that went back in time is refused: following ends with StoreWentBack.
+the whole store is listed again. A store that went back in time is refused: following ends with StoreWentBack. After a
+break the store is asked whether it made the newest change that is known; one that has compacted so far that it cannot
+tell is listed, and compared by its epochs.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.known_epochs import behind, known_epochs
 from cordwood.cluster.newest import Newest, is_in_history, newest_of
 from cordwood.cluster.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import (
@@ -67,6 +70,9 @@ class ImageFollower:
         self._load(await self._store.list(""))
 
     def _load(self, listing: Listing) -> ImageDelta:
+        before = self.image.revision
+        if 0 < before <= listing.revision and (what := behind(known_epochs(self.image), listing.items)) is not None:
+            raise StoreWentBack(what=what)
         delta = self.image.load(listing)
         newest = max(listing.items, key=lambda item: item.mod_revision, default=None)
         self.newest = None if newest is None else newest_of(newest.key, newest.value, newest.mod_revision)
@@ -90,8 +96,9 @@ class ImageFollower:
                 if compacted:
                     listing = await self._store.list("")
                     self._image_changed(self.image.revision, self._load(listing))
-                elif broken:
-                    await self._check_revision()
+                elif broken and not await self._is_the_same():
+                    compacted = True
+                    continue
                 compacted = broken = False
                 async for step in self._store.watch("", self.image.revision + 1):
                     for group in _slices(step.events):
@@ -107,13 +114,17 @@ class ImageFollower:
                 broken = True
                 await self._pause()
 
-    async def _check_revision(self) -> None:
-        """Refuses a store that went back: a watch from a revision in the future would wait without a word."""
+    async def _is_the_same(self) -> bool:
+        """Refuses a store that went back: a watch from a revision in the future would wait without a word. False: the
+        store has forgotten too much to tell, and has to be listed."""
         revision = (await self._store.list(CLUSTER_ID)).revision
         if revision < self.image.revision:
             raise StoreWentBack(self.image.revision, revision)
-        if self.newest is not None and not await is_in_history(self._store, self.newest):
+        known = None if self.newest is None else await is_in_history(self._store, self.newest)
+        if known is False:
+            assert self.newest is not None
             raise StoreWentBack(self.newest.revision, self.newest.revision - 1)
+        return known is True
 
     async def _pause(self) -> None:
         """Waits twice as long as the last time, unless the watch worked for longer than the longest pause."""

@@ -22,9 +22,9 @@ def newest_of(key: str, value: bytes | None, revision: int) -> Newest:
     return Newest(key, revision, None if value is None else zlib.crc32(value))
 
 
-async def is_in_history(store: MetadataStore, newest: Newest) -> bool:
-    """Whether the store made this change, which is not later than the store's revision. True if the store has forgotten
-    so much of its history that it cannot tell. Raises StoreFailure."""
+async def is_in_history(store: MetadataStore, newest: Newest) -> bool | None:
+    """Whether the store made this change, which is not later than the store's revision; None: the store has forgotten
+    so much of its history that it cannot tell, and `known_epochs.py` has to. Raises StoreFailure."""
     try:
         after = await _item(store, newest.key, newest.revision)
         if newest.checksum is not None:
@@ -32,7 +32,7 @@ async def is_in_history(store: MetadataStore, newest: Newest) -> bool:
         # A key that was deleted was there before.
         return after is None and await _item(store, newest.key, newest.revision - 1) is not None
     except Compacted:
-        return True
+        return None
 
 
 async def _item(store: MetadataStore, key: str, revision: int) -> KeyValue | None:

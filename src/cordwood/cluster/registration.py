@@ -45,6 +45,7 @@ from cordwood.cluster.stores.interface import (
     OutcomeUnknown,
     StoreClosed,
     StoreFailure,
+    StoreWentBack,
 )
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.broker_settings import BrokerSettings
@@ -119,7 +120,8 @@ class BrokerRegistration:
         self.lease = 0
         """The lease of the broker's row."""
         self.renewing: asyncio.Task[None] | None = None
-        """Ends with Fenced when a later incarnation of the broker has registered."""
+        """Ends with Fenced when a later incarnation of the broker has registered, with StoreWentBack when the lease
+        ended and the store is an older copy."""
 
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
         """Raises StoreFailure, UnsupportedMetadata."""
@@ -167,6 +169,7 @@ class BrokerRegistration:
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
+            self._refuse_earlier(0 if epoch is None else int(epoch.value))
             registration = self._registration._replace(
                 unclean=self._unclean,
                 starting=self._starting,
@@ -184,6 +187,12 @@ class BrokerRegistration:
         self._authority.registered(registered.epoch)
         if self._holder is not None:
             self._holder.registered(registered.epoch, sent_boot_ms)
+
+    def _refuse_earlier(self, stored: int) -> None:
+        """Raises StoreWentBack if the store is behind the last registration of this process."""
+        broker_id, known = self._authority.broker_id, self._authority.broker_epoch
+        if stored < known:
+            raise StoreWentBack(what=f"broker {broker_id} is in epoch {stored}, and was in epoch {known}")
 
     async def _name_cluster(self, new_id: Callable[[], UUID]) -> None:
         plan = plan_cluster_id(new_cluster_id(new_id()), self._metadata_versions.highest)
@@ -279,7 +288,7 @@ class BrokerRegistration:
             except LeaseEnded:
                 try:
                     await self._come_back()
-                except Fenced:
+                except (Fenced, StoreWentBack):
                     if self._standing.clustered:
                         raise
                     return

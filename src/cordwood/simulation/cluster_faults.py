@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from functools import partial
 
+from cordwood.cluster.known_epochs import behind
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import Machine
@@ -64,16 +65,20 @@ def cut(world: World, chance: random.Random, machine: Machine, other: int) -> st
 
 
 def restore(world: World, chance: random.Random, copies: Sequence[MemoryStore]) -> str:
-    """Puts a copy of the store in its place that is older than what every broker has seen, for a while."""
+    """Puts a copy of the store in its place that is older than what every broker has seen, for a while. Where every
+    broker knows later epochs, the copy has a higher revision than the store ever had, and no history."""
     seen = [each.disk.platter_witness for each in world.machines]
     oldest = min((-1 if each is None else each.revision for each in seen), default=-1)
     older = [copy for copy in copies if copy._feed.revision < oldest]
     if not older or world.restored is not None:
         return "there is no older copy of the store"
     copy, lasts_ms = chance.choice(older), chance.choice(RESTORES_MS)
+    known = [each.disk.platter_epochs for each in world.machines]
+    if all(each is not None and behind(each, copy._items.values()) is not None for each in known):
+        copy = world.bumped(copy)
     world.restore(copy)
     world.later(lasts_ms, world.put_back)
-    return f"the store is restored from revision {copy._feed.revision} for {lasts_ms} ms"
+    return f"the store is restored at revision {copy._feed.revision} for {lasts_ms} ms"
 
 
 def fill_disk(world: World, chance: random.Random, machine: Machine) -> str:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from cordwood.broker.cluster_witness import Seen
+from cordwood.cluster.known_epochs import KnownEpochs
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer
@@ -146,6 +147,8 @@ class SimulatedDisk:
         """Whether the power failed without a clean stop, and the controller of the cluster does not know yet."""
         self.platter_witness: Seen | None = None
         """How far the broker of this platter has seen the metadata of its cluster."""
+        self.platter_epochs: KnownEpochs | None = None
+        """The epochs of partitions and brokers that it has seen there."""
         self.running: Pausable | None = None
         """The thread that runs now; None: the event loop."""
         self._undivided = 0
@@ -180,7 +183,7 @@ class SimulatedDisk:
         """Puts an empty disk in the place of the old one."""
         self.platter = CrashingFilesystem(self._chance.getrandbits(32))
         self.loss_not_noted = False
-        self.platter_witness = None
+        self.platter_witness = self.platter_epochs = None
 
     def die_within(self, operations: int) -> None:
         """Lets the process die at one of its next operations."""

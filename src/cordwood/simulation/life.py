@@ -14,6 +14,7 @@ from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.known_epochs import known_epochs
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import Standing
 from cordwood.cluster.rows import Endpoint, broker_key, decode_broker
@@ -193,7 +194,9 @@ class Life:
             owner = self.logs.home.identity()
             known = None if owner is None else owner.cluster_id
             self._may_be_newer = owner is not None and self._disk.platter_witness is None
-            await check_cluster(self.store, DATA_DIRECTORY, known, self._disk.platter_witness)
+            await check_cluster(
+                self.store, DATA_DIRECTORY, known, self._disk.platter_witness, self._disk.platter_epochs
+            )
             await self._outlive_another_disk(storage_id)
         self.metadata_writer = MetadataWriter(
             self.store,
@@ -239,6 +242,7 @@ class Life:
             image = self.metadata_writer.image
             newest = self.metadata_writer.follower.newest
             self._disk.platter_witness = Seen(image.cluster_id, image.revision, "", newest)
+            self._disk.platter_epochs = known_epochs(image)
 
     def _look_at_brokers(self, delta: ImageDelta) -> None:
         self._keep_witness()

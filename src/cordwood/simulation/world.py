@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf, Response
 
 STEPS_TO_SETTLE = 100_000
+BUMP = 1_000_000_000
+"""How much later a bumped copy of the store is than it was: etcd's documentation advises as much."""
 LEASE_MS = 600_000
 """Longer than a game: renewals would add steps, and no game of one node depends on them."""
 SHORT_LEASE_MS = 3_000
@@ -138,6 +140,14 @@ class World:
         copy._items = dict(self.store._items)
         copy._feed = CommitFeed(self.store._feed.revision, 2**31)
         return copy
+
+    def bumped(self, copy: MemoryStore) -> MemoryStore:
+        """A copy as `etcdutl snapshot restore --bump-revision --mark-compacted` restores it: at a higher revision than
+        the store ever had, and without history."""
+        bumped = copy.reopened()
+        bumped._feed = CommitFeed(bumped._feed.revision + BUMP, 2**31)
+        bumped._forget(bumped._feed.revision)
+        return bumped
 
     def restore(self, copy: MemoryStore) -> None:
         """Puts an older copy in the place of the store. Brokers that run notice another store, as they do by the id of

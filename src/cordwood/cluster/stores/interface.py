@@ -42,12 +42,14 @@ class StoreUnavailable(StoreFailure):
 
 
 class StoreWentBack(StoreFailure):
-    """The store is at an earlier revision than it was: it was restored from an older copy."""
+    """The store is in an earlier state than it was: it was restored from an older copy."""
 
-    def __init__(self, seen_revision: int, revision: int) -> None:
+    def __init__(self, seen_revision: int = 0, revision: int = 0, what: str = "") -> None:
+        """`what` is in an earlier state, where the revision does not tell."""
+        went = f": {what}" if what else f" from revision {seen_revision} to {revision}"
         super().__init__(
-            f"the metadata store went back from revision {seen_revision} to {revision}: it was restored from an older "
-            "copy, and this broker's knowledge of the cluster is void; restart the broker once the store is right"
+            f"the metadata store went back{went}: it was restored from an older copy, and this broker's knowledge of "
+            "the cluster is void; restart the broker once the store is right"
         )
 
 

@@ -36,7 +36,15 @@ class Removals:
         self._reports = reports
 
     def delete_logs(self, deleted: dict[TopicId, list[TopicPartition]]) -> None:
-        """Removes the files of deleted topics soon; then the topics' tombstones are removed."""
+        """Removes the files of deleted topics soon; then the topics' tombstones are removed. Files of a topic without a
+        tombstone are set aside: a store that was restored from an older copy does not know the topic."""
+        unknown = [
+            topic_id for topic_id, names in deleted.items() if names and topic_id not in self._image.deleted_topics
+        ]
+        self._set_aside(
+            [(topic_id, name) for topic_id in unknown for name in deleted.pop(topic_id)],
+            "the metadata no longer has its topic, and no deletion of it",
+        )
         names = [name for partitions in deleted.values() for name in partitions]
 
         def freed(result: Exception | None) -> None:
@@ -63,17 +71,21 @@ class Removals:
     def set_given_up_aside(self, partitions: list[Partition]) -> None:
         """Sets the files of replicas aside that were given up while this broker was cut off: nobody else may have
         their records."""
+        self._set_aside(
+            [(partition.topic_id, partition.name) for partition in partitions],
+            "the partition went on elsewhere while this broker was cut off, without records that may be here",
+        )
+
+    def _set_aside(self, logs: list[tuple[TopicId, TopicPartition]], reason: str) -> None:
+        if not logs:
+            return
 
         def renamed(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 self._reports.failed_write(result)
             self._opening.report_set_aside()
 
-        aside = self._logs.set_logs_aside(
-            [(partition.topic_id, partition.name) for partition in partitions],
-            "the partition went on elsewhere while this broker was cut off, without records that may be here",
-            self._loop.now.wall_ms,
-        )
+        aside = self._logs.set_logs_aside(logs, reason, self._loop.now.wall_ms)
         self._loop.effects.blocking(aside.run, renamed)
 
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:

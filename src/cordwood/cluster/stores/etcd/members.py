@@ -342,13 +342,13 @@ class Members:
 
     async def _check_went_back(self, member: Member) -> None:
         """Tells a member that is cut off, which cannot answer a read that asks the others, from an etcd that was
-        restored from an older copy."""
+        restored: its terms begin anew. Whoever follows the store compares one with a later revision."""
         header = (await member.call(RANGE, self._any_key(), self._attempt_s)).header
         if header.raft_term >= self._term:
             return
         if header.revision < self._revision:
             raise StoreWentBack(self._revision, header.revision)
-        raise CallFailed(grpc.StatusCode.UNAVAILABLE, _earlier_term(header.raft_term, self._term))
+        self._term = header.raft_term
 
     async def log_in_again(self, member: Member) -> None:
         """Renews the token of a member, which may have expired. Raises CallFailed, StoreFailure."""
