@@ -394,7 +394,6 @@ def _data_directory(
     return DataDirectory(
         filesystem,
         path,
-        producer_expiration_ms=settings.producer_id_expiration_ms,
         sync_together=trusted,
         witness_ends=lasts,
     )

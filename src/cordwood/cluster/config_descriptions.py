@@ -10,6 +10,7 @@ from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.group_settings import ONE_GROUP_SETTINGS
+from cordwood.model.identifiers import check_topic_name
 from cordwood.model.settings import Kind, Setting, has_no_room
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
@@ -25,6 +26,9 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
     DYNAMIC_GROUP = 8
+
+
+_LISTED_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
 class ConfigSynonym(NamedTuple):
@@ -63,6 +67,7 @@ def describe_configs(
     """The settings of a topic, of a group, of this broker, or those set on all brokers, sorted. `names` limits them."""
     named = frozenset(names) if names else None
     if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(resource.name)
         return topic_entries(image, topic_by_name(image, resource.name).overrides, named)
     if resource.resource_type == ResourceType.GROUP:
         return _group_entries(image, resource.name, named)
@@ -88,7 +93,12 @@ def _among(settings: Mapping[str, Setting], named: frozenset[str] | None) -> Ite
 
 
 def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
-    """The resources with a configuration, for ListConfigResources: of these types, or of all."""
+    """The resources with a configuration, for ListConfigResources: of these types, or of all.
+
+    Raises UNSUPPORTED_VERSION for a type that does not exist: to a client it is one of a later protocol."""
+    unknown = sorted(set(resource_types) - _LISTED_TYPES)
+    if unknown:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource types: {unknown}")
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in image.sorted_topics()]
     resources += [ConfigResource(ResourceType.GROUP, group_id) for group_id in sorted(image.group_configs)]
     for of_broker in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

@@ -56,7 +56,6 @@ from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
 Batch = memoryview | bytearray
 
 NO_APPEND_TIME_MS = -1
-DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 class Appended(NamedTuple):
@@ -114,7 +113,6 @@ class Log:
         clean: bool,
         now: Moment,
         log_start_offset: int = 0,
-        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         topic_id: TopicId | None = None,
         ever_compacted: bool = False,
         recovery_point_lost: bool = False,
@@ -133,7 +131,7 @@ class Log:
             witnessed_end=witnessed_end_offset,
         )
         segments = LogSegments(place, offsets, settings, loaded_indexes, now, ever_compacted=ever_compacted)
-        replayed, saved, reports = Replayed(producer_expiration_ms), SavedState(place), LogReports(partition, offsets)
+        replayed, saved, reports = Replayed(), SavedState(place), LogReports(partition, offsets)
         opening = Opening(segments, offsets, replayed, saved, reports, start_is_known=start_is_known)
         opening.open_files(clean=clean)
         return cls(segments, offsets, replayed, saved, reports)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cordwood.log.producer_bounds import SHARED, ProducerBounds
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader, Buffer, is_later
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
@@ -41,13 +42,15 @@ class BatchTrace(NamedTuple):
 class Producer:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "last_timestamp_ms")
 
     def __init__(self, epoch: int, last_seen_ms: int) -> None:
         self.epoch = epoch
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_seen_ms = last_seen_ms
         """When the last batch or marker came, by the broker's clock."""
+        self.last_timestamp_ms = NO_TIMESTAMP_MS
+        """The timestamp in the last batch or marker: how operators tell the age of a hanging transaction."""
         self.batches: list[BatchTrace] = []
         """The last five batches of this epoch, oldest first."""
 
@@ -211,6 +214,7 @@ class ProducerStates:
             if producer.epoch != epoch:
                 producer.epoch = epoch
                 producer.batches = []
+        producer.last_timestamp_ms = timestamp_ms
         last_sequence = (first_sequence + last_offset - first_offset) & MAX_SEQUENCE
         batches = producer.batches
         batches.append(BatchTrace(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
@@ -232,6 +236,7 @@ class ProducerStates:
             producer.batches = []
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_seen_ms = boot_ms
+        producer.last_timestamp_ms = header.max_timestamp
         first_offset = self._open.first_offset_of(producer_id)
         if first_offset is not None:
             self._ended.append((first_offset, marker_offset))
@@ -326,7 +331,7 @@ class ProducerStates:
                 producer_id,
                 producer.epoch,
                 producer.batches[-1].last_sequence if producer.batches else -1,
-                producer.batches[-1].timestamp_ms if producer.batches else -1,
+                producer.last_timestamp_ms,
                 producer.coordinator_epoch,
                 open_since.get(producer_id, -1),
             )
@@ -353,7 +358,7 @@ class ProducerStates:
         open_since = self._open.first_offsets
         for producer_id, producer in sorted(self._producers.items()):
             first_open = open_since.get(producer_id, -1)
-            for trace in producer.batches or (BatchTrace(-1, NO_SEQUENCE, -1, -1, producer.last_seen_ms),):
+            for trace in producer.batches or (BatchTrace(-1, NO_SEQUENCE, -1, -1, producer.last_timestamp_ms),):
                 yield ProducerSnapshotEntry(
                     producer_id,
                     producer.epoch,
@@ -380,6 +385,7 @@ class ProducerStates:
             if producer is None or producer.epoch != entry.producer_epoch:
                 producer = states._producers[entry.producer_id] = Producer(entry.producer_epoch, boot_ms)
             producer.coordinator_epoch = entry.coordinator_epoch
+            producer.last_timestamp_ms = entry.timestamp_ms
             if entry.last_sequence != NO_SEQUENCE:
                 first_sequence = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
                 first_offset = entry.last_offset - entry.offset_delta

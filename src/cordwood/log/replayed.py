@@ -17,12 +17,10 @@ class Replayed:
         "_producers",
         "epochs_changed",
         "latest_epoch",
-        "producer_expiration_ms",
         "ready",
     )
 
-    def __init__(self, producer_expiration_ms: int) -> None:
-        self.producer_expiration_ms = producer_expiration_ms
+    def __init__(self) -> None:
         self.ready = True
         """False from a clean start until the first use: the end of the active segment has not been checked."""
         self._at_first_use: Callable[[], None] | None = None
@@ -77,10 +75,10 @@ class Replayed:
         if self._producers is not None:
             self._producers.committed_to(high_watermark)
 
-    def expire_producers(self, boot_ms: int) -> None:
-        """Forgets producers that have written nothing for a long time."""
+    def expire_producers(self, boot_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have written nothing for `expiration_ms`."""
         if self.ready and self._producers is not None and len(self._producers):
-            self._producers.expire(boot_ms, self.producer_expiration_ms)
+            self._producers.expire(boot_ms, expiration_ms)
 
     # Leader epochs
 

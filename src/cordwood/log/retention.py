@@ -35,7 +35,6 @@ def apply(
     limit_offset: int,
 ) -> list[DeletedSegment]:
     """Drops segments beyond the topic's limits, at most DROPPED_AT_ONCE, but none that reaches beyond limit_offset."""
-    replayed.expire_producers(now.boot_ms)
     limit_offset = min(limit_offset, saved.believed_snapshot(offsets) or 0)
     deleted: list[DeletedSegment] = []
     while segments.all and len(deleted) < DROPPED_AT_ONCE:

@@ -182,6 +182,9 @@ _CHANGEABLE = frozenset(
         CORDONED,
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )

@@ -16,6 +16,8 @@ ZERO_TOPIC_ID = TopicId(int=0)
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+NEVER_AUTO_CREATED = INTERNAL_TOPICS | {"__share_group_state", "__cluster_metadata"}
+"""Topics that only brokers make. Kafka has all of them, and a client that asks for one does not create it."""
 
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")

@@ -36,7 +36,9 @@ class StorageSettings:
         choices=("refuse", "skip"),
     )
     flush_threads: int = int32(8, "Threads that fsync dirty partitions, at the same time.", low=1, high=256)
-    log_cleaner_backoff_ms: int = int64(15_000, "How long compaction waits when it found nothing to do.", low=1)
+    log_cleaner_backoff_ms: int = int64(
+        15_000, "How long compaction waits between two looks for work. A change counts from the next look on.", low=1
+    )
     log_cleaner_dedupe_buffer_size: int = int64(
         134_217_728, "The memory that compaction may use to remember the latest offset of each key.", low=1_048_576
     )

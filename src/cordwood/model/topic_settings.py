@@ -30,10 +30,6 @@ becomes 16,000 texts: a thousand such lists, which a client need only ask to hav
 _REPLICAS = re.compile("(?:[0-9]+:[0-9]+,)*+")
 
 
-def _cleanup_policy(value: Value) -> str | None:
-    return None if value else "must name delete, compact or both"
-
-
 def _gzip_level(value: Value) -> str | None:
     return "must be -1 or from 1 to 9" if value == 0 else None
 
@@ -60,9 +56,8 @@ class TopicSettings:
     cleanup_policy: tuple[str, ...] = string_list(
         ("delete",),
         "`delete` drops whole segments by age and size; `compact` keeps the latest record of every key; "
-        "`compact,delete` does both.",
+        "`compact,delete` does both; an empty value does neither, and keeps everything.",
         choices=("delete", "compact"),
-        check=_cleanup_policy,
         broker_name="log.cleanup.policy",
     )
     compression_gzip_level: int = int32(

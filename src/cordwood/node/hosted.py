@@ -82,6 +82,13 @@ class HostedReplicas:
             raise no_such_partition(topic, index)
         raise not_led_here(topic, index)
 
+    def replica(self, topic: str, index: int) -> Partition:
+        """The partition, whoever leads it. Raises the same errors as `leader` where there is no log to read."""
+        partition = self.get(topic, index)
+        if partition is None or partition.cutting or partition.offline:
+            return self.leader(topic, index)
+        return partition
+
     def leader_in(self, topic: str | TopicId, index: int) -> Partition:
         """As `leader`, for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
         if isinstance(topic, str):

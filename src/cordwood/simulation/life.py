@@ -93,12 +93,8 @@ class Life:
         self.store = store
         self.workers = SimulatedWorkers(disk, setup.patience)
         indexes = LoadedIndexes(limit_bytes=setup.loaded_indexes_bytes)
-        expiration_ms = setup.settings.producer_id_expiration_ms
         self.logs = DataDirectories(
-            [
-                DataDirectory(disk, path, producer_expiration_ms=expiration_ms, loaded_indexes=indexes)
-                for path in setup.data_directories
-            ]
+            [DataDirectory(disk, path, loaded_indexes=indexes) for path in setup.data_directories]
         )
         self.driver = Driver(
             self.loop.for_asyncio,

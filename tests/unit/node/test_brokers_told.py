@@ -218,10 +218,3 @@ def test_brokers_that_start_or_stop_or_have_no_space_are_described_as_such(world
     assert described() == (False, True, False)
     write(world, Put(item.key, encode_broker(row._replace(disk_full=True))))
     assert described() == (False, False, True)
-
-
-def test_a_quorum_of_controllers_is_refused_with_words(world: World) -> None:
-    asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-    answer = world.ask(ApiKey.DESCRIBE_QUORUM, 2, topics=asked)
-    assert error(answer.error_code) == "UNSUPPORTED_VERSION"
-    assert "no quorum of controllers" in (answer.error_message or "")

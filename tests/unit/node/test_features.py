@@ -77,7 +77,7 @@ def test_updates_that_cannot_be_meant_are_refused_and_nothing_changes(world: Wor
     assert update(world, 2, kind=SAFE_DOWNGRADE)[0] == "INVALID_UPDATE_VERSION"
     assert update(world, 0)[0] == "INVALID_UPDATE_VERSION"
     assert update(world, -1)[0] == "INVALID_UPDATE_VERSION"
-    assert update(world, 2, kind=9)[0] == "INVALID_REQUEST"
+    assert update(world, 2, kind=9)[0] == "INVALID_UPDATE_VERSION"
     assert update(world, 20, "metadata.version") == (
         "INVALID_UPDATE_VERSION",
         f"There is no feature metadata.version here: the version of the metadata is {FEATURE}.",

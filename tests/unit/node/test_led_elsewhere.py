@@ -78,7 +78,6 @@ ASKED_OF_LEADERS = (
     ask_offsets,
     ask_epoch_end,
     ask_delete_records,
-    ask_producers,
     ask_marker,
 )
 
@@ -95,7 +94,7 @@ def test_only_the_leader_serves_a_partition(
     assert error(ask(world, "orders", 1)) == "NONE"
 
 
-@pytest.mark.parametrize("ask", ASKED_OF_LEADERS)
+@pytest.mark.parametrize("ask", [*ASKED_OF_LEADERS, ask_producers])
 def test_whether_a_partition_exists_is_what_the_metadata_says(
     world: World, ask: Callable[[World, str, int], int]
 ) -> None:
@@ -105,6 +104,13 @@ def test_whether_a_partition_exists_is_what_the_metadata_says(
     asked = [("orders", 0), ("orders", 2), ("orders", -1), ("nothing", 0)]
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert [error(ask(world, *name)) for name in asked] == ["NOT_LEADER_OR_FOLLOWER", unknown, unknown, unknown]
+
+
+def test_every_replica_describes_its_producers(world: World) -> None:
+    elect(world, "orders", OTHER, replicas=(OTHER, ME))
+    assert error(ask_producers(world, "orders", 0)) == "NONE"
+    elect(world, "orders", OTHER, replicas=(OTHER,))
+    assert error(ask_producers(world, "orders", 0)) == "NOT_LEADER_OR_FOLLOWER"
 
 
 def test_a_topic_id_is_known_by_the_metadata_too(world: World) -> None:
@@ -158,13 +164,13 @@ def test_the_coordinator_is_the_leader_of_its_partition(world: World, key_type: 
     assert find(world, key_type, version) == ("COORDINATOR_NOT_AVAILABLE", -1, "")
 
 
-def test_a_name_that_no_coordinator_takes_is_not_looked_for(world: World) -> None:
-    """Its hash is computed in the loop, letter by letter."""
+def test_a_name_that_is_too_long_for_a_coordinator_is_not_looked_for(world: World) -> None:
+    """The hash of a name is computed in the loop, letter by letter. An empty name has a coordinator, as in Kafka."""
     refused = {GROUP: "INVALID_GROUP_ID", TRANSACTION: "INVALID_REQUEST"}
     for key_type, code in refused.items():
-        for key in ("", "k" * (MAX_NAME_BYTES + 1)):
-            answer = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[key])
-            assert error(answer.coordinators[0].error_code) == code
+        keys = ["k" * (MAX_NAME_BYTES + 1), ""]
+        answer = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=keys)
+        assert [error(found.error_code) for found in answer.coordinators] == [code, "NONE"]
 
 
 MEMBER = {"group_id": "g", "member_id": "m"}

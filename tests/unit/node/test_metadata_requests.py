@@ -182,7 +182,7 @@ def test_the_cluster_is_described(world: World, version: int) -> None:
     assert answer.cluster_authorized_operations > 0
     if version >= 1:
         answer = world.ask(ApiKey.DESCRIBE_CLUSTER, version, endpoint_type=2)
-        assert error(answer.error_code) == "UNSUPPORTED_ENDPOINT_TYPE"
+        assert error(answer.error_code) == "MISMATCHED_ENDPOINT_TYPE"
 
 
 # DescribeTopicPartitions

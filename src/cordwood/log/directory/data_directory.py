@@ -23,7 +23,7 @@ from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
-from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
+from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
@@ -65,7 +65,6 @@ class DataDirectory:
         filesystem: Filesystem,
         path: str,
         *,
-        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         loaded_indexes: LoadedIndexes = SHARED,
         sync_together: bool = True,
         witness_ends: bool = True,
@@ -78,7 +77,6 @@ class DataDirectory:
         """Whether the last broker on this directory stopped cleanly."""
         self.problems: list[str] = []
         """Faults of the directory's own files, and what was done about them."""
-        self._producer_expiration_ms = producer_expiration_ms
         self._loaded_indexes = loaded_indexes
         self.sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
@@ -289,7 +287,6 @@ class DataDirectory:
             clean=self.clean and partition not in self.on_disk.put_back and partition not in self.cuts.to_recover,
             now=now,
             log_start_offset=self._offsets.log_starts.get(partition, 0),
-            producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
             ever_compacted=partition in self._offsets.clean_offsets,
             recovery_point_lost=recovery_point == 0,

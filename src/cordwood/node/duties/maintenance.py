@@ -89,6 +89,7 @@ class Maintenance:
             if log.roll_if_due(now.wall_ms):
                 # Compaction takes only segments below the saved recovery point.
                 self._checkpoints.soon()
+            log.replayed.expire_producers(now.boot_ms, self._image.settings.producer_id_expiration_ms)
             removed = log.apply_retention(now, limit_offset=partition.high_watermark)
         except StorageFailure as failure:
             self._reports.failed_write(failure)

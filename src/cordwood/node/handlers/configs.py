@@ -159,9 +159,13 @@ def list_resources(rooms: ConfigRooms, request: Request[ListConfigResources]) ->
     """Lists resources with settings. Version 0 asks for client metrics, and this broker has none."""
     body = request.decode()
     wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
-    resources = config_resources(rooms.image, wanted)
+    error, resources = ErrorCode.NONE, list[ConfigResource]()
+    try:
+        resources = config_resources(rooms.image, wanted)
+    except ProtocolError as refusal:
+        error = refusal.code
     request.answer(
-        error_code=ErrorCode.NONE,
+        error_code=error,
         config_resources=Made(
             resources, lambda each: {"resource_name": each.name, "resource_type": each.resource_type}
         ),

@@ -89,7 +89,9 @@ def _check(image: ClusterImage, update: UpdateFeatures.RequestFeatureUpdate, req
     """Raises ProtocolError for an update that no state of the cluster would allow."""
     name, level = update.feature, update.max_version_level
     if request_version > 0 and not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Feature {name}: {update.upgrade_type} is no type of upgrade.")
+        raise ProtocolError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"Feature {name}: {update.upgrade_type} is no type of upgrade."
+        )
     if name == TRANSACTIONS and level == TRANSACTIONS_LEVEL:
         return
     if name == TRANSACTIONS:

@@ -10,7 +10,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
+from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.handlers.features import finalized_features, finalized_features_epoch, supported_features
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.told_brokers import reached_by
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cordwood.wire.apis import Api
     from cordwood.wire.endpoints import NodeEndpoint
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
-    from cordwood.wire.message_types.describe_quorum import DescribeQuorum
     from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
 
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
-BROKER_ENDPOINTS = 1
+BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 NO_LEADER = -1
 LISTENER_NOT_FOUND_FROM = 6
 """From this version of Metadata on clients know LISTENER_NOT_FOUND."""
@@ -209,7 +208,7 @@ def _creatable(rooms: MetadataRooms, body: MetadataRequest) -> list[str]:
         name = asked.name
         if asked.topic_id is not None or name is None:
             continue
-        if name in rooms.image.topics or name in INTERNAL_TOPICS:
+        if name in rooms.image.topics or name in NEVER_AUTO_CREATED:
             continue
         try:
             check_topic_name(name)
@@ -319,8 +318,10 @@ def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
 
 def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) -> None:
     body = request.decode()
-    wanted = body.endpoint_type
-    error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    wanted, error = body.endpoint_type, ErrorCode.NONE
+    if wanted != BROKER_ENDPOINTS:
+        mismatched = wanted == CONTROLLER_ENDPOINTS
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
@@ -359,17 +360,18 @@ def _described(image: ClusterImage, broker: NodeEndpoint) -> DescribeCluster.Ans
 def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTopicPartitions]) -> Steps:
     """Describes topics page by page: a cursor says where the next page begins."""
     body = yield from request.read()
-    names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in rooms.image.sorted_topics()]
+    asked = sorted({topic.name for topic in body.topics})
+    names = asked or [topic.name for topic in rooms.image.sorted_topics()]
     cursor = body.cursor
     topics: list[DescribeTopicPartitions.AnswerTopic] = []
     most = rooms.image.settings.max_request_partition_size_limit
     if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
-        if cursor.partition_index < 0:
+        if cursor.partition_index < 0 or (asked and cursor.topic_name not in asked):
             nothing: DescribeTopicPartitions.AnswerTopic
             nothing = {"error_code": ErrorCode.INVALID_REQUEST, "topic_id": ZERO_TOPIC_ID, "partitions": ()}
             request.answer(topics=Made(names[:most], lambda name: {**nothing, "name": name}), next_cursor=None)
             return
+        names = [name for name in names if name >= cursor.topic_name]
     room = max(1, min(body.response_partition_limit, most))
     unreachable = _unreachable(rooms.image, request)
     next_cursor: DescribeTopicPartitions.AnswerNextCursor | None = None
@@ -431,22 +433,9 @@ def _described_partition(
     }
 
 
-def describe_quorum(rooms: MetadataRooms, request: Request[DescribeQuorum]) -> None:
-    """Refuses with words. Voters and their offsets would be an invention: no broker votes here."""
-    request.decode()
-    request.answer(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        error_message="There is no quorum of controllers: the metadata is agreed on in the metadata store. Broker "
-        f"{rooms.image.controller_id} is the controller.",
-        topics=(),
-        nodes=(),
-    )
-
-
 HANDLERS = (
     serves(ApiKey.API_VERSIONS, 0, 5, api_versions),
     serves(ApiKey.METADATA, 0, 13, metadata),
     serves(ApiKey.DESCRIBE_CLUSTER, 0, 2, describe_cluster),
     serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, describe_topic_partitions),
-    serves(ApiKey.DESCRIBE_QUORUM, 0, 2, describe_quorum),
 )

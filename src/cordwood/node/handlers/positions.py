@@ -133,16 +133,14 @@ def _coordinator(image: ClusterImage, key: str, key_type: int, listener: str) ->
 
 
 def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
-    if key_type == TRANSACTION_KEY:
-        usable = key and not is_too_long(key)
-        return (
-            None if usable else ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty or too long.")
-        )
-    if key_type != GROUP_KEY:
+    """Refuses keys that no coordinator takes. An empty key has one, as in Kafka: requests to it are refused there."""
+    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
-    if not key or is_too_long(key):
-        return ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty or too long.")
-    return None
+    if not is_too_long(key):
+        return None
+    if key_type == TRANSACTION_KEY:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is too long.")
+    return ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is too long.")
 
 
 def _find(rooms: PositionRooms, by_id: bool, topic: CommittedTopic) -> TopicImage | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from cordwood.log.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.families import is_reserved
+from cordwood.model.identifiers import check_topic_name
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.turns import Steps
 from cordwood.transactions.beginning import Beginning
@@ -76,6 +77,7 @@ def init_producer_id(rooms: ProducerRooms, request: Request[InitProducerId]) -> 
 
 
 def describe_producers(rooms: ProducerRooms, request: Request[DescribeProducers]) -> Steps:
+    """Answered by every replica: an operator looks for a hanging transaction on one broker, whatever it leads."""
     body = yield from request.read()
     # A partition that is asked for more than once is answered once.
     asked: dict[str, dict[int, None]] = {}
@@ -92,7 +94,8 @@ def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> DescribeProdu
     described: DescribeProducers.AnswerPartition
     described = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
     try:
-        states = rooms.hosted.leader(topic, index).replica.log.replayed.producers.describe()
+        check_topic_name(topic)
+        states = rooms.hosted.replica(topic, index).log.replayed.producers.describe()
         described["active_producers"] = Made(states, _active_producer)
     except ProtocolError as refusal:
         described["error_code"] = refusal.code
