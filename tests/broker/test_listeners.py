@@ -12,7 +12,7 @@ from tests.raw_client import RawClient
 from cordwood.broker.memory import Memory
 from cordwood.broker.peers import registered_at
 from cordwood.broker.server import Server
-from cordwood.embedded import Broker
+from cordwood.embedded import Broker, Cluster
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
@@ -74,7 +74,7 @@ def test_requests_of_brokers_are_taken_at_their_listener_only(broker: Broker) ->
         answers[name] = [answer.topics[0].partitions[0].error_code, added.error_code]
         client.close()
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert answers == {"CLIENTS": [refused, refused], "BROKERS": [0, 0]}
+    assert answers == {"CLIENTS": [refused, refused], "BROKERS": [0, refused]}
 
 
 def test_every_listener_keeps_its_port_over_a_restart(broker: Broker) -> None:
@@ -111,7 +111,23 @@ async def test_brokers_find_each_other_at_the_listener_between_brokers() -> None
         image = server.node.image
         assert registered_at(image, "BROKERS")(7) == server.addresses["BROKERS"]
         assert registered_at(image, "CLIENTS")(7) == ("localhost", server.addresses["CLIENTS"][1])
-        assert registered_at(image, "OTHERS")(7) is None
+        assert registered_at(image, "OTHERS")(7) == registered_at(image, "CLIENTS")(7)
         assert registered_at(image, "BROKERS")(8) is None
     finally:
         await server.stop()
+
+
+def test_a_cluster_gets_a_listener_of_brokers_while_it_runs(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker with one listener and a broker with two replicate to each other, and the first one warns."""
+    with Cluster(nodes=1) as cluster:
+        one_listener: dict[str, str | int] = {"cluster.name": "embedded", "cluster.store": cluster.store, "node.id": 2}
+        with Broker(settings=one_listener) as joined:
+            assert caplog.text.count("clients and brokers share the listener PLAINTEXT") == 1
+            for leader, follower in ((cluster.brokers[1], 2), (joined, 1)):
+                client = RawClient(leader.bootstrap_servers)
+                topic = f"led-by-{3 - follower}"
+                both = [{"partition_index": 0, "broker_ids": [3 - follower, follower]}]
+                created = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": both}
+                assert client.send(ApiKey.CREATE_TOPICS, 5, topics=[created], timeout_ms=9000).topics[0].error_code == 0
+                assert leader.log.append(topic, None, "to both") == 0
+                client.close()

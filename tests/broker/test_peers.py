@@ -46,7 +46,14 @@ class Book:
         loop = asyncio.get_running_loop()
         patient = replace(limits or PeerLimits(), connect_timeout_ms=LONG_MS)
         self.peers = PeerConnections(
-            loop, 1, self.addresses.get, self._run, clocks.now, patient, image_revision=lambda: self.image_revision
+            loop,
+            1,
+            self.addresses.get,
+            self._run,
+            clocks.now,
+            patient,
+            image_revision=lambda: self.image_revision,
+            key=lambda: 5,
         )
 
     def _run(self, event: Callable[[], None]) -> None:

@@ -411,7 +411,7 @@ def test_a_follower_serves_nobody_while_its_image_does_not_show_its_registration
     _, near = written(world)
     assert error(world, near) == "NONE"
     serving = world.machine_of(near).node.serving
-    serving.registered(serving.broker_epoch + 1, world.clock.boot_ms)
+    serving.registered(serving.broker_epoch + 1, 5, world.clock.boot_ms)
     assert error(world, near) == "NOT_LEADER_OR_FOLLOWER"
 
 

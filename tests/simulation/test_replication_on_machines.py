@@ -492,7 +492,7 @@ def test_a_waiting_fetch_tells_nothing_of_any_partition_once_its_broker_register
     assert not fetch.ended
     life = world.machine_of(ONE).life
     assert life is not None
-    life.node.serving.registered(life.node.serving.broker_epoch + 1, world.clock.boot_ms)
+    life.node.serving.registered(life.node.serving.broker_epoch + 1, 5, world.clock.boot_ms)
     life.driver.run(lambda: life.node.registered(life.node.now))
     world.settle()
     (answered,) = fetch.answer.responses

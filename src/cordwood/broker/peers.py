@@ -47,6 +47,7 @@ from cordwood.wire.asking import (
     encode_request,
     request_start,
 )
+from cordwood.wire.requests import Sender
 
 _ASK_WITH: Final = 3
 _MAX_CORRELATION_ID: Final = 2**31 - 1
@@ -56,12 +57,15 @@ AddressOf = Callable[[int], tuple[str, int] | None]
 
 
 def registered_at(image: ClusterImage, listener: str) -> AddressOf:
-    """Finds brokers by their registrations, at the listener that brokers use among themselves."""
+    """Finds brokers by their registrations, at the listener that brokers use among themselves. A broker without that
+    listener, while a rolling restart gives the cluster one, is found at its first listener: all of them take keys."""
 
     def address_of(broker_id: int) -> tuple[str, int] | None:
         broker = image.brokers.get(broker_id)
-        endpoint = None if broker is None else broker.endpoint(listener)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
+        if broker is None or not broker.endpoints:
+            return None
+        endpoint = broker.endpoint(listener) or broker.endpoints[0]
+        return endpoint.host, endpoint.port
 
     return address_of
 
@@ -118,14 +122,17 @@ class PeerConnections:
         limits: PeerLimits | None = None,
         *,
         image_revision: Callable[[], int],
+        key: Callable[[], int],
     ) -> None:
         """`run` runs an event on the node. `image_revision` gives the revision of the metadata that this broker knows:
-        a peer that lags behind catches up before it answers."""
+        a peer that lags behind catches up before it answers. `key` gives the key of this broker's registration."""
         self.loop = loop
         self.client_id = f"cordwood-broker-{broker_id}".encode()
         self.address_of = address_of
         self.limits = limits or PeerLimits()
         self.image_revision = image_revision
+        self._broker_id = broker_id
+        self._key = key
         self._run = run
         self._now = now
         self._lanes: dict[Lane, dict[int, _Peer]] = {lane: {} for lane in Lane}
@@ -157,6 +164,11 @@ class PeerConnections:
                 kept[broker_id] = _Peer(self, broker_id, self._epoch_of(broker_id))
         for broker_id, peer in list(kept.items()):
             peer.keep(broker_id in broker_ids)
+
+    @property
+    def sender(self) -> Sender:
+        """This broker, as its requests name it."""
+        return Sender(self._broker_id, self._key())
 
     def attempt_of(self, broker_id: int) -> Callable[[bool], None]:
         """A callback for the outcome of an attempt to connect, which begins now: whether the peer was reached."""
@@ -319,8 +331,10 @@ class _Peer:
             ApiKey.API_VERSIONS, _ASK_WITH, {"client_software_name": "cordwood", "client_software_version": "1"}
         )
         correlation_id = self._next_correlation_id()
-        client_id = self._connections.client_id
-        link.write(request_start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, client_id, len(body)) + body)
+        client_id, sender = self._connections.client_id, self._connections.sender
+        link.write(
+            request_start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, client_id, len(body), sender=sender) + body
+        )
         frame = await link.first_answer
         if correlation_id_of(frame) != correlation_id:
             raise BadResponse("the answer to ApiVersions is that to another request")
@@ -349,10 +363,17 @@ class _Peer:
         outgoing.correlation_id = self._next_correlation_id()
         self._sent.append(outgoing)
         self._sent_bytes += len(body)
-        client_id, revision = self._connections.client_id, self._connections.image_revision()
-        link.write(
-            request_start(request.api_key, version, outgoing.correlation_id, client_id, len(body), revision) + body
+        connections = self._connections
+        start = request_start(
+            request.api_key,
+            version,
+            outgoing.correlation_id,
+            connections.client_id,
+            len(body),
+            connections.image_revision(),
+            connections.sender,
         )
+        link.write(start + body)
 
     def _next_correlation_id(self) -> int:
         self._last_correlation_id = self._last_correlation_id % _MAX_CORRELATION_ID + 1

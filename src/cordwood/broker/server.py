@@ -178,6 +178,7 @@ class Server:
             self.driver.run,
             self.driver.now,
             image_revision=lambda: follower.changed_revision,
+            key=lambda: serving.key,
         )
         self.node = Node(
             image,
@@ -221,8 +222,15 @@ class Server:
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
         before_listening(self)
+        shared = clustered and len(self._bound) == 1
+        if shared:
+            logger.warning(
+                "clients and brokers share the listener %s: give brokers one of their own (listeners, "
+                "inter.broker.listener.name), so that clients can neither act as brokers nor take their connections",
+                self._between_brokers,
+            )
         for listener, bound in self._bound:
-            make = partial(Connection, connections, listener.entrance)
+            make = partial(Connection, connections, listener.entrance(shared=shared))
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:
             assert writer.evidence is not None

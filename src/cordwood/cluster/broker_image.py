@@ -1,6 +1,6 @@
 """One broker in the image of the cluster's metadata, and the controller."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
@@ -31,6 +31,8 @@ class BrokerImage:
     """The broker found no space for records."""
     damaged: tuple[str, ...] = ()
     """Partitions with damage that is not repaired, as in the broker's row."""
+    key: int = field(default=0, repr=False)
+    """The secret that the requests of this registration carry; 0: the broker's release has none."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -100,6 +102,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.starting,
         row.disk_full,
         row.damaged,
+        row.key,
         mod_revision,
     )
 

@@ -71,8 +71,8 @@ ALONE = Standing()
 class LeaseHolder(Protocol):
     """Counts for how long the broker may serve."""
 
-    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
-        """The broker registered under a lease that was asked for at this time of the boot clock."""
+    def registered(self, broker_epoch: int, key: int, sent_boot_ms: int) -> None:
+        """The broker registered, with this key, under a lease that was asked for at this time of the boot clock."""
 
     def lease_renewed(self, sent_boot_ms: int) -> None:
         """The renewal succeeded that was sent at this time of the boot clock."""
@@ -116,6 +116,7 @@ class BrokerRegistration:
         self._said = self._to_say
         """What the broker's row says, as far as this process knows."""
         self._registration: Registration
+        self._new_id: Callable[[], UUID]
         self._registered: RegisteredBroker
         self.lease = 0
         """The lease of the broker's row."""
@@ -125,6 +126,7 @@ class BrokerRegistration:
 
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
         """Raises StoreFailure, UnsupportedMetadata."""
+        self._new_id = new_id
         await self._name_cluster(new_id)
         # Before any row is read: a row of a newer version would be misread.
         await self._metadata_version()
@@ -166,6 +168,7 @@ class BrokerRegistration:
         broker_id = self._authority.broker_id
         sent_boot_ms = self._boot_ms()
         lease = await self._store.grant(self._lease_ms)
+        key = new_key(self._new_id())
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
@@ -176,6 +179,7 @@ class BrokerRegistration:
                 draining=self._draining,
                 disk_full=self._disk_full,
                 damaged=self._damaged,
+                key=key,
             )
             registered = plan_registration(registration, epoch, lease, finalised)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
@@ -186,7 +190,7 @@ class BrokerRegistration:
         self._said = (registration.starting, registration.draining, registration.disk_full, registration.damaged)
         self._authority.registered(registered.epoch)
         if self._holder is not None:
-            self._holder.registered(registered.epoch, sent_boot_ms)
+            self._holder.registered(registered.epoch, key, sent_boot_ms)
 
     def _refuse_earlier(self, stored: int) -> None:
         """Raises StoreWentBack if the store is behind the last registration of this process."""
@@ -319,3 +323,9 @@ class BrokerRegistration:
 def new_cluster_id(unique: UUID) -> str:
     """A cluster id as Kafka writes it: 22 characters."""
     return urlsafe_b64encode(unique.bytes).decode().rstrip("=")
+
+
+def new_key(unique: UUID) -> int:
+    """The key of a registration: 63 random bits. The two halves of a random UUID are mixed, for each of them has bits
+    that are no chance."""
+    return ((unique.int >> 65) ^ unique.int) & (2**63 - 1) or 1

@@ -5,8 +5,8 @@ Keys, relative to the cluster:
     cluster_id                      text, written once
     metadata_version                the finalised version of the rows (metadata_version.py)
     broker_epoch/<broker>           a counter that every registration of the broker raises
-    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions, storage;
-                                    under a lease
+    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions, storage,
+                                    key; under a lease
     evidence/<broker>/<epoch>/<observer>
                                     empty, under the observer's lease: connections to that registration were refused
     storage/<broker>                the storage id with which the broker's fence was lifted last. While there is this
@@ -95,6 +95,8 @@ class BrokerRow(NamedTuple):
     """The broker found no space for records: others lead, and acknowledgements do not wait for it."""
     damaged: tuple[str, ...] = ()
     """Partitions (topic id and number, with a slash) with damage that is not repaired; "*": too many to name."""
+    key: int = 0
+    """A secret of brokers: the requests of this registration to other brokers carry it. 0: a release without keys."""
     unknown: Unknown = ()
 
 
@@ -251,6 +253,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             fields.get("starting", False),
             fields.get("disk_full", False),
             tuple(fields.get("damaged", ())),
+            fields.get("key", 0),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

@@ -13,13 +13,21 @@ from cordwood.embedded.broker import Broker
 from cordwood.embedded.loop_calls import BrokerStopped
 from cordwood.embedded.store_thread import StoreThread
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
 from cordwood.model.settings import InvalidSetting
 from cordwood.node.partition import no_such_partition
 
 NAME: Final = "embedded"
 MAX_REPLICAS: Final = 3
 _METADATA_FILE: Final = "metadata.sqlite"
-_OWN_SETTINGS: Final = ("cluster.name", "cluster.store", "node.id", "listeners", "broker.rack")
+_OWN_SETTINGS: Final = (
+    "cluster.name",
+    "cluster.store",
+    "node.id",
+    "listeners",
+    "inter.broker.listener.name",
+    "broker.rack",
+)
 _KNOWN_WITHIN_S: Final = 60.0
 
 
@@ -69,6 +77,7 @@ class Cluster:
 
     def _broker(self, node_id: int, host: str) -> Broker:
         own: dict[str, str | int] = {"cluster.name": NAME, "cluster.store": self.store, "node.id": node_id}
+        own |= brokers_apart(ListenerAddress(PLAINTEXT, host, 0), (f"{PLAINTEXT}:{PLAINTEXT}",), 0)
         if self._racks:
             own["broker.rack"] = self._racks[(node_id - 1) % len(self._racks)]
         directory = None if self._directory is None else f"{self._directory}/node-{node_id}"

@@ -6,6 +6,7 @@ Four settings of Kafka's describe the listeners together: `listeners`, `advertis
 
 import re
 from collections.abc import Sequence
+from enum import Enum
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -23,16 +24,30 @@ _NAME: Final = re.compile(r"[A-Z0-9_.-]+")
 _IPV4: Final = re.compile(r"\d+(\.\d+){3}")
 
 
+class Callers(Enum):
+    """Whose requests come in on a listener."""
+
+    CLIENTS = "clients"
+    BROKERS = "other brokers, and operators with the tools that act as brokers"
+    BOTH = "other brokers and clients"
+    ITSELF = "the broker itself, without a socket"
+
+
 class Entrance(NamedTuple):
     """The listener that a request came in on."""
 
     name: str
-    between_brokers: bool
-    """Whether requests are taken here that only brokers may send."""
+    callers: Callers
+
+    @property
+    def between_brokers(self) -> bool:
+        """Whether other brokers come in here."""
+        return self.callers is not Callers.CLIENTS
 
 
-ONLY_ENTRANCE: Final = Entrance(PLAINTEXT, between_brokers=True)
-"""The entrance of a broker with one listener, and of requests that come without a socket."""
+ONLY_ENTRANCE: Final = Entrance(PLAINTEXT, Callers.BROKERS)
+"""The entrance of a lone broker with one listener."""
+LOOPBACK: Final = Entrance(PLAINTEXT, Callers.ITSELF)
 
 
 class ListenerAddress(NamedTuple):
@@ -59,9 +74,11 @@ class Listener(NamedTuple):
     def name(self) -> str:
         return self.address.name
 
-    @property
-    def entrance(self) -> Entrance:
-        return Entrance(self.name, self.between_brokers)
+    def entrance(self, *, shared: bool) -> Entrance:
+        """`shared`: brokers have no listener of their own."""
+        if not self.between_brokers:
+            return Entrance(self.name, Callers.CLIENTS)
+        return Entrance(self.name, Callers.BOTH if shared else Callers.BROKERS)
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -100,6 +117,17 @@ def resolve_listeners(
         Listener(address, _supported(address.name, protocol_of), told.get(address.name), address.name == inner)
         for address in addresses
     )
+
+
+def brokers_apart(clients: ListenerAddress, protocols: Sequence[str], port: int) -> dict[str, str]:
+    """The settings that give brokers a listener of their own, on this machine, beside the one of clients."""
+    name = next(name for name in ("BROKERS", "INTERNAL") if name != clients.name)
+    others = [text for text in protocols if _protocol(text)[0] != name]
+    return {
+        "inter.broker.listener.name": name,
+        "listener.security.protocol.map": ",".join([*others, f"{name}:{PLAINTEXT}"]),
+        "listeners": f"{clients},{ListenerAddress(name, '127.0.0.1', port)}",
+    }
 
 
 def _between_brokers(names: Sequence[str], chosen: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cordwood.log.lookup import LogSlice
-from cordwood.model.listeners import ONLY_ENTRANCE
+from cordwood.model.listeners import LOOPBACK
 from cordwood.model.moment import Moment
 from cordwood.node.loop import Loop
 from cordwood.node.peers import (
@@ -118,7 +118,7 @@ class _LoopbackReply:
 
     client_host = "localhost"
     connection_id = CONNECTION_ID
-    entrance = ONLY_ENTRANCE
+    entrance = LOOPBACK
 
     def __init__(self, loopback: Loopback, request: PeerRequest, version: int, done: Done) -> None:
         self._loopback = loopback

@@ -46,8 +46,9 @@ class Router:
             else:
                 reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
             return
-        if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply):
-            self._catching_up.wait(header, reply, self._late(served, header, memoryview(bytes(frame)), reply))
+        if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
+            late = self._late(served, header, memoryview(bytes(frame)), reply)
+            self._catching_up.wait(header, reply, len(frame), late)
             return
         try:
             steps = served.handle(Request(header, frame, reply, now, loop.turns))

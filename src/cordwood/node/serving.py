@@ -1,4 +1,4 @@
-"""Until when this broker may serve as the leader of partitions, and in which broker epoch.
+"""Until when this broker may serve as the leader of partitions, and its registration: broker epoch and key.
 
 Another broker may be elected as soon as the lease of this broker's registration has ended. So a leader serves for two
 thirds of the lease's time, counted on the boot clock from the sending of the last successful renewal: its clock may be
@@ -16,13 +16,15 @@ FOREVER_MS = 2**62
 class Serving:
     """The authority of one broker to serve. `until_ms` is read on every request."""
 
-    __slots__ = ("_lease_ms", "broker_epoch", "on_registered", "registered_here", "until_ms")
+    __slots__ = ("_lease_ms", "broker_epoch", "key", "on_registered", "registered_here", "until_ms")
 
     def __init__(self, lease_ms: int | None = None, broker_epoch: int = -1) -> None:
         """`lease_ms`: the time of the lease of the broker's registration; None: the store is not shared."""
         self._lease_ms = lease_ms
         self.broker_epoch = broker_epoch
         """The epoch of this process's registration."""
+        self.key = 0
+        """The key of this registration, which proves to other brokers who sends a request."""
         self.until_ms = FOREVER_MS if lease_ms is None else 0
         """When the authority of the lease ends, on the boot clock."""
         self.registered_here = True
@@ -30,10 +32,11 @@ class Serving:
         self.on_registered: Callable[[], object] = lambda: None
         """Called after each registration."""
 
-    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
-        """The broker has registered, in a new epoch, under a lease that was asked for at `sent_boot_ms`."""
+    def registered(self, broker_epoch: int, key: int, sent_boot_ms: int) -> None:
+        """The broker has registered, in a new epoch and with a new key, under a lease that was asked for at
+        `sent_boot_ms`."""
         assert broker_epoch > self.broker_epoch
-        self.broker_epoch = broker_epoch
+        self.broker_epoch, self.key = broker_epoch, key
         self.registered_here = True
         self.lease_renewed(sent_boot_ms)
         self.on_registered()

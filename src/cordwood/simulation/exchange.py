@@ -25,7 +25,7 @@ from cordwood.simulation.links import CLIENTS
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import header_tags
 from cordwood.wire.codec import Read, Write, reader, writer
-from cordwood.wire.requests import parse_header
+from cordwood.wire.requests import Sender, parse_header
 from cordwood.wire.schema import Message, load
 
 if TYPE_CHECKING:
@@ -52,13 +52,18 @@ def _response_reader(key: int, version: int) -> Read:
 
 
 def encode_request(
-    key: int, version: int, correlation_id: int, values: Mapping[str, Any], image_revision: int = 0
+    key: int,
+    version: int,
+    correlation_id: int,
+    values: Mapping[str, Any],
+    image_revision: int = 0,
+    sender: Sender | None = None,
 ) -> bytearray:
     """A frame without its size, as the broker's reader hands it to the node."""
     client = CLIENT_ID.encode()
     parts = [_HEADER.pack(key, version, correlation_id, len(client)), client]
     if flexible(key, version):
-        parts.append(header_tags(image_revision))
+        parts.append(header_tags(image_revision, sender))
     _request_writer(key, version)(values, parts.append)
     return bytearray(b"".join(parts))
 
@@ -112,6 +117,7 @@ class Exchange:
         self.values = values
         self.correlation_id = correlation_id
         self.image_revision = 0
+        self.sender: Sender | None = None
         """The revision of the metadata that the sender knew, if the sender is a broker."""
         self.state = State.TRAVELLING
         self.replies = 0
@@ -271,12 +277,13 @@ class Connection:
         values: Mapping[str, Any],
         on_end: Callable[[Exchange], None] | None = None,
         image_revision: int = 0,
+        sender: Sender | None = None,
     ) -> Exchange:
         """Sends a request; the simulator picks the moment of its arrival."""
         assert self.open
         exchange = Exchange(self, key, version, values, self.network.next_correlation_id())
         exchange.on_end = on_end
-        exchange.image_revision = image_revision
+        exchange.image_revision, exchange.sender = image_revision, sender
         self.under_way[exchange.correlation_id] = exchange
         self.travelling.append(exchange)
         return exchange
@@ -363,7 +370,12 @@ class Network:
         assert self._node is not None
         assert not connection.holds
         frame = encode_request(
-            exchange.key, exchange.version, exchange.correlation_id, exchange.values, exchange.image_revision
+            exchange.key,
+            exchange.version,
+            exchange.correlation_id,
+            exchange.values,
+            exchange.image_revision,
+            exchange.sender,
         )
         if exchange.state is State.TRAVELLING:
             exchange.state = State.WAITING

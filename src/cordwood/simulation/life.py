@@ -126,6 +126,7 @@ class Life:
             self._later,
             clock.now,
             lambda: self.metadata_writer.follower.changed_revision,
+            lambda: self.serving.key,
             reaches,
         )
         self._witnessed_ms = -WITNESS_MS

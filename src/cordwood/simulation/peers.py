@@ -21,6 +21,7 @@ from cordwood.node.peers import (
 )
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.requests import Sender
 
 UNKNOWN = -1
 NetworkOf = Callable[[int], Network | None]
@@ -46,17 +47,19 @@ class SimulatedPeers:
         later: Later,
         now: Callable[[], Moment],
         image_revision: Callable[[], int],
+        key: Callable[[], int],
         reaches: Callable[[int], bool],
     ) -> None:
         """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve;
-        `image_revision` the revision of the metadata that this broker knows; `reaches` tells whether packets get to a
-        broker's machine and back."""
+        `image_revision` the revision of the metadata that this broker knows; `key` the key of its registration;
+        `reaches` tells whether packets get to a broker's machine and back."""
         self._broker_id = broker_id
         self._network_of = network_of
         self._served = served
         self._later = later
         self._now = now
         self._image_revision = image_revision
+        self._key = key
         self._reaches = reaches
         self._observer: Observer | None = None
         self._connections: dict[tuple[int, bool], Connection] = {}
@@ -98,7 +101,12 @@ class SimulatedPeers:
             connection.close()
 
         exchange = connection.request(
-            ApiKey(request.api_key), version, request.values, ended, image_revision=self._image_revision()
+            ApiKey(request.api_key),
+            version,
+            request.values,
+            ended,
+            image_revision=self._image_revision(),
+            sender=Sender(self._broker_id, self._key()),
         )
         timer = self._later(request.timeout_ms, give_up)
 

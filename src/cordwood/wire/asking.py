@@ -17,7 +17,7 @@ from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields, tagged_fields, uvarint
-from cordwood.wire.requests import IMAGE_REVISION_TAG
+from cordwood.wire.requests import IMAGE_REVISION_TAG, SENDER_TAG, Sender
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf
@@ -32,18 +32,27 @@ class BadResponse(Exception):
 
 
 def request_start(
-    api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_size: int, image_revision: int = 0
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    client_id: bytes,
+    body_size: int,
+    image_revision: int = 0,
+    sender: Sender | None = None,
 ) -> bytes:
     """Size prefix and header of a request with a body of this size. A broker says `image_revision`, the revision of
-    the metadata that it knows."""
-    tags = header_tags(image_revision) if flexible(api_key, api_version) else b""
+    the metadata that it knows, and `sender`, itself."""
+    tags = header_tags(image_revision, sender) if flexible(api_key, api_version) else b""
     size = _SIZE_AND_HEADER.size - 4 + len(client_id) + len(tags) + body_size
     return _SIZE_AND_HEADER.pack(size, api_key, api_version, correlation_id, len(client_id)) + client_id + tags
 
 
-def header_tags(image_revision: int) -> bytes:
+def header_tags(image_revision: int, sender: Sender | None = None) -> bytes:
     """The tags of a request's header."""
-    return tagged_fields([(IMAGE_REVISION_TAG, uvarint(image_revision))]) if image_revision else NO_TAGS
+    tags = [(IMAGE_REVISION_TAG, uvarint(image_revision))] if image_revision else []
+    if sender is not None:
+        tags.append((SENDER_TAG, sender.encoded()))
+    return tagged_fields(tags) if tags else NO_TAGS
 
 
 def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:

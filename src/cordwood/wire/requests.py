@@ -30,12 +30,29 @@ if TYPE_CHECKING:
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
+_SENDER: Final = Struct(">iQ")
 
 IMAGE_REVISION_TAG: Final = 10000
 """The tag of the sender's image revision in the header of a request between brokers. Kafka skips it."""
+SENDER_TAG: Final = 10001
+"""The tag of the `Sender` in the header of a request between brokers."""
 
 MAX_ANSWER_BYTES: Final = 100 * 1024 * 1024
 """The largest response: librdkafka takes no larger one (receive.message.max.bytes)."""
+
+
+class Sender(NamedTuple):
+    """The broker that sent a request, by its own word. The key of its registration proves it."""
+
+    broker_id: int
+    key: int
+
+    def encoded(self) -> bytes:
+        return _SENDER.pack(*self)
+
+    def __repr__(self) -> str:
+        # A key must not get into a log.
+        return f"Sender({self.broker_id})"
 
 
 class RequestHeader(NamedTuple):
@@ -47,6 +64,8 @@ class RequestHeader(NamedTuple):
     """The position of the body in the frame."""
     image_revision: int = 0
     """The revision of the metadata that the sender knew, if the sender is a broker and says so."""
+    sender: Sender | None = None
+    """The broker that says that it sent the request."""
 
 
 def parse_header(frame: Frame) -> RequestHeader:
@@ -62,10 +81,10 @@ def parse_header(frame: Frame) -> RequestHeader:
             client_id, position = None, 10
         else:
             raise BadRequest("The client id has a negative length.")
-        image_revision = 0
+        image_revision, sender = 0, None
         if api_version >= FLEXIBLE_FROM[api_key]:
             if frame[position]:
-                image_revision, position = _read_tags(frame, position)
+                image_revision, sender, position = _read_tags(frame, position)
             else:
                 position += 1
     except MALFORMED as reason:
@@ -73,14 +92,20 @@ def parse_header(frame: Frame) -> RequestHeader:
     except KeyError:
         raise BadRequest(f"There is no API with key {api_key}.") from None
     # RequestHeader() with one call less: this runs for every request.
-    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position, image_revision))
+    return tuple.__new__(
+        RequestHeader, (api_key, api_version, correlation_id, client_id, position, image_revision, sender)
+    )
 
 
-def _read_tags(frame: Frame, position: int) -> tuple[int, int]:
-    """The image revision of the sender, 0 if it tells none, and the position after the tags."""
+def _read_tags(frame: Frame, position: int) -> tuple[int, Sender | None, int]:
+    """The image revision of the sender, 0 if it tells none; the sender; and the position after the tags."""
     places, position = read_tagged_fields(frame, position)
-    place = places.get(IMAGE_REVISION_TAG)
-    return (0 if place is None else read_uvarint64(frame[: place[1]], place[0])[0]), position
+    image_revision, sender = 0, None
+    if (place := places.get(IMAGE_REVISION_TAG)) is not None:
+        image_revision = read_uvarint64(frame[: place[1]], place[0])[0]
+    if (place := places.get(SENDER_TAG)) is not None:
+        sender = Sender(*_SENDER.unpack(frame[place[0] : place[1]]))
+    return image_revision, sender, position
 
 
 def decode_request(header: RequestHeader, frame: Frame) -> Any:

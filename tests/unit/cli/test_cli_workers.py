@@ -38,10 +38,19 @@ def test_ports_and_ids_follow_each_other() -> None:
 
 def test_port_0_takes_free_ports() -> None:
     own = settings(listeners="127.0.0.1:0", metrics_listener="127.0.0.1:0")
-    assert ports_needed(own, 2) == 4
-    found = shares(own, "/data", "unix:///s", 2, [15001, 15002, 15003, 15004])
-    assert [share.listeners[0].port for share in found] == [15001, 15003]
-    assert ports_needed(settings(listeners="127.0.0.1:9092"), 2) == 0
+    assert ports_needed(own, 2) == 6
+    found = shares(own, "/data", "unix:///s", 2, [15001, 15002, 15003, 15004, 15005, 15006])
+    assert [share.listeners[0].port for share in found] == [15001, 15004]
+
+
+def test_workers_have_a_listener_of_their_own_beside_the_one_of_clients() -> None:
+    own = settings(listeners="0.0.0.0:9092", advertised_listeners="example.org:9092")
+    assert ports_needed(own, 2) == 2
+    for place, share in enumerate(shares(own, "/data", "unix:///s", 2, [15001, 15002])):
+        clients, workers = BrokerSettings.from_texts({**own.texts, **share.settings}).listener_list
+        assert (clients.name, clients.address.port, clients.between_brokers) == ("PLAINTEXT", 9092 + place, False)
+        assert (str(workers.address), workers.between_brokers) == (f"BROKERS://127.0.0.1:{15001 + place}", True)
+        assert (str(clients.advertised), workers.advertised) == (f"PLAINTEXT://example.org:{9092 + place}", None)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +69,21 @@ def test_ports_that_overlap_or_do_not_exist_are_refused(texts: dict[str, str], t
             "inter_broker_listener_name": "A",
         }
     with pytest.raises(Failure, match=told):
-        shares(settings(**texts), "/data", "unix:///s", 2, [])
+        shares(settings(**texts), "/data", "unix:///s", 2, [15001, 15002])
 
 
 def test_memory_is_divided_and_replicas_are_not_multiplied() -> None:
-    (share, *_) = shares(settings(default_replication_factor="3"), "/data", "unix:///s", 4, [])
+    (share, *_) = shares(
+        settings(default_replication_factor="3"), "/data", "unix:///s", 4, [15001, 15002, 15003, 15004]
+    )
     assert share.settings["tail.memory.max.bytes"] == str(67_108_864 // 4)
     assert share.settings["queued.max.request.bytes"] == str(104_857_600)
     assert share.settings["log.cleaner.dedupe.buffer.size"] == str(134_217_728 // 4)
     assert share.settings["default.replication.factor"] == "1"
     assert share.settings["replication.factor.max"] == "1"
-    (share, *_) = shares(settings(log_scrub_bytes_per_second="0"), "/data", "unix:///s", 4, [])
+    (share, *_) = shares(
+        settings(log_scrub_bytes_per_second="0"), "/data", "unix:///s", 4, [15001, 15002, 15003, 15004]
+    )
     assert share.settings["log.scrub.bytes.per.second"] == "0"
 
 

@@ -321,8 +321,10 @@ class Notes:
         self.renewals: list[int] = []
         self.renewed = asyncio.Event()
         self.registered_again = asyncio.Event()
+        self.keys: list[int] = []
 
-    def registered(self, broker_epoch: int, sent_boot_ms: int) -> None:
+    def registered(self, broker_epoch: int, key: int, sent_boot_ms: int) -> None:
+        self.keys.append(key)
         if self.registrations:
             self.registered_again.set()
         self.registrations.append((broker_epoch, sent_boot_ms))
@@ -376,6 +378,9 @@ async def test_a_broker_of_a_cluster_whose_lease_ended_registers_in_a_new_epoch(
         await notes.registered_again.wait()
         assert [epoch for epoch, _ in notes.registrations] == [1, 2]
         assert writer.broker_epoch == 2
+        earlier, now = notes.keys
+        assert earlier != now == writer.image.brokers[1].key, "each registration has a key of its own"
+        assert all(0 < key < 2**63 for key in notes.keys)
         await writer.stop()
 
 

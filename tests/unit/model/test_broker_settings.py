@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
-from cordwood.model.listeners import Entrance, Listener, ListenerAddress, parse_address
+from cordwood.model.listeners import Callers, Entrance, Listener, ListenerAddress, parse_address
 from cordwood.model.settings import InvalidSetting
 
 
@@ -76,7 +76,9 @@ def test_several_listeners_have_names_and_one_of_them_is_for_brokers() -> None:
         "BROKERS://127.0.0.1:9093",
     ]
     clients, brokers = settings.listener_list
-    assert (clients.entrance, brokers.entrance) == (Entrance("CLIENTS", False), Entrance("BROKERS", True))
+    assert clients.entrance(shared=False) == Entrance("CLIENTS", Callers.CLIENTS)
+    assert brokers.entrance(shared=False) == Entrance("BROKERS", Callers.BROKERS)
+    assert brokers.entrance(shared=True) == Entrance("BROKERS", Callers.BOTH)
     assert clients.advertised == ListenerAddress("CLIENTS", "log.example", 443)
     assert brokers.advertised is None, "the listener is told by its own address"
 

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import error
 
+from cordwood.model.listeners import Callers, Entrance
 from cordwood.node.catching_up import PATIENCE_MS
 from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.requests import Sender
 
 AHEAD, BEHIND = 1, 2
 TOPIC = "news"
@@ -41,11 +43,20 @@ def world() -> Iterator[World]:
     world.kill()
 
 
-def ask(world: World, revision: int, *, connection: Connection | None = None) -> Exchange:
+def sender(world: World) -> Sender:
+    return Sender(AHEAD, world.machine_of(AHEAD).node.serving.key)
+
+
+def ask(
+    world: World, revision: int, *, connection: Connection | None = None, of: Sender | None = None, wide: int = 1
+) -> Exchange:
     marker: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
-    marker |= {"coordinator_epoch": 0, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+    marker |= {"coordinator_epoch": 0, "topics": [{"name": TOPIC, "partition_indexes": [0] * wide}]}
     connection = connection or world.machine_of(BEHIND).network.connect(AHEAD)
-    exchange = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, image_revision=revision)
+    values = {"markers": [marker]}
+    exchange = connection.request(
+        ApiKey.WRITE_TXN_MARKERS, 1, values, image_revision=revision, sender=of or sender(world)
+    )
     world.settle()
     return exchange
 
@@ -71,13 +82,40 @@ def test_a_request_of_a_sender_that_knows_no_more_is_answered_at_once(world: Wor
     assert told(ask(world, world.machine_of(BEHIND).node.image.revision)) == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_a_request_waits_no_longer_than_its_patience_and_the_next_does_not_wait_again(world: World) -> None:
+def test_a_request_waits_no_longer_than_its_patience_and_the_next_of_its_connection_does_not_wait_again(
+    world: World,
+) -> None:
     exchange = ask(world, known_ahead(world))
     world.advance(PATIENCE_MS - 1)
     assert not exchange.ended
     world.advance(1)
     assert told(exchange) == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert told(ask(world, known_ahead(world))) == "UNKNOWN_TOPIC_OR_PARTITION"
+    again = ask(world, known_ahead(world), connection=exchange.connection)
+    assert told(again) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_a_revision_that_a_client_makes_up_keeps_no_broker_from_waiting(world: World) -> None:
+    forged = ask(world, 2**62, of=Sender(AHEAD, 1))
+    world.advance(PATIENCE_MS)
+    assert forged.answered
+    exchange = ask(world, known_ahead(world))
+    assert not exchange.ended
+    world.links.heal(STORE, BEHIND)
+    world.settle()
+    assert told(exchange) == "NONE"
+
+
+def test_clients_that_name_revisions_take_no_room_from_brokers(world: World) -> None:
+    """Requests that carry no broker's key wait only while few of them do, and not at the listener of clients."""
+    strangers = [ask(world, 2**62, of=Sender(AHEAD, 1), wide=8_000) for _ in range(140)]
+    assert 120 < [each.ended for each in strangers].count(False) < 140, "32 KB each, and 4 MB in all"
+    at_clients = world.machine_of(BEHIND).network.connect(AHEAD)
+    at_clients.entrance = Entrance("CLIENTS", Callers.CLIENTS)
+    assert ask(world, 2**62, of=Sender(AHEAD, 1), connection=at_clients).answered
+    assert not ask(world, known_ahead(world)).ended
+    world.advance(PATIENCE_MS)
+    assert all(each.answered for each in strangers)
+    assert not len(world.machine_of(BEHIND).node.catching_up)
 
 
 def test_later_requests_of_the_connection_wait_behind(world: World) -> None:

@@ -8,18 +8,23 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
 from cordwood.cluster.rows import BrokerRow, Endpoint, broker_key, encode_broker
 from cordwood.cluster.stores.interface import Put
-from cordwood.model.listeners import Entrance
+from cordwood.model.listeners import Callers, Entrance
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.requests import Sender
 
-CLIENTS = Entrance("CLIENTS", between_brokers=False)
-BROKERS = Entrance("BROKERS", between_brokers=True)
+CLIENTS = Entrance("CLIENTS", Callers.CLIENTS)
+BROKERS = Entrance("BROKERS", Callers.BROKERS)
 
 
 def ask(world: World, entrance: Entrance, key: ApiKey, version: int, **values: Any) -> Any:
+    return ask_as(world, None, entrance, key, version, **values)
+
+
+def ask_as(world: World, sender: Sender | None, entrance: Entrance, key: ApiKey, version: int, **values: Any) -> Any:
     connection = world.connect()
     connection.entrance = entrance
-    exchange = connection.request(key, version, values)
+    exchange = connection.request(key, version, values, sender=sender)
     world.settle()
     assert exchange.answered, exchange.hang_up_reason
     return exchange.answer
@@ -75,7 +80,7 @@ def test_descriptions_tell_the_brokers_of_the_listener(two: World) -> None:
 def test_a_coordinator_is_found_at_the_listener_of_the_request(two: World) -> None:
     found = ask(two, CLIENTS, ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]).coordinators
     assert brokers(found) == [(1, "one.outside", 443)]
-    other = Entrance("OTHERS", between_brokers=False)
+    other = Entrance("OTHERS", Callers.CLIENTS)
     (none,) = ask(two, other, ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"]).coordinators
     assert (none.node_id, none.host, error(none.error_code)) == (-1, "", "COORDINATOR_NOT_AVAILABLE")
 
@@ -121,7 +126,8 @@ def test_only_the_form_of_clients_adds_partitions_at_a_listener_for_clients(worl
     added = ask(world, CLIENTS, ApiKey.ADD_PARTITIONS_TO_TXN, 3, v3_and_below_topics=topics, **of_clients)
     assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
     asked = {"transactions": [{**writer, "verify_only": True, "topics": topics}]}
-    verified = ask(world, BROKERS, ApiKey.ADD_PARTITIONS_TO_TXN, 5, **asked)
+    myself = Sender(ME, world.node.serving.key)
+    verified = ask_as(world, myself, BROKERS, ApiKey.ADD_PARTITIONS_TO_TXN, 5, **asked)
     (partition,) = verified.results_by_transaction[0].topic_results[0].results_by_partition
     assert (verified.error_code, partition.partition_error_code) == (0, 0)
 
@@ -138,6 +144,7 @@ def test_followers_do_not_fetch_at_a_listener_for_clients(world: World) -> None:
 
 def test_followers_do_not_ask_for_epochs_at_a_listener_for_clients(world: World) -> None:
     create_topic(world)
+    register(world, OTHER)
     partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
     for entrance, replica_id, code in (
         (CLIENTS, 2, "TOPIC_AUTHORIZATION_FAILED"),

@@ -31,7 +31,7 @@ LEASE_MS = 3000
 def test_a_lease_counts_for_two_thirds_of_its_time_from_the_sending_of_its_renewal() -> None:
     serving = Serving(LEASE_MS)
     assert serving.until_ms == 0
-    serving.registered(1, 100)
+    serving.registered(1, 5, 100)
     assert serving.until_ms == 2100
     serving.lease_renewed(1000)
     assert serving.until_ms == 3000
@@ -41,17 +41,17 @@ def test_a_lease_counts_for_two_thirds_of_its_time_from_the_sending_of_its_renew
 
 def test_a_late_renewal_does_not_bring_a_lost_registration_back() -> None:
     serving = Serving(LEASE_MS)
-    serving.registered(1, 100)
+    serving.registered(1, 5, 100)
     serving.lost()
     serving.lease_renewed(2000)
     assert (serving.until_ms, serving.registered_here) == (0, False)
-    serving.registered(2, 3000)
+    serving.registered(2, 5, 3000)
     assert (serving.until_ms, serving.registered_here) == (5000, True)
 
 
 def test_the_broker_of_a_store_of_its_own_serves_without_an_end() -> None:
     serving = Serving()
-    serving.registered(1, 100)
+    serving.registered(1, 5, 100)
     serving.lease_renewed(200)
     serving.lost()
     assert serving.until_ms == FOREVER_MS
@@ -204,7 +204,7 @@ def test_a_broker_whose_row_vanished_stops_serving_at_that_event(world: World) -
 
 def test_the_end_of_an_earlier_registration_does_not_stop_a_later_one(world: World) -> None:
     create_topic(world)
-    world.node.serving.registered(2, world.clock.boot_ms)
+    world.node.serving.registered(2, 5, world.clock.boot_ms)
     write(world, Delete("brokers/1"))
     assert world.node.serving.until_ms > world.clock.boot_ms
 
@@ -214,7 +214,7 @@ def test_a_lone_replica_leads_in_a_new_epoch_once_the_fence_of_its_broker_is_lif
     before = leadership(world, "orders")
     image = world.node.image.brokers[1]
     row = BrokerRow(2, image.incarnation, image.endpoints, None, fenced=True)
-    world.node.serving.registered(2, world.clock.boot_ms)
+    world.node.serving.registered(2, 5, world.clock.boot_ms)
     write(world, Put("broker_epoch/1", b"2"), Put("brokers/1", encode_broker(row)))
     assert leadership(world, "orders") == (-1, before.epoch + 1)
     assert produced(world) == "NOT_LEADER_OR_FOLLOWER"

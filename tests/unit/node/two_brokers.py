@@ -27,9 +27,10 @@ def write(world: World, *operations: Operation) -> None:
     world.settle()
 
 
-def register(world: World, broker_id: int = OTHER, *endpoints: Endpoint) -> None:
+def register(world: World, broker_id: int = OTHER, *endpoints: Endpoint, key: int = 0) -> None:
+    """`key` 0: the other broker's release has no keys."""
     endpoints = endpoints or (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
-    registration = Registration(broker_id, "incarnation", endpoints)
+    registration = Registration(broker_id, "incarnation", endpoints, key=key)
     epoch = run(world.store.get(broker_epoch_key(broker_id)))
     write(world, *plan_registration(registration, epoch).plan.commit.operations)
 

@@ -12,7 +12,9 @@ from cordwood.wire.bad_messages import BadRequest, FrameTooLarge
 from cordwood.wire.primitives import tagged_fields
 from cordwood.wire.requests import (
     IMAGE_REVISION_TAG,
+    SENDER_TAG,
     RequestHeader,
+    Sender,
     decode_request,
     encode_response,
     parse_header,
@@ -46,6 +48,21 @@ def test_a_broker_tells_in_the_header_which_metadata_it_knows(revision: int) -> 
 def test_a_header_without_tags_tells_no_revision() -> None:
     start = request_start(ApiKey.SASL_HANDSHAKE, 1, 42, b"me", 4, 77)
     assert parse_header(start[4:] + b"body").image_revision == 0
+
+
+def test_a_broker_tells_in_the_header_who_it_is_and_the_key_that_proves_it() -> None:
+    sender = Sender(7, 2**63 - 1)
+    for revision in (0, 2**40):
+        start = request_start(ApiKey.WRITE_TXN_MARKERS, 1, 42, b"me", 4, revision, sender)
+        header = parse_header(memoryview(start + b"body")[4:])
+        assert (header.sender, header.image_revision, header.body_start) == (sender, revision, len(start) - 4)
+
+
+@pytest.mark.parametrize("size", [0, 4, 11, 13])
+def test_a_sender_of_another_size_is_refused(size: int) -> None:
+    frame = header_bytes(3, 9) + tagged_fields([(SENDER_TAG, bytes(size))]) + b"body"
+    with pytest.raises(BadRequest):
+        parse_header(memoryview(frame))
 
 
 @pytest.mark.parametrize("value", [b"", b"\x80", b"\xff" * 10], ids=["empty", "cut short", "too long"])

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shlex
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.cluster.children import Child
@@ -23,6 +24,7 @@ from cordwood.cli.cluster.local_brokers import (
 )
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.log.directory.identity import PROPERTIES_FILE
+from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 _LOCK_FILE = "supervisor.lock"
 _ETCD_CLIENT_PORTS = 1000
 _ETCD_PEER_PORTS = 2000
-"""The ports of etcd's members are so far above those of the brokers."""
+_INNER_PORTS = 3000
+"""The ports of etcd's members, and those that brokers use among themselves, are so far above those for clients."""
 
 
 class Plan(NamedTuple):
@@ -78,8 +81,8 @@ class Supervisor:
         ports = _ports(plan)
         url = await self._start_etcd(plan.etcd, ports) if plan.etcd is not None else await self._serve_metadata()
         earlier = {row.incarnation for row in (await registered(self._store)).values()}
-        for node_id, port in enumerate(ports.brokers, 1):
-            await self._start_broker(node_id, port, url)
+        for node_id, (port, inner_port) in enumerate(zip(ports.brokers, ports.inner, strict=True), 1):
+            await self._start_broker(node_id, port, inner_port, url)
         await until_all_serve(self.brokers, self._store, earlier, self._say)
         for broker in self.brokers:
             self._watches.append(asyncio.ensure_future(self._watch(broker)))
@@ -119,11 +122,13 @@ class Supervisor:
         self._ends.append(self._store.close)
         return members.url
 
-    async def _start_broker(self, node_id: int, port: int, url: str) -> None:
+    async def _start_broker(self, node_id: int, port: int, inner_port: int, url: str) -> None:
         plan = self._plan
         words = ["serve", "--cluster", plan.name, "--store", url]
         words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
-        words += ["--listen", f"127.0.0.1:{port}"]
+        clients = ListenerAddress(PLAINTEXT, "127.0.0.1", port)
+        for name, text in brokers_apart(clients, (f"{PLAINTEXT}:{PLAINTEXT}",), inner_port).items():
+            words += ["--set", f"{name}={text}"]
         if plan.racks:
             words += ["--rack", plan.racks[(node_id - 1) % len(plan.racks)]]
         for assignment in plan.assignments:
@@ -185,14 +190,15 @@ def chosen_metadata(directory: str, choice: str, found: Etcd | None) -> Etcd | N
 
 class _Ports(NamedTuple):
     brokers: list[int]
+    inner: list[int]
     etcd_clients: list[int]
     etcd_peers: list[int]
 
 
 def _ports(plan: Plan) -> _Ports:
-    counts = (plan.nodes, MEMBERS, MEMBERS)
+    counts = (plan.nodes, plan.nodes, MEMBERS, MEMBERS)
     if not plan.base_port:
-        free = free_ports(sum(counts))
-        return _Ports(free[: plan.nodes], free[plan.nodes : -MEMBERS], free[-MEMBERS:])
-    firsts = (plan.base_port, plan.base_port + _ETCD_CLIENT_PORTS, plan.base_port + _ETCD_PEER_PORTS)
+        free = iter(free_ports(sum(counts)))
+        return _Ports(*(list(islice(free, count)) for count in counts))
+    firsts = (plan.base_port + above for above in (0, _INNER_PORTS, _ETCD_CLIENT_PORTS, _ETCD_PEER_PORTS))
     return _Ports(*(list(range(first, first + count)) for first, count in zip(firsts, counts, strict=True)))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cordwood.broker.workers.homes import home_of
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
-from cordwood.model.listeners import ListenerAddress, parse_address
+from cordwood.model.listeners import ListenerAddress, brokers_apart, parse_address
 
 CLUSTER_NAME = "workers"
 MAX_PORT = 65_535
@@ -38,7 +38,8 @@ class Share(NamedTuple):
 
 
 def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
-    """`ports`: free ports, for listeners with port 0. Raises Failure if addresses would overlap."""
+    """`ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure if addresses would
+    overlap."""
     free = iter(ports)
     found = []
     for place in range(count):
@@ -50,6 +51,7 @@ def shares(settings: BrokerSettings, directory: str, store: str, count: int, por
             "cluster.name": CLUSTER_NAME,
             "cluster.store": store,
             "listeners": ",".join(map(str, addresses)),
+            **(_brokers_apart(settings, addresses[0], free) if len(addresses) == 1 else {}),
             "log.dirs": f"{directory}/{home_of(node_id)}",
             "node.id": str(node_id),
         }
@@ -72,7 +74,14 @@ def ports_needed(settings: BrokerSettings, count: int) -> int:
     addresses = [each.address for each in settings.listener_list]
     if settings.metrics_address is not None:
         addresses.append(settings.metrics_address)
-    return count * sum(not address.port for address in addresses)
+    of_brokers = len(settings.listener_list) == 1
+    return count * (of_brokers + sum(not address.port for address in addresses))
+
+
+def _brokers_apart(settings: BrokerSettings, clients: ListenerAddress, free: Iterator[int]) -> dict[str, str]:
+    """Workers talk to each other at a listener of their own: clients can neither act as workers nor take their
+    connections."""
+    return brokers_apart(clients, settings.listener_security_protocol_map, next(free))
 
 
 def _shifted(address: ListenerAddress, place: int, free: Iterator[int]) -> ListenerAddress:

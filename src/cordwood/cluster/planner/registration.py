@@ -58,6 +58,8 @@ class Registration(NamedTuple):
     starting: bool = False
     disk_full: bool = False
     damaged: tuple[str, ...] = ()
+    key: int = 0
+    """Known to brokers alone, and another for each registration."""
 
 
 class RegisteredBroker(NamedTuple):
@@ -117,6 +119,7 @@ def plan_registration(
                 registration.starting,
                 registration.disk_full,
                 registration.damaged,
+                registration.key,
             )
         ),
         lease,

@@ -35,6 +35,8 @@ BROKERS_VERSIONS = (4, 5)
 VOID = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The outcome of a question whose answer holds no longer. Asking again is safe."""
 
+_STRANGER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
 Verdict = Callable[[], dict[TopicPartition, ErrorCode]]
 """Tells the error code of each partition, in the coordinator's words, as it holds in this event. Called once."""
 
@@ -150,4 +152,6 @@ def _vouched(outcome: PeerOutcome) -> Vouched:
         for topic in result.topic_results:
             for each in topic.results_by_partition:
                 errors[TopicPartition(topic.name, each.partition_index)] = known_error(each.partition_error_code)
-    return Vouched(errors, epoch, known_error(body.error_code) or VOID)
+    refusal = known_error(body.error_code)
+    # A coordinator that has not heard of this broker's registration yet refuses it as a stranger: asking again is safe.
+    return Vouched(errors, epoch, VOID if refusal in (ErrorCode.NONE, _STRANGER) else refusal)

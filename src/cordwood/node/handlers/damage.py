@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.directory.findings import Finding
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.node.replication.fetching_followers import check_follower
+from cordwood.node.brokers_only import check_broker
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -84,9 +84,7 @@ def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
     """Gives checked batches to another replica, from this broker's log, whoever leads. Damage that shows is noted."""
     asked = request.decode()
     try:
-        if not request.reply.entrance.between_brokers:
-            raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Replicas ask at the listener of brokers.")
-        check_follower(rooms.image, asked.broker_id, asked.broker_epoch)
+        check_broker(rooms.image, request.header, request.reply.entrance, asked.broker_id, asked.broker_epoch)
         partition = rooms.hosted.replica_for(asked.topic_id, asked.partition, asked.broker_id)
         log = partition.log
         if not log.replayed.ready:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import ProtocolError
+from cordwood.node.brokers_only import check_broker
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target, targets_of
 from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP, TARGETS_PER_STEP
 from cordwood.node.handlers.fetching import Fetching, FetchingRooms
-from cordwood.node.replication.fetching_followers import check_follower
 from cordwood.node.request import Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
@@ -73,10 +73,8 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
     """Plans which partitions the fetch reads; None if the whole request was refused."""
     header = request.header
     try:
-        if body.replica_id >= 0 and not request.reply.entrance.between_brokers:
-            raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Followers fetch at the listener of brokers.")
         if body.replica_id >= 0:
-            check_follower(rooms.image, body.replica_id, body.replica_epoch)
+            check_broker(rooms.image, header, request.reply.entrance, body.replica_id, body.replica_epoch)
             return FetchPlan(targets, Mode.FULL, None)
         return rooms.fetch_sessions.resolve(
             body.session_id,

@@ -10,11 +10,13 @@ from cordwood.log.log import Log
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.log.timestamps import FoundTimestamp
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.node.brokers_only import is_broker
 from cordwood.node.request import Made, Request, by_topic, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.record_work import RecordWork
     from cordwood.node.duties.maintenance import Maintenance
@@ -49,6 +51,7 @@ class LogOffsetRooms(Protocol):
 
     apart: RecordWork
     hosted: HostedReplicas
+    image: ClusterImage
     logs: DataDirectories
     loop: Loop
     maintenance: Maintenance
@@ -156,7 +159,8 @@ def _check_end_is_known(replica: LeaderReplica) -> None:
 def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLeaderEpoch]) -> Steps:
     """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
     body = yield from request.read()
-    allowed = request.reply.entrance.between_brokers or body.replica_id < 0
+    replica_id = body.replica_id
+    allowed = replica_id < 0 or is_broker(rooms.image, request.header, request.reply.entrance, replica_id)
 
     def topic(asked: OffsetForLeaderEpoch.RequestTopic) -> OffsetForLeaderEpoch.AnswerTopic:
         def partition(each: OffsetForLeaderEpoch.RequestPartition) -> OffsetForLeaderEpoch.AnswerPartition:

@@ -11,6 +11,7 @@ from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+from cordwood.node.brokers_only import is_broker, may_write_markers
 from cordwood.node.coordinators.coordinator_log import Done, Writer
 from cordwood.node.coordinators.group_positions import CommitRequest, Settled
 from cordwood.node.coordinators.group_shards import Author
@@ -90,7 +91,7 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
             lambda errors: request.answer(results_by_topic_v3_and_below=_topic_errors(wanted, errors, request.version)),
         )
         return
-    if not request.reply.entrance.between_brokers:
+    if not is_broker(rooms.image, request.header, request.reply.entrance):
         request.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=())
         return
 
@@ -296,6 +297,7 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
 
         return done
 
+    allowed = may_write_markers(rooms.image, request.header, request.reply.entrance)
     for place, marker in enumerate(body.markers):
         if place and not place % IDS_PER_STEP:
             yield
@@ -309,7 +311,7 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
         partitions = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
         )
-        if not request.reply.entrance.between_brokers:
+        if not allowed:
             one_done(place, marker)(dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
             continue
         rooms.markers.write(how, partitions, one_done(place, marker))

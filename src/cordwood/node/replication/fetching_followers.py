@@ -1,4 +1,4 @@
-"""Followers as their leader sees them at a fetch: who they are, and how far they have come."""
+"""Followers as their leader sees them at a fetch: how far they have come."""
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -6,16 +6,6 @@ from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.replication.throttle import Throttle, is_listed
-
-
-def check_follower(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Refuses a follower that is not the broker that is registered under its id, as far as this broker knows."""
-    registered = image.broker_epochs.get(broker_id)
-    if registered != broker_epoch:
-        raise ProtocolError(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"Broker {broker_id} fetches in broker epoch {broker_epoch}, and is registered in {registered}.",
-        )
 
 
 def count_follower(
