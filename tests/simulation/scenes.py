@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -352,6 +353,43 @@ def move(world: World, *replicas: int) -> None:
     answer = world.ask_at(replicas[0], ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=1000, topics=[entry])
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
     world.advance(ROUND_MS)
+
+
+def records_are_deleted_and_their_leader_dies() -> None:
+    with three_brokers() as (world, _):
+        leader = create(world)
+        slow, successor = others(leader)
+        begin_produce(world, leader, b"deleted soon", acks=1)
+        world.advance(ROUND_MS)
+        cut_off(world, successor)
+        entry = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}
+        world.begin_at(leader, ApiKey.DELETE_RECORDS, 1, topics=[entry], timeout_ms=1000)
+        world.advance(LAG_MS // 2)
+        elect(world, successor, isr=(slow, successor))
+
+
+def a_replica_joins_that_was_away_when_records_were_deleted() -> None:
+    with three_brokers() as (world, _):
+        leader = create(world)
+        stays, late = others(leader)
+        begin_produce(world, leader, b"deleted soon", acks=1)
+        world.advance(ROUND_MS)
+        cut_off(world, late)
+        world.advance(3 * LAG_MS)
+        entry = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}
+        world.ask_at(leader, ApiKey.DELETE_RECORDS, 1, topics=[entry], timeout_ms=1000)
+        machine = world.machine_of(late)
+        with patch.object(machine.node.loop.effects, "blocking", lambda *work: None):
+            heal(world, late)
+            world.advance(ROUND_MS)
+        joined = late in image(world, stays).isr
+        machine.kill()
+        machine.start()
+        cut_off(world, leader)
+        world.settle()
+        if joined:
+            elect(world, late, isr=(stays, late))
+            latest(world, late)
 
 
 def a_client_reads_at_a_follower_while_another_is_cut_off() -> None:

@@ -382,5 +382,18 @@ def shows_what_is_not_committed_at_followers(patch: Patch) -> None:
     patch.setattr(Fetching, "_read_as_follower", read_as_follower)
 
 
+def acknowledges_deletions_that_only_the_leader_has(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "saved_by_successors", property(lambda leader: 1 << 63))
+
+
+def lets_replicas_join_with_records_that_were_deleted(patch: Patch) -> None:
+    def may_join(leader: LeaderReplica, broker_id: int) -> bool:
+        follower = leader.follower(broker_id)
+        outside = broker_id not in leader.in_sync.maximal
+        return outside and follower is not None and follower.end >= max(leader.high_watermark, leader.epoch_start)
+
+    patch.setattr(LeaderReplica, "may_join", may_join)
+
+
 def repairs_nothing(patch: Patch) -> None:
     patch.setattr(Repair, "due", lambda repair: None)

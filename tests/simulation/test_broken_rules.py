@@ -84,6 +84,11 @@ IN_SCENES: list[tuple[Switch, Scene]] = [
         switches.counts_fetches_of_a_replica_that_left,
         scenes.a_fetch_of_a_replica_that_left_arrives_when_it_has_come_back,
     ),
+    (switches.acknowledges_deletions_that_only_the_leader_has, scenes.records_are_deleted_and_their_leader_dies),
+    (
+        switches.lets_replicas_join_with_records_that_were_deleted,
+        scenes.a_replica_joins_that_was_away_when_records_were_deleted,
+    ),
     (switches.shows_what_is_not_committed_at_followers, scenes.a_client_reads_at_a_follower_while_another_is_cut_off),
 ]
 

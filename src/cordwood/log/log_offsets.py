@@ -16,6 +16,7 @@ class LogOffsets:
         "recovery_point",
         "recovery_point_lost",
         "saved_recovery_point",
+        "saved_start",
         "start",
         "truncations",
         "witnessed_end",
@@ -25,6 +26,8 @@ class LogOffsets:
         self, start: int, recovery_point: int, *, recovery_point_lost: bool = False, witnessed_end: int = 0
     ) -> None:
         self.start = start
+        self.saved_start = start
+        """The start on disk, which a crash does not take back. It follows `start`. Set in any thread."""
         self.end = self.durable_end = self.recovery_point = recovery_point
         self.saved_recovery_point = recovery_point
         """The recovery point on disk, to which a crash goes back. It follows `recovery_point`. Set in any thread."""

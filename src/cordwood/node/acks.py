@@ -62,6 +62,14 @@ class Acks:
         partition.when_durable(offset, deadline_ms, done)
         self._partitions[partition] = None
 
+    def when_starts_reach(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
+        """Calls back when every replica that may be elected has saved a log start of at least this offset."""
+        if not self._hosted.still_leads(partition):
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        self._partitions[partition] = None
+        partition.when_starts_reach(offset, deadline_ms, done)
+
     def forget(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
 

@@ -137,7 +137,7 @@ class Node:
         reports.survived, reports.suspect = lost.survived, lost.suspect
         damage.on_found = self.repair.due
         hosted.on_role = self._fetchers.role_changed
-        self.near_reads.on_read = self._fetchers.read_here
+        self.near_reads.on_read = self._fetchers.tell_soon
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
         logs.keep_high_watermarks(self._high_watermark_of)

@@ -5,9 +5,10 @@ log on, one for each leader epoch. A follower has a `FollowerReplica` while its 
 (`node/replication/fetchers.py`), and serves at most clients in its rack (`node/replication/near_reads.py`). A partition
 whose log cannot be opened is offline: each use tries again, and fails with the StorageFailure of the attempt.
 
-Four kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
-coordinators) wait for the high watermark, fetches of clients wait for records below the high watermark, and fetches of
-followers wait for the log's end. A follower whose clients wait for the high watermark waits for that, too.
+Five kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
+coordinators) wait for the high watermark, deletions of records wait for the log starts of followers, fetches of clients
+wait for records below the high watermark, and fetches of followers wait for the log's end. A follower whose clients
+wait for the high watermark waits for that, too.
 """
 
 from collections import deque
@@ -79,6 +80,7 @@ class Partition:
         "waiting_durable",
         "waiting_followers",
         "waiting_readers",
+        "waiting_starts",
     )
 
     def __init__(
@@ -123,6 +125,8 @@ class Partition:
         """The last high watermark of an earlier leadership, or of a follower."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
+        self.waiting_starts: deque[WaitingAck] = deque()
+        """DeleteRecords: the offset is the log start that every replica has to save that may be elected."""
         self.waiting_readers: dict[WaitingReader, None] = {}
         self.waiting_followers: dict[WaitingReader, None] = {}
         self.unsynced_messages = 0
@@ -296,6 +300,23 @@ class Partition:
         NOT_ENOUGH_REPLICAS_AFTER_APPEND if the in-sync set gets too small."""
         self.waiting_committed.append(WaitingAck(offset, deadline_ms, done, needs_enough=needs_enough))
 
+    def when_starts_reach(self, offset: int, deadline_ms: int, done: Done) -> None:
+        """Calls `done` once every replica that may be elected has saved a log start of at least `offset`."""
+        if self.replica.saved_by_successors >= offset:
+            done(ErrorCode.NONE)
+        else:
+            self.waiting_starts.append(WaitingAck(offset, deadline_ms, done))
+
+    def _starts_moved(self, replica: LeaderReplica) -> None:
+        saved = replica.saved_by_successors
+        reached = [ack for ack in self.waiting_starts if ack.offset <= saved]
+        if reached:
+            kept = [ack for ack in self.waiting_starts if ack.offset > saved]
+            self.waiting_starts.clear()
+            self.waiting_starts.extend(kept)
+        for ack in reached:
+            ack.done(ErrorCode.NONE)
+
     def synced(self, durable_end_offset: int, now: Moment) -> None:
         """Wakes the acks below the log's new durable end."""
         waiting = self.waiting_durable
@@ -320,6 +341,8 @@ class Partition:
     def _in_sync_changed(self, replica: LeaderReplica, moved: bool, now: Moment) -> None:
         if moved:
             self._watermark_moved(replica, now)
+        if self.waiting_starts:
+            self._starts_moved(replica)
         if self.waiting_committed and not replica.enough_in_sync:
             self.end_producers(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -344,6 +367,8 @@ class Partition:
         replica = self.replica
         if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms, connection_id, log_start):
             self._watermark_moved(replica, now)
+        if self.waiting_starts:
+            self._starts_moved(replica)
 
     def wake_everybody(self, now: Moment) -> None:
         """Has all waiting fetches look again: records went, or the leadership ended."""
@@ -360,7 +385,7 @@ class Partition:
 
     def expire_acks(self, now: Moment) -> bool:
         """Answers acks past their deadline with REQUEST_TIMED_OUT. True if other acks still wait."""
-        for waiting in (self.waiting_durable, self.waiting_committed):
+        for waiting in (self.waiting_durable, self.waiting_committed, self.waiting_starts):
             if any(ack.deadline_ms <= now.boot_ms for ack in waiting):
                 kept = [ack for ack in waiting if ack.deadline_ms > now.boot_ms]
                 expired = [ack for ack in waiting if ack.deadline_ms <= now.boot_ms]
@@ -368,13 +393,14 @@ class Partition:
                 waiting.extend(kept)
                 for ack in expired:
                     ack.done(ErrorCode.REQUEST_TIMED_OUT)
-        return bool(self.waiting_durable or self.waiting_committed)
+        return bool(self.waiting_durable or self.waiting_committed or self.waiting_starts)
 
     def take_acks(self) -> list[WaitingAck]:
         """Takes all waiting acks away, for a caller that ends them."""
-        taken = [*self.waiting_durable, *self.waiting_committed]
+        taken = [*self.waiting_durable, *self.waiting_committed, *self.waiting_starts]
         self.waiting_durable.clear()
         self.waiting_committed.clear()
+        self.waiting_starts.clear()
         return taken
 
 

@@ -37,6 +37,7 @@ class FetchFrom(NamedTuple):
     last_fetched_epoch: int
     """The epoch of the last record below the offset; -1 if the log is empty."""
     log_start: int
+    """The start of the log that a crash does not take back: the leader's DeleteRecords waits for it."""
 
 
 class LeaderAnswer(NamedTuple):
@@ -117,13 +118,14 @@ class FollowerReplica:
         if not self.durable:
             return None
         offsets = self.log.offsets
+        start = min(offsets.saved_start, offsets.start)
         epoch = UNKNOWN_EPOCH
         if self.log.lost:
-            self._asked = FetchFrom(offsets.start, epoch, offsets.start)
+            self._asked = FetchFrom(offsets.start, epoch, start)
             return self._asked
         if offsets.end > offsets.start:
             epoch = self.log.replayed.leader_epochs.epoch_at(offsets.end - 1)
-        self._asked = FetchFrom(offsets.end, epoch, offsets.start)
+        self._asked = FetchFrom(offsets.end, epoch, start)
         return self._asked
 
     def forget_request(self) -> None:

@@ -56,6 +56,7 @@ class Follower:
         "end",
         "fetched_ms",
         "log_start",
+        "told_start",
         "vouches_ms",
     )
 
@@ -63,7 +64,9 @@ class Follower:
         self.end = -1
         """The end of the follower's log as `ack.durability` counts: its last fetch offset; -1: it has not fetched."""
         self.log_start = -1
-        """The start of the follower's log at its last fetch."""
+        """The start that the follower had saved at its last fetch; -1: it did not say."""
+        self.told_start = -1
+        """The latest start of the leader's log that the follower has, or has been told."""
         self.broker_epoch = -1
         self.caught_up_ms: int | None = None
         """When the follower last had all that the leader had. None: nobody has looked since the leadership began."""
@@ -76,8 +79,9 @@ class Follower:
         self._leader_end = -1
         """The leader's log end at the last fetch."""
 
-    def answered(self, connection_id: int, boot_ms: int) -> None:
-        """The leader answers the follower's fetch."""
+    def answered(self, log_start: int, connection_id: int, boot_ms: int) -> None:
+        """The leader answers the follower's fetch, and tells it of this start."""
+        self.told_start = log_start
         self._answered = (connection_id, boot_ms)
 
     def fetched(
@@ -106,6 +110,8 @@ class Follower:
         self.broker_epoch = broker_epoch
         self.end = offset
         self.log_start = log_start
+        if log_start > self.told_start:
+            self.told_start = log_start
         self.fetched_ms = boot_ms
         self._leader_end = leader_end
 

@@ -20,6 +20,11 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.replication.epochs import check_epoch
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 
+UNKNOWN_START = -1
+"""The log start of a follower that does not say it."""
+NO_BOUND = 1 << 63
+"""An offset beyond all logs."""
+
 
 class Proposal(NamedTuple):
     """A change of the in-sync set for the metadata store."""
@@ -131,7 +136,18 @@ class LeaderReplica:
         """A fetch of a follower is answered."""
         follower = self._followers.get(broker_id)
         if follower is not None:
-            follower.answered(connection_id, boot_ms)
+            follower.answered(self.log.offsets.start, connection_id, boot_ms)
+
+    def tells_start(self, broker_id: int) -> bool:
+        """Whether the log's start moved since the follower last heard of it: it is told at once."""
+        follower = self._followers.get(broker_id)
+        return follower is not None and follower.told_start < self.log.offsets.start
+
+    @property
+    def saved_by_successors(self) -> int:
+        """The log start that everybody has saved who could succeed this leader: no election brings the records before
+        it back. A leader without successors has no bound."""
+        return min((follower.log_start for follower in self._vouchers), default=NO_BOUND)
 
     def follower(self, broker_id: int) -> Follower | None:
         """What is known of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
@@ -165,12 +181,14 @@ class LeaderReplica:
         )
 
     def may_join(self, broker_id: int) -> bool:
-        """Whether a follower outside of the maximal in-sync set has all that was or may have been committed."""
+        """Whether a follower outside of the maximal in-sync set has all that was or may have been committed, and none
+        of the records that were deleted: as a leader it would bring those back."""
         follower = self._followers.get(broker_id)
         return (
             follower is not None
             and broker_id not in self.in_sync.maximal
             and follower.end >= max(self.high_watermark, self.epoch_start)
+            and (follower.log_start >= self.log.offsets.start or follower.log_start == UNKNOWN_START)
         )
 
     def has_lost(self, broker_id: int) -> bool:

@@ -98,9 +98,10 @@ class KeptOffsets:
         return self.recovery_points.keys() | self.log_starts.keys() | self.clean_offsets.keys()
 
     def log_opened(self, partition: TopicPartition, offsets: LogOffsets) -> None:
-        """Notes that the partition has an open log, which hears of its saved recovery points from now on."""
+        """Notes that the partition has an open log, which hears of its saved recovery points and starts from now on."""
         self._forgotten.pop(partition, None)
         self._open_logs[partition] = offsets
+        offsets.saved_start = self._starts_on_disk.get(partition, 0)
 
     def saved_log_start(self, partition: TopicPartition) -> int | None:
         """The log start on disk, as this software wrote it; None: unknown."""
@@ -167,6 +168,8 @@ class KeptOffsets:
                             log.saved_recovery_point = by_partition.get(partition, 0)
                     elif name == LOG_START_FILE:
                         self._starts_on_disk = by_partition
+                        for partition, log in open_logs:
+                            log.saved_start = by_partition.get(partition, 0)
                     self._saved[name] = number
 
         return write

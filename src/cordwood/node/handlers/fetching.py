@@ -379,8 +379,8 @@ class Fetching:
                     self._request.now,
                 )
                 high_watermark = replica.high_watermark
-            if target.high_watermark < high_watermark:
-                # Clients of the follower wait for the news.
+            if target.high_watermark < high_watermark or replica.tells_start(self._follower):
+                # Clients of the follower wait for the news, or DeleteRecords here waits for the follower.
                 self._urgent = True
             if self._rooms.leader_throttle.holds_back(partition, self._follower, self._rooms.loop.now):
                 end = target.fetch_offset

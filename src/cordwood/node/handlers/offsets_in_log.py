@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.log.log import Log
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.log.timestamps import FoundTimestamp
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.record_work import RecordWork
+    from cordwood.node.acks import Acks
     from cordwood.node.duties.maintenance import Maintenance
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
+    from cordwood.node.partition import Partition
     from cordwood.node.reports import Reports
     from cordwood.replication.leader import LeaderReplica
     from cordwood.wire.message_types.delete_records import DeleteRecords
@@ -49,6 +50,7 @@ Found = tuple[int, int, int] | Exception
 class LogOffsetRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
+    acks: Acks
     apart: RecordWork
     hosted: HostedReplicas
     image: ClusterImage
@@ -196,10 +198,11 @@ def _epoch_end_answer(
 
 
 def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> Steps:
-    """Moves the start of a log forward, durably: deleted records do not come back after a crash."""
+    """Moves the start of a log forward, durably, on every replica that may be elected: deleted records come back
+    neither after a crash nor after a failover."""
     body = yield from request.read()
     results: list[tuple[str, DeleteRecords.AnswerPartition]] = []
-    logs: list[Log] = []
+    starts: dict[Partition, int] = {}
     dropped = 0
     for topic in body.topics:
         for asked in topic.partitions:
@@ -208,9 +211,8 @@ def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> St
                 yield
             low_watermark, error = -1, ErrorCode.NONE
             try:
-                log, segments = _delete_before(rooms, topic.name, asked.partition_index, asked.offset)
-                low_watermark = log.offsets.start
-                logs.append(log)
+                partition, segments = _delete_before(rooms, topic.name, asked.partition_index, asked.offset)
+                low_watermark = starts[partition] = partition.log.offsets.start
                 dropped += segments
             except ProtocolError as refusal:
                 error = refusal.code
@@ -224,18 +226,45 @@ def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> St
                 )
             )
 
+    def answer(errors: Mapping[tuple[str, int], ErrorCode]) -> None:
+        for name, result in results:
+            error = errors.get((name, result["partition_index"]), ErrorCode.NONE)
+            result["error_code"] = result["error_code"] or error
+        request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
+
     def saved(outcome: Exception | None) -> None:
         if isinstance(outcome, Exception):
             rooms.reports.failed_write(outcome)
-            for _, result in results:
-                result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
-        request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
+            answer({partition.name: ErrorCode.KAFKA_STORAGE_ERROR for partition in starts})
+        else:
+            _when_all_saved(rooms.acks, starts, request.now.boot_ms + body.timeout_ms, answer)
 
-    rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.save_offsets(logs), saved)
+    save = rooms.logs.save_offsets([partition.log for partition in starts])
+    rooms.loop.effects.for_client(request.reply.connection_id, save, saved)
 
 
-def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -> tuple[Log, int]:
-    """Moves the start of a log. Returns the log, and the number of segments that it has dropped."""
+def _when_all_saved(
+    acks: Acks,
+    starts: Mapping[Partition, int],
+    deadline_ms: int,
+    answer: Callable[[Mapping[tuple[str, int], ErrorCode]], None],
+) -> None:
+    """Calls `answer` with the error of each partition once the wait for its followers is over."""
+    errors: dict[tuple[str, int], ErrorCode] = {}
+
+    def done(partition: Partition, error: ErrorCode) -> None:
+        errors[partition.name] = error
+        if len(errors) == len(starts):
+            answer(errors)
+
+    if not starts:
+        answer(errors)
+    for partition, start in starts.items():
+        acks.when_starts_reach(partition, start, deadline_ms, partial(done, partition))
+
+
+def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+    """Moves the start of a log. Returns the partition, and the number of segments that its log has dropped."""
     partition = rooms.hosted.leader(topic, index)
     replica = partition.replica
     if partition.settings.compacted and not partition.settings.deletes:
@@ -253,7 +282,7 @@ def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -
     dropped = before - len(log.segments)
     if dropped >= DROPPED_AT_ONCE:
         rooms.maintenance.drop_soon(partition)
-    return log, dropped
+    return partition, dropped
 
 
 HANDLERS = (

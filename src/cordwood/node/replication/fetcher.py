@@ -225,6 +225,8 @@ class Fetcher:
                 self._begin_cut(partition, following, following.log.offsets.start, anew=True)
                 return None
             place = following.ask()
+            if following.log.offsets.saved_start < following.log.offsets.start:
+                self._rooms.starts.save(partition)
         except StorageFailure as failure:
             self._failed(failure)
             self._rooms.reports.failure(failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordwood.node.replication.cuts import Cuts
+from cordwood.node.replication.saved_starts import SavedStarts
 from cordwood.node.replication.suspects import Suspects
 from cordwood.replication.throttle import Throttle
 
@@ -51,4 +52,5 @@ class FetcherRooms:
         self.suspects = Suspects(loop, image)
         self.throttle = Throttle()
         """Of replicas outside of their in-sync sets, where the topic lists this follower."""
+        self.starts = SavedStarts(loop, logs, hosted, reports)
         self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)

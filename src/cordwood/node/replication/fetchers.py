@@ -12,6 +12,7 @@ class Fetchers:
         self._rooms = rooms
         self._by_leader: dict[int, Fetcher] = {}
         self._of: dict[Partition, Fetcher] = {}
+        rooms.starts.after = self.tell_soon
 
     def role_changed(self, partition: Partition) -> None:
         """Has the partition fetched from its present leader, if it follows one."""
@@ -32,8 +33,9 @@ class Fetchers:
             fetcher.at_rest = Fetcher(self._rooms, leader, self._of, busy=fetcher)
         return fetcher
 
-    def read_here(self, partition: Partition) -> None:
-        """Has the leader tell of the high watermark as soon as it moves: clients read at this follower."""
+    def tell_soon(self, partition: Partition) -> None:
+        """Has the leader answer the request that it holds, so that the next one tells or asks for more: the log start
+        that is saved here, or news of the high watermark for clients that read at this follower."""
         fetcher = self._of.get(partition)
         if fetcher is not None:
             fetcher.hurry_soon()

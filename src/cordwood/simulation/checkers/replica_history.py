@@ -8,7 +8,7 @@ the last one: only new batches are read, unless the log was cut.
 The rules have numbers in messages, as in the specification of replication: 1 one leader per epoch, 2 same offset and
 epoch, same record, 3 and 4 a leader has every committed record, 5 sets in order, 6 in-sync replicas have every
 committed record, 7 ends in order, 8 no cut below the high watermark, 9 committed means min.insync.replicas, 11
-contiguous sequences, 12 one partition epoch per write.
+contiguous sequences, 12 one partition epoch per write, 13 a leader has no record whose deletion was acknowledged.
 """
 
 from bisect import bisect_right
@@ -96,6 +96,8 @@ class PartitionHistory:
         """The latest leadership of the rows."""
         self.committed: list[Entry] = []
         self.committed_end = 0
+        self.deleted_before = 0
+        """The latest log start that a client was told of by DeleteRecords."""
         self.lost = False
         """Whether committed records were lost by faults that no protocol survives."""
         self._leaders: dict[int, tuple[int, int]] = {}
@@ -252,6 +254,10 @@ class PartitionHistory:
         if replica.agreed < has and not (deposed and self.lost):
             raise self._broken(
                 4, f"broker {broker} leads in epoch {seen.leader_epoch} with {replica.agreed} of {has}: {self!r}"
+            )
+        if seen.start < self.deleted_before and not deposed and not self.lost:
+            raise self._broken(
+                13, f"broker {broker} leads from {seen.start} on, and records before {self.deleted_before} were deleted"
             )
         if seen.high_watermark > self.committed_end and not (deposed and self.lost):
             self._commit(broker, replica, seen, 0 if self.lost and epoch_begins else needed)

@@ -2,7 +2,7 @@
 
 An acknowledgement for all replicas is given only for committed records (rule 9), a reader gets only committed records,
 below the last stable offset if it asks for that (rule 10), and a broker that leads no longer stops to serve when its
-authority is over.
+authority is over. Records whose deletion is acknowledged stay deleted (rule 13).
 """
 
 from collections.abc import Iterator
@@ -64,6 +64,8 @@ class ReplicatedAnswers:
         elif exchange.key is ApiKey.LIST_OFFSETS:
             self._replicas.look(self._machine)
             self._listed(exchange)
+        elif exchange.key is ApiKey.DELETE_RECORDS:
+            self._deleted(exchange)
 
     # Followers
 
@@ -193,6 +195,17 @@ class ReplicatedAnswers:
                 latest = asked[topic.name, each.partition_index] == LATEST and not exchange.values["isolation_level"]
                 if newest and latest and each.offset < history.committed_end and not history.lost:
                     raise InvariantBroken(f"rule 7: {exchange} was told of the end {each.offset}: {history!r}")
+
+    # DeleteRecords
+
+    def _deleted(self, exchange: Exchange) -> None:
+        for topic in exchange.answer.topics:
+            for each in topic.partitions:
+                topic_id = self._machine.node.image.topic_id(topic.name) or ZERO_TOPIC_ID
+                served = self._served(topic_id, each.partition_index)
+                if each.error_code == 0 and served is not None:
+                    history = served[1]
+                    history.deleted_before = max(history.deleted_before, each.low_watermark)
 
     # Fetch
 

@@ -1,0 +1,56 @@
+"""Log starts that followers took over from their leaders, saved at once: DeleteRecords at a leader waits for them.
+
+One save is under way at a time, for all partitions whose starts moved meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cordwood.log.directory.data_directories import DataDirectories
+from cordwood.model.moment import Moment
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
+from cordwood.node.reports import Reports
+
+PAUSE_MS = 1_000
+"""The pause after a save that failed."""
+
+
+class SavedStarts:
+    def __init__(self, loop: Loop, logs: DataDirectories, hosted: HostedReplicas, reports: Reports) -> None:
+        self._loop = loop
+        self._logs = logs
+        self._hosted = hosted
+        self._reports = reports
+        self._due: dict[Partition, None] = {}
+        self._under_way = False
+        self.after: Callable[[Partition], None] = lambda partition: None
+        """Called when the start of a partition is saved: its leader has not heard of it."""
+
+    def save(self, partition: Partition) -> None:
+        """Has the present start of the partition's log saved."""
+        self._due[partition] = None
+        if not self._under_way:
+            self._under_way = True
+            self._loop.after(0, self._begin)
+
+    def _begin(self, now: Moment) -> None:
+        saving = [each for each in self._due if self._hosted.hosts(each) and not each.offline and not each.cutting]
+        self._due.clear()
+        logs = [log for each in saving if (log := each.opened) is not None]
+        if not logs:
+            self._under_way = False
+            return
+
+        def saved(outcome: Exception | None) -> None:
+            if isinstance(outcome, Exception):
+                self._reports.failed_write(outcome)
+                self._loop.after(PAUSE_MS, self._begin)
+                return
+            for each in saving:
+                self.after(each)
+            self._begin(self._loop.now)
+
+        self._loop.effects.blocking(self._logs.save_offsets(logs), saved)
