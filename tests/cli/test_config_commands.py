@@ -92,3 +92,7 @@ def test_a_configuration_file_is_checked_whole_and_without_a_broker(cordwood_cli
     checked = cordwood_cli.json("config", "check", file)
     assert checked["settings"] == {"log.retention.ms": "86400000", "num.partitions": "3"}
     assert "is valid" in cordwood_cli("config", "check", file)
+    result = cordwood_cli.run("config", "check", "--require", "log.dirs", file)
+    assert (result.exit_code, result.stdout) == (ExitCode.PROBLEM_FOUND, f"{file} does not set log.dirs\n")
+    file.write_text('log.dir = "here"\n')
+    assert "is valid" in cordwood_cli("config", "check", "--require", "log.dirs", file)

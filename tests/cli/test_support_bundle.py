@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.support_bundle import metrics_of, without_secrets
-from cordwood.embedded import Broker
+from cordwood.embedded import Broker, Cluster
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -28,7 +28,7 @@ def test_a_bundle_tells_of_a_broker_all_but_its_records(tmp_path: Path) -> None:
         # The broker's settings name port 0, so the bundle misses the metrics; here is the port that was picked.
         address = broker._calls.server.metrics_address
         assert address is not None
-        ((metrics_name, metrics),) = metrics_of({1: {"metrics.listener": f"{address[0]}:{address[1]}"}}, 10.0)
+        ((metrics_name, metrics),) = metrics_of(1, f"0.0.0.0:{address[1]}", address[0], 10.0)
     parts = contents(bundle)
     assert set(said["parts"]) <= set(parts)
     assert {"about.json", "settings.json", "status.json", "topics.json", "files.txt", "doctor.json", "log.txt"} <= set(
@@ -36,7 +36,7 @@ def test_a_bundle_tells_of_a_broker_all_but_its_records(tmp_path: Path) -> None:
     )
     assert [each["partition"] for each in json.loads(parts["topics.json"])["orders"]] == [0, 1]
     assert b"/00000000000000000000.log" in parts["files.txt"]  # of whichever partition got the record
-    assert [line.partition(":")[0] for line in said["missing"]] == ["the metrics"]
+    assert [line.partition(":")[0] for line in said["missing"]] == ["the metrics of broker 1"]
     assert (metrics_name, b"cordwood_connections" in metrics) == ("metrics-1.txt", True)
     everything = metrics + b"".join(parts.values())
     assert b"a-record-that-nobody-else-sees" not in everything
@@ -55,7 +55,41 @@ def test_a_bundle_without_a_broker_says_what_is_missing(tmp_path: Path) -> None:
     parts = contents(bundle)
     assert {"about.json", "files.txt", "doctor.json", "missing.txt"} == set(parts)
     assert b"no broker answers" in parts["missing.txt"]
-    assert b"the log: no broker or several said where they log" in parts["missing.txt"]
+    assert b"the log: no logging.file is known" in parts["missing.txt"]
+
+
+def test_a_bundle_of_a_broker_that_does_not_run_is_made_by_its_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "broker.log").write_text("the disk is full\n")
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        f'log.dirs = "{tmp_path}/data"\nlogging.file = "{tmp_path}/broker.log"\nlisteners = "127.0.0.1:28123"\n'
+    )
+    bundle = tmp_path / "bundle.tar.gz"
+    Cordwood("127.0.0.1:1").json("support-bundle", "-o", bundle, "--config", file)
+    parts = contents(bundle)
+    assert parts["log.txt"] == b"the disk is full\n"
+    assert "files.txt" in parts
+    assert b"127.0.0.1:28123" in parts["doctor.json"], "the ports are those of the broker, not the defaults"
+
+
+def test_a_bundle_of_a_cluster_has_the_log_the_files_and_the_ports_of_every_broker_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    with Cluster(2, data_dir=tmp_path / "cluster") as cluster:
+        homes = {int(home.name.removeprefix("node-")): home for home in (tmp_path / "cluster").glob("node-*")}
+        for node, home in homes.items():
+            home.with_name(f"node-{node}.log").write_text(f"a line of {node}\n")
+        bundle = tmp_path / "bundle.tar.gz"
+        said = Cordwood(cluster.bootstrap_servers).json("support-bundle", "-o", bundle, "--timeout", "60")
+    assert [line.partition(":")[0] for line in said["missing"]] == ["the metrics"]
+    parts = contents(bundle)
+    assert homes.keys() == {1, 2}
+    for node in homes:
+        assert parts[f"log-{node}.txt"] == f"a line of {node}\n".encode()
+        assert b"meta.properties" in parts[f"files-{node}.txt"]
+        assert b"9092" not in parts[f"doctor-{node}.json"]
+    assert set(json.loads(parts["settings.json"])) == {"1", "2"}
 
 
 def test_secrets_are_known_by_their_names_and_places() -> None:

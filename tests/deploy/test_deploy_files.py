@@ -32,6 +32,14 @@ def test_the_unit_and_the_chart_start_brokers_with_flags_that_exist() -> None:
         assert flags <= known
 
 
+def test_the_unit_overrides_no_setting_of_the_file_and_requires_the_directories_there() -> None:
+    unit = (DEPLOY / "systemd" / "cordwood.service").read_text()
+    started = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    assert started is not None
+    assert started[1] == "/opt/cordwood/bin/cordwood serve --config /etc/cordwood/broker.toml"
+    assert "config check --require log.dirs /etc/cordwood/broker.toml" in unit
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze: apt-get install systemd")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     cordwood = shutil.which("true")

@@ -81,6 +81,8 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
     ready line, or the failure, is for scripts."""
     try:
         settings = settings_from(flags, os.environ)
+        if overridden := overridden_directories(flags, os.environ, settings):
+            print(f"warning: {overridden}", file=sys.stderr, flush=True)
         from cordwood.broker import serve
 
         return serve(settings, as_json=as_json)
@@ -123,7 +125,21 @@ def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettin
         )
     except InvalidConfiguration as error:
         hint = "`cordwood config list --brokers` shows every setting and its meaning"
-        raise Failure("INVALID_CONFIG", str(error), hint, ExitCode.USAGE) from error
+        several = f"{len(error.problems)} mistakes in the settings:\n" if len(error.problems) > 1 else ""
+        raise Failure("INVALID_CONFIG", f"{several}{error}", hint, ExitCode.USAGE) from error
+
+
+def overridden_directories(flags: Flags, environment: Mapping[str, str], settings: "BrokerSettings") -> str:
+    """That the broker's directories are not those of its file: it would look like a broker that lost its records. Empty
+    if they are."""
+    from cordwood.model.configuration import from_toml
+
+    file_name = flags.config or environment.get("CORDWOOD_CONFIG")
+    texts = from_toml(content_of(file_name), file_name) if file_name is not None else {}
+    named = texts.get("log.dirs", texts.get("log.dir", settings.log_dirs))
+    if named == settings.log_dirs:
+        return ""
+    return f"{file_name} sets log.dirs to {named}; flags or the environment override it with {settings.log_dirs}"
 
 
 def content_of(file_name: str) -> str:

@@ -6,17 +6,21 @@ import os
 import re
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.start import METRICS_LISTENER
+from cordwood.model.listeners import EVERY_INTERFACE, host_and_port, parse_address
 from cordwood.model.storage_settings import directories_in
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
+    from cordwood.model.broker_settings import BrokerSettings
 
 LOG_TAIL_BYTES: Final = 1 << 20
 METRICS_BYTES: Final = 16 << 20
@@ -25,8 +29,35 @@ HIDDEN: Final = "(hidden)"
 _SECRET_NAMES: Final = re.compile(r"password|secret|token|credential|jaas|(^|\.)key$", re.IGNORECASE)
 _USER_IN_URL: Final = re.compile(r"://[^/@\s]+@")
 
+_MACHINE_SETTINGS: Final = (
+    "node.id",
+    "log.dirs",
+    "logging.file",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",
+    METRICS_LISTENER,
+    "cluster.name",
+    "cluster.store",
+    "max.connections",
+    "open.files.max",
+    "queued.max.request.bytes",
+    "tail.memory.max.bytes",
+    "log.cleaner.dedupe.buffer.size",
+)
+
 Part = tuple[str, bytes]
 """A file of the bundle: its name and its content."""
+
+
+class BrokerHere(NamedTuple):
+    """A broker whose files are on this machine."""
+
+    label: str
+    """What its parts have in their names: `-1` for broker 1, nothing if the bundle has one broker."""
+    settings: "BrokerSettings"
+    log_file: str
 
 
 def support_bundle(
@@ -34,9 +65,21 @@ def support_bundle(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Default: cordwood-support-TIME.tar.gz in this directory."),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            envvar="CORDWOOD_CONFIG",
+            help="The TOML file of the broker on this machine: names its directories, log and ports.",
+        ),
+    ] = None,
     data_dir: Annotated[
         str | None,
-        typer.Option("--data-dir", "-d", metavar="DIR", help="Default: the directory that the broker names."),
+        typer.Option(
+            "--data-dir", "-d", metavar="DIR", help="Default: the directories of the brokers that are on this machine."
+        ),
     ] = None,
     log_file: Annotated[
         str | None,
@@ -48,6 +91,10 @@ def support_bundle(
 ) -> None:
     """Collect what somebody who helps from afar asks for: settings, metrics, the cluster's state, the tail of the log.
 
+    Settings, metrics and state are those of all brokers that answer. Files, health and log are those of the brokers on
+    this machine: known by their settings and the node id in their directories, or by `--config`. Run it on each
+    machine of a cluster for the others.
+
     The bundle has no record, no key and no secret: passwords, tokens and users in addresses are hidden, and files are
     listed by name and size only. What could not be had is named in its `missing.txt`: a bundle of a broker that does
     not answer is made as well.
@@ -55,7 +102,7 @@ def support_bundle(
     from cordwood.cli.output import print_json, remark, say
 
     path = output or time.strftime("cordwood-support-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
-    parts, missing = collect(bootstrap_servers, timeout_s, data_dir, log_file)
+    parts, missing = collect(bootstrap_servers, timeout_s, config, data_dir, log_file)
     _write(path, [*parts, ("missing.txt", "".join(f"{line}\n" for line in missing).encode())])
     if as_json:
         print_json({"file": path, "parts": [name for name, _ in parts], "missing": missing})
@@ -66,7 +113,7 @@ def support_bundle(
 
 
 def collect(
-    bootstrap_servers: str, timeout_s: float, data_dir: str | None, log_file: str | None
+    bootstrap_servers: str, timeout_s: float, config: str | None, data_dir: str | None, log_file: str | None
 ) -> tuple[list[Part], list[str]]:
     """The parts of a bundle, and a line for each that could not be had."""
     from cordwood.cli.connection import Connection
@@ -74,9 +121,10 @@ def collect(
     connection = Connection(bootstrap_servers, timeout_s)
     parts: list[Part] = []
     missing: list[str] = []
+    hosts: dict[int, str] = {}
     settings: dict[int, dict[str, str]] = {}
 
-    def attempt(what: str, make: Callable[[], Iterator[Part]]) -> None:
+    def attempt(what: str, make: Callable[[], Iterable[Part]]) -> None:
         try:
             parts.extend(make())
         except Failure as failure:
@@ -84,20 +132,88 @@ def collect(
         except OSError as error:
             missing.append(f"{what}: {error}")
 
-    def settings_part() -> Iterator[Part]:
-        settings.update(_settings_by_broker(connection))
-        yield "settings.json", _as_json(settings)
+    def find_brokers() -> Iterable[Part]:
+        from cordwood.cli.raw_request import brokers_that_take_part
+
+        hosts.update({broker: host for broker, (host, _) in brokers_that_take_part(connection).items()})
+        return ()
+
+    def ask_settings(broker: int) -> Iterable[Part]:
+        settings[broker] = _settings_of(connection, broker)
+        return ()
 
     attempt("about this machine", _about)
-    attempt("the brokers' settings", settings_part)
+    attempt("the brokers' settings", find_brokers)
+    for broker in hosts:
+        attempt(f"the settings of broker {broker}", partial(ask_settings, broker))
+    if settings:
+        hidden = {broker: without_secrets(texts) for broker, texts in settings.items()}
+        parts.append(("settings.json", _as_json(hidden)))
     attempt("the cluster's state", lambda: _state(connection))
-    attempt("the metrics", lambda: metrics_of(settings, timeout_s))
-    own = next(iter(settings.values()), {}) if len(settings) == 1 else {}
-    directory = data_dir or own.get("log.dirs") or "./cordwood-data"
-    attempt("the files", lambda: _files_of_all(directories_in(directory)))
-    attempt("the machine's health", lambda: _health(directory))
-    attempt("the log", lambda: _log_tail(log_file or own.get("logging.file", ""), known=bool(own)))
+    if not any(texts.get(METRICS_LISTENER) for texts in settings.values()):
+        missing.append(f"the metrics: no broker that answers has a {METRICS_LISTENER}")
+    for broker, texts in settings.items():
+        if texts.get(METRICS_LISTENER):
+            made = partial(metrics_of, broker, texts[METRICS_LISTENER], hosts[broker], timeout_s)
+            attempt(f"the metrics of broker {broker}", made)
+    for here in _brokers_here(settings, config, data_dir, log_file):
+        attempt(f"the files{here.label}", partial(_files_of_all, here))
+        attempt(f"the machine's health{here.label}", partial(_health, here))
+        attempt(f"the log{here.label}", partial(_log_tail, here))
     return parts, missing
+
+
+def _brokers_here(
+    told: Mapping[int, Mapping[str, str]], config: str | None, data_dir: str | None, log_file: str | None
+) -> list[BrokerHere]:
+    """The broker that the command line names; else those of the brokers that answered whose directories are here; else
+    the only one that answered, or a broker with the defaults."""
+    from cordwood.cli.start import Flags, settings_from
+    from cordwood.model.configuration import load_settings
+
+    if config is not None:
+        named = settings_from(Flags(config=config, data_dir=data_dir), os.environ)
+        return [BrokerHere("", named, log_file or named.logging_file)]
+    if data_dir is None and (found := {broker: texts for broker, texts in told.items() if _is_here(broker, texts)}):
+        return [
+            BrokerHere(
+                f"-{broker}" if len(found) > 1 else "",
+                load_settings(settings=_of_the_machine(texts)),
+                log_file if log_file is not None and len(found) == 1 else _log_file_of(texts),
+            )
+            for broker, texts in found.items()
+        ]
+    texts = dict(next(iter(told.values()))) if len(told) == 1 else {}
+    own = {**_of_the_machine(texts), **({"log.dirs": data_dir} if data_dir is not None else {})}
+    return [BrokerHere("", load_settings(settings=own), log_file or _log_file_of(texts))]
+
+
+def _is_here(broker: int, texts: Mapping[str, str]) -> bool:
+    """Whether the broker's first data directory is on this machine: the same path elsewhere has another node's id."""
+    from cordwood.log.directory.identity import read_identity
+    from cordwood.log.files.os_filesystem import OsFilesystem
+    from cordwood.model.errors import EnvironmentFailure
+
+    first = directories_in(texts.get("log.dirs", ""))[0]
+    filesystem = OsFilesystem(first)
+    try:
+        identity = read_identity(filesystem, first)
+    except (EnvironmentFailure, OSError):
+        return False
+    finally:
+        filesystem.close()
+    return identity is not None and identity.node_id == broker
+
+
+def _log_file_of(texts: Mapping[str, str]) -> str:
+    """`logging.file`; else the file to which `cordwood cluster up` leads the output of a broker; else nothing."""
+    beside = f"{directories_in(texts.get('log.dirs', './cordwood-data'))[0]}.log"
+    return texts.get("logging.file") or (beside if os.path.isfile(beside) else "")
+
+
+def _of_the_machine(texts: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the doctor looks at."""
+    return {name: texts[name] for name in _MACHINE_SETTINGS if texts.get(name)}
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
@@ -123,17 +239,12 @@ def _about() -> Iterator[Part]:
     yield "about.json", _as_json(about)
 
 
-def _settings_by_broker(connection: "Connection") -> dict[int, dict[str, str]]:
+def _settings_of(connection: "Connection", broker: int) -> dict[str, str]:
     from cordwood.cli.config.changes import broker_resource
-    from cordwood.cli.raw_request import brokers_that_take_part
     from cordwood.cli.topic.view import settings_of
 
-    found = {}
-    for broker in brokers_that_take_part(connection):
-        settings = settings_of(connection, broker_resource(str(broker)))
-        texts = {name: setting.value or "" for name, setting in sorted(settings.items())}
-        found[broker] = without_secrets(texts)
-    return found
+    settings = settings_of(connection, broker_resource(str(broker)))
+    return {name: setting.value or "" for name, setting in sorted(settings.items())}
 
 
 def _state(connection: "Connection") -> Iterator[Part]:
@@ -152,21 +263,21 @@ def _state(connection: "Connection") -> Iterator[Part]:
     yield "topics.json", _as_json(topics)
 
 
-def metrics_of(settings: Mapping[int, Mapping[str, str]], timeout_s: float) -> Iterator[Part]:
-    """The metrics of every broker whose settings say where they are served."""
+def metrics_of(broker: int, listener: str, host: str, timeout_s: float) -> Iterator[Part]:
+    """The metrics of a broker, from its `metrics.listener`; from `host` if that listens on every interface."""
     from urllib.request import urlopen
 
-    asked = {broker: texts["metrics.listener"] for broker, texts in settings.items() if texts.get("metrics.listener")}
-    if not asked:
-        raise Failure("NO_METRICS", "no broker that answers has a metrics.listener")
-    for broker, address in asked.items():
-        with urlopen(f"http://{address}/metrics", timeout=timeout_s) as answer:
-            yield f"metrics-{broker}.txt", answer.read(METRICS_BYTES)
+    address = parse_address(listener)
+    told = host_and_port(host if address.host in EVERY_INTERFACE else address.host, address.port)
+    with urlopen(f"http://{told}/metrics", timeout=timeout_s) as answer:
+        yield f"metrics-{broker}.txt", answer.read(METRICS_BYTES)
 
 
-def _files_of_all(directories: Sequence[str]) -> Iterator[Part]:
+def _files_of_all(here: BrokerHere) -> Iterator[Part]:
+    directories = here.settings.data_directories
     for number, directory in enumerate(directories, 1):
-        yield from _files(directory, "files.txt" if len(directories) == 1 else f"files-{number}.txt")
+        several = f"-{number}" if len(directories) > 1 else ""
+        yield from _files(directory, f"files{here.label}{several}.txt")
 
 
 def _files(directory: str, part: str) -> Iterator[Part]:
@@ -186,22 +297,19 @@ def _files(directory: str, part: str) -> Iterator[Part]:
     yield part, "".join(lines).encode(errors="surrogateescape")
 
 
-def _health(directory: str) -> Iterator[Part]:
+def _health(here: BrokerHere) -> Iterator[Part]:
     from cordwood.cli.doctor.command import findings_as_json, findings_of
-    from cordwood.model.configuration import load_settings
 
-    yield "doctor.json", _as_json(findings_as_json(findings_of(load_settings(settings={"log.dirs": directory}))))
+    yield f"doctor{here.label}.json", _as_json(findings_as_json(findings_of(here.settings)))
 
 
-def _log_tail(path: str, *, known: bool) -> Iterator[Part]:
-    """`known`: whether one broker told its settings."""
-    if not path and not known:
-        raise Failure("NO_LOG", "no broker or several said where they log: name a log with --log-file")
-    if not path:
-        raise Failure("NO_LOG", "the broker logs to stderr (no logging.file): name its log with --log-file")
-    with open(path, "rb") as file:
+def _log_tail(here: BrokerHere) -> Iterator[Part]:
+    if not here.log_file:
+        raise Failure("NO_LOG", "no logging.file is known, so the lines went to stderr: name the log with --log-file")
+    with open(here.log_file, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
-        yield "log.txt", _USER_IN_URL.sub(f"://{HIDDEN}@", file.read().decode(errors="replace")).encode()
+        text = file.read().decode(errors="replace")
+        yield f"log{here.label}.txt", _USER_IN_URL.sub(f"://{HIDDEN}@", text).encode()
 
 
 def _as_json(value: Any) -> bytes:

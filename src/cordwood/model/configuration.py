@@ -10,7 +10,7 @@ Durations and sizes may have a unit: `log.retention.ms=1d`, `log.retention.bytes
 is an error that suggests the nearest one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -44,7 +44,11 @@ _NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
 
 
 class InvalidConfiguration(InvalidSetting):
-    """A configuration that the broker does not start with; the message says where and why."""
+    """A configuration that the broker does not start with; the message says where and why, for every mistake."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 def load_settings(
@@ -57,16 +61,24 @@ def load_settings(
 ) -> BrokerSettings:
     """The settings that these sources make together: `settings` are what a program gives by name.
 
-    Raises InvalidConfiguration, which names the source."""
+    Raises InvalidConfiguration, which names every mistake of all sources. Whether settings contradict each other is
+    known only when each is valid by itself."""
     texts: dict[str, str] = {}
+    problems: list[str] = []
+    layers: list[tuple[str, Callable[[], Mapping[str, str]]]] = [
+        (file_name, lambda: from_toml(toml, file_name)),
+        ("environment", lambda: from_environment(environment or {})),
+        ("flags", lambda: from_flags(flags)),
+        ("settings", lambda: settings or {}),
+    ]
+    for source, read in layers:
+        try:
+            texts.update(_normal(read(), source))
+        except InvalidConfiguration as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InvalidConfiguration(*problems)
     try:
-        for source, layer in (
-            (file_name, from_toml(toml, file_name)),
-            ("environment", from_environment(environment or {})),
-            ("flags", from_flags(flags)),
-            ("settings", settings or {}),
-        ):
-            texts.update(_normal(layer, source))
         return BrokerSettings.from_texts(texts)
     except InvalidSetting as error:
         raise InvalidConfiguration(str(error)) from None
@@ -75,51 +87,50 @@ def load_settings(
 def problems_of(toml: str, file_name: str = "file") -> list[str]:
     """Everything that is wrong with a configuration file by itself; empty: a broker starts with it."""
     try:
-        texts = from_toml(toml, file_name)
+        load_settings(toml, file_name=file_name)
     except InvalidConfiguration as error:
-        return [str(error)]
-    problems = []
-    for name, text in texts.items():
-        try:
-            _normal({name: text}, file_name)
-        except InvalidConfiguration as error:
-            problems.append(str(error))
-    if not problems:
-        try:
-            load_settings(toml, file_name=file_name)
-        except InvalidConfiguration as error:
-            problems.append(f"{file_name}: {error}")
-    return problems
+        return [each if each.startswith(file_name) else f"{file_name}: {each}" for each in error.problems]
+    return []
 
 
-def from_toml(text: str, file_name: str = "file") -> dict[str, str]:
+def from_toml(toml: str, file_name: str = "file") -> dict[str, str]:
     """The texts of a TOML document, by dotted name."""
-    if not text:
+    if not toml:
         return {}
     # Most brokers start without a file, and every import delays the start.
     import tomllib
 
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfiguration(f"{file_name} is not valid TOML: {error}") from None
     texts: dict[str, str] = {}
-    _flatten(document, "", texts, file_name)
-    return texts
-
-
-def _flatten(table: Mapping[str, Any], prefix: str, texts: dict[str, str], file_name: str) -> None:
-    for key, value in table.items():
-        name = prefix + key
-        if isinstance(value, dict):
-            _flatten(value, name + ".", texts, file_name)
+    problems = []
+    for name, value in _flat(document, ""):
+        if (text := _text_of(value)) is None:
+            problems.append(f"{file_name}: {name} must be a string, a number, a boolean or a list of strings")
         elif name in texts:
-            raise InvalidConfiguration(f"{file_name} sets {name} twice")
+            problems.append(f"{file_name} sets {name} twice")
         else:
-            texts[name] = _text_of(name, value, file_name)
+            texts[name] = text
+    if not problems:
+        return texts
+    try:
+        _normal(texts, file_name)
+    except InvalidConfiguration as error:
+        problems.extend(error.problems)
+    raise InvalidConfiguration(*problems)
 
 
-def _text_of(name: str, value: object, file_name: str) -> str:
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _text_of(value: object) -> str | None:
     match value:
         case bool():
             return "true" if value else "false"
@@ -127,22 +138,24 @@ def _text_of(name: str, value: object, file_name: str) -> str:
             return str(value)
         case list() if all(isinstance(part, str | int) for part in value):
             return ",".join(map(str, value))
-    raise InvalidConfiguration(f"{file_name}: {name} must be a string, a number, a boolean or a list of strings")
+    return None
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The texts of the variables that start with CORDWOOD_."""
     by_variable = {variable_name(name): name for name in _NAMES}
     texts: dict[str, str] = {}
+    unknown = []
     for variable, text in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
             continue
         name = by_variable.get(variable)
         if name is None:
-            raise InvalidConfiguration(
-                f"The environment variable {variable} is not a setting{_hint(variable, by_variable)}"
-            )
-        texts[name] = text
+            unknown.append(f"The environment variable {variable} is not a setting{_hint(variable, by_variable)}")
+        else:
+            texts[name] = text
+    if unknown:
+        raise InvalidConfiguration(*unknown)
     return texts
 
 
@@ -165,20 +178,31 @@ def from_flags(flags: Iterable[str]) -> dict[str, str]:
 def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
     """One source's texts under the names of the table; texts in coarser units are converted to milliseconds."""
     normal: dict[str, str] = {}
+    problems: list[str] = []
     by_factor = sorted(texts, key=lambda name: -COARSER_UNITS[name].factor if name in COARSER_UNITS else 0)
     for name in by_factor:
-        text = _plain(name, texts[name], source)
-        if name in COARSER_UNITS:
-            finer, factor = COARSER_UNITS[name]
-            _check(_coarse(name), text, source)
-            normal[finer] = _in_finer_unit(name, text, factor)
+        try:
+            table_name, text = _normal_one(name, texts[name], source)
+        except InvalidConfiguration as error:
+            problems.extend(error.problems)
         else:
-            table_name = OTHER_NAMES.get(name, name)
-            if table_name not in BROKER_SETTINGS:
-                raise InvalidConfiguration(f"{source}: {unknown_name('broker', name, BROKER_SETTINGS)}")
-            _check(BROKER_SETTINGS[table_name], text, source)
             normal[table_name] = text
+    if problems:
+        raise InvalidConfiguration(*problems)
     return normal
+
+
+def _normal_one(name: str, text: str, source: str) -> tuple[str, str]:
+    text = _plain(name, text, source)
+    if name in COARSER_UNITS:
+        finer, factor = COARSER_UNITS[name]
+        _check(_coarse(name), text, source)
+        return finer, _in_finer_unit(name, text, factor)
+    table_name = OTHER_NAMES.get(name, name)
+    if table_name not in BROKER_SETTINGS:
+        raise InvalidConfiguration(f"{source}: {unknown_name('broker', name, BROKER_SETTINGS)}")
+    _check(BROKER_SETTINGS[table_name], text, source)
+    return table_name, text
 
 
 def _plain(name: str, text: str, source: str) -> str:

@@ -97,7 +97,8 @@ class TopicSettings:
     )
     file_delete_delay_ms: int = int64(
         60_000,
-        "How long the files of a removed segment or topic stay on disk under a `.deleted` name.",
+        "How long the files of a removed segment stay on disk under a `.deleted` name, and those of a deleted topic in "
+        "a directory that ends in `-delete`. A full disk or a restart ends the wait of a deleted topic.",
         low=0,
         broker_name="log.segment.delete.delay.ms",
     )

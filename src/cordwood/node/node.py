@@ -373,10 +373,12 @@ class Node:
 
     def _topics_deleted(self, topics: Iterable[TopicImage]) -> None:
         deleted: dict[TopicId, list[TopicPartition]] = {}
+        delays_ms: dict[TopicId, int] = {}
         gone: list[Ended] = []
         for topic in topics:
             partitions = self.hosted.deleted(topic)
             deleted[topic.topic_id] = [partition.name for partition in partitions]
+            delays_ms[topic.topic_id] = topic.settings.file_delete_delay_ms
             self.logs.describe_topic(topic.topic_id, None)
             self.encoded_topics.forget(topic.name)
             self.preparation.topic_deleted(topic)
@@ -388,7 +390,7 @@ class Node:
                 self.acks.forget(partition)
                 gone.append((partition, partition.take_acks()))
         # The logs are forgotten before a waiting request hears of the deletion and may ask for a new topic.
-        self._removals.delete_logs(deleted)
+        self._removals.delete_logs(deleted, delays_ms)
         self.acks.end(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _deposed(self, deposed: list[Deposed]) -> None:

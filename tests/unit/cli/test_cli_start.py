@@ -4,14 +4,14 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from cordwood.cli.app import app
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.reference import commands
-from cordwood.cli.start import Flags, plain_serve_flags, settings_from
+from cordwood.cli.start import Flags, overridden_directories, plain_serve_flags, settings_from
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,27 @@ def test_flags_stand_above_the_environment_and_the_environment_above_the_file(tm
     assert settings.node_id == 7
     assert settings.data_directories == ("env",)
     assert settings_from(Flags(data_dir="flag"), environment).data_directories == ("flag",)
+
+
+@pytest.mark.parametrize("flags", [{"data_dir": "/b"}, {"assignments": ("log.dirs=/b",)}])
+def test_a_broker_says_when_its_directories_are_not_those_of_its_file(tmp_path: Path, flags: dict[str, Any]) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('log.dirs = "/a"\n')
+    given = Flags(config=str(file), **flags)
+    said = overridden_directories(given, {}, settings_from(given, {}))
+    assert said == f"{file} sets log.dirs to /a; flags or the environment override it with /b"
+    alone = Flags(config=str(file))
+    assert overridden_directories(alone, {}, settings_from(alone, {})) == ""
+    assert overridden_directories(Flags(data_dir="/b"), {}, settings_from(Flags(data_dir="/b"), {})) == ""
+
+
+def test_all_mistakes_of_a_file_are_said_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("num.partitions = 0\nno.such.thing = 1\n")
+    with pytest.raises(Failure, match="2 mistakes in the settings:") as caught:
+        settings_from(Flags(config=str(file)), {})
+    assert "num.partitions" in caught.value.message
+    assert "no.such.thing" in caught.value.message
 
 
 def test_set_is_the_most_particular_flag() -> None:

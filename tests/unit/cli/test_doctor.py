@@ -1,8 +1,12 @@
 """What `cordwood doctor` says of machines: of this one, and of those that nobody has at hand."""
 
 import json
+import os
 import shutil
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,3 +185,35 @@ def test_a_metadata_store_that_is_not_there_is_named(tmp_path: Path) -> None:
     found = [finding for finding in json.loads(result.stdout) if finding["area"] == "metadata store"]
     assert [finding["state"] for finding in found] == ["problem"]
     assert store in found[0]["words"]
+
+
+@contextmanager
+def _as_somebody_else() -> Iterator[None]:
+    """Runs as a user who owns nothing, if the tests run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_directory_of_somebody_else_is_a_problem_and_no_traceback() -> None:
+    top = Path(tempfile.mkdtemp())
+    try:
+        top.chmod(0o755)
+        with Broker(data_dir=top / "data"):
+            pass
+        (top / "data").chmod(0o700 if os.geteuid() == 0 else 0)
+        with _as_somebody_else():
+            ran = CliRunner().invoke(app, ["doctor", "--data-dir", f"{top}/data", "--json"])
+        assert ran.exit_code == ExitCode.PROBLEM_FOUND, ran.exception
+        disk = next(each for each in json.loads(ran.stdout) if each["area"] == "disk")
+        assert disk["state"] == State.PROBLEM
+        assert disk["words"] == f"{top}/data cannot be read and written by this user: Permission denied"
+        assert "as that user" in disk["remedy"]
+    finally:
+        (top / "data").chmod(0o700)
+        shutil.rmtree(top)

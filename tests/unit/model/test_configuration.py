@@ -76,6 +76,16 @@ def test_a_mistake_in_the_file_is_said_with_its_place_and_reason(file: str, reas
         load_settings(file, file_name="broker.toml")
 
 
+def test_every_mistake_of_all_sources_is_named_at_once() -> None:
+    file = "num.partitions = 0\nno.such = 1\n[log]\nretention.ms = 'soon'\nsegment.bytes = {a = 1979-05-27}\n"
+    with pytest.raises(InvalidConfiguration) as caught:
+        load_settings(file, {"CORDWOOD_NODE_IDD": "1"}, ["node.id=x"], file_name="broker.toml")
+    named = ("num.partitions", "no.such", "log.retention.ms", "log.segment.bytes.a", "CORDWOOD_NODE_IDD", "node.id")
+    for name in named:
+        assert any(name in problem for problem in caught.value.problems), (name, caught.value.problems)
+    assert len(caught.value.problems) == len(named)
+
+
 def test_a_misspelt_variable_is_an_error_that_suggests_the_right_one() -> None:
     with pytest.raises(InvalidConfiguration, match="CORDWOOD_NUM_PARTITION is not a setting; did you mean"):
         load_settings(environment={"CORDWOOD_NUM_PARTITION": "3", "PATH": "/bin", "CORDWOOD_CONFIG": "x.toml"})

@@ -25,6 +25,9 @@ MOST_LINES = 15_000
 A_WHILE_MS = 62_000
 """Within this time every duty by the clock comes at least once."""
 
+FILE_DELETE_DELAY_MS = 61_000
+"""A little more than the default of file.delete.delay.ms."""
+
 
 @pytest.fixture
 def world() -> Iterator[World]:
@@ -111,6 +114,7 @@ def test_a_deletion_renames_no_directory_in_the_loop(world: World, monkeypatch: 
     assert asked.answered
     assert len(renamed_in) >= PARTITIONS
     assert set(renamed_in) == {"do work"}
+    world.advance(FILE_DELETE_DELAY_MS)
     assert not [name for name in world.disk.list("/data") if name.startswith("wide")]
 
 
@@ -136,8 +140,40 @@ def test_a_new_topic_has_its_name_before_the_old_directory_is_renamed(world: Wor
     world.settle()
     assert asked.answered
     assert world.disk.list("/data").count("orders-0") == 1
+    assert "orders-0.0-delete" in world.disk.list("/data"), "file.delete.delay.ms is not over"
+    world.advance(FILE_DELETE_DELAY_MS)
     assert "orders-0.0-delete" not in world.disk.list("/data")
     assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 1
+
+
+def deleted_on_disk(world: World) -> list[str]:
+    return sorted(name for name in world.disk.list("/data") if name.endswith("-delete"))
+
+
+def test_the_files_of_a_deleted_topic_stay_for_the_delay_of_that_topic(world: World) -> None:
+    create_topic(world, "patient", file_delete_delay_ms="5000")
+    create_topic(world, "hasty", file_delete_delay_ms="0")
+    for topic in ("patient", "hasty"):
+        world.ask(ApiKey.PRODUCE, 9, **produce_values(topic, batch_of(world, b"old")))
+    world.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["patient", "hasty"], timeout_ms=1000)
+    world.settle()
+    assert deleted_on_disk(world) == ["patient-0.0-delete"]
+    world.advance(4_000)
+    assert deleted_on_disk(world) == ["patient-0.0-delete"]
+    world.advance(2_000)
+    assert not deleted_on_disk(world)
+
+
+def test_a_restart_removes_the_files_of_deleted_topics_whose_delay_is_not_over(world: World) -> None:
+    create_topic(world, "orders", file_delete_delay_ms="5000")
+    world.ask(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world, b"old")))
+    world.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["orders"], timeout_ms=1000)
+    world.settle()
+    assert deleted_on_disk(world)
+    world.stop()
+    world.start()
+    assert not deleted_on_disk(world)
+    assert not world.node.image.deleted_topics
 
 
 def test_very_many_segments_are_dropped_in_turns(world: World) -> None:

@@ -13,6 +13,15 @@ from cordwood.cli.start import content_of
 
 def check_config(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The TOML file of `cordwood serve --config FILE`.")],
+    required: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            metavar="NAME",
+            help="A setting that the file must set; may be given several times. A service requires log.dirs: the "
+            "default directory depends on where the broker is started.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a broker's configuration file. Needs no broker.
@@ -26,6 +35,8 @@ def check_config(
     toml = content_of(file)
     problems = problems_of(toml, file)
     texts = {} if problems else load_settings(toml, file_name=file).texts
+    if not problems:
+        problems = [f"{file} does not set {name}" for name in required or () if name not in texts]
     if as_json:
         print_json({"file": file, "valid": not problems, "problems": problems, "settings": dict(texts)})
     elif problems:

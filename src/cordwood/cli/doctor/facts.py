@@ -36,7 +36,7 @@ class Disk:
     in_use: bool
     """Whether a broker runs on the directory."""
     refusal: str
-    """Why a file cannot be written and synced there; empty: it can."""
+    """Why the files cannot be read, or one cannot be written and synced there; empty: they can."""
     kind: str | None
     """The type of the file system."""
     free_bytes: int
@@ -119,12 +119,16 @@ def disk_of(directory: str) -> Disk:
     place = os.path.abspath(directory)
     exists = os.path.isdir(place)
     in_use = False
+    newest_s, unreadable = 0.0, ""
     if exists:
         try:
             with stopped(place):
                 pass
+            newest_s = _newest_s(place)
         except Failure:
             in_use = True
+        except OSError as error:
+            unreadable = error.strerror or str(error)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     sync_ms, refusal = _synced(place)
@@ -133,12 +137,12 @@ def disk_of(directory: str) -> Disk:
         path=place,
         exists=exists,
         in_use=in_use,
-        refusal=refusal,
+        refusal=unreadable or refusal,
         kind=filesystem_type(place),
         free_bytes=room.f_bavail * room.f_frsize,
         total_bytes=room.f_blocks * room.f_frsize,
         sync_ms=sync_ms,
-        newest_s=_newest_s(place) if exists else 0.0,
+        newest_s=newest_s,
     )
 
 
@@ -198,7 +202,8 @@ def directory_faults(settings: BrokerSettings) -> DirectoryFaults:
 def _partitions_in(directory: str) -> list[str]:
     """The names of directories with files of a partition."""
     names = []
-    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+    # `disk_of` says so where another user owns a directory.
+    with suppress(FileNotFoundError, PermissionError), os.scandir(directory) as entries:
         for entry in entries:
             with suppress(ValueError):
                 TopicPartition.parse(entry.name)

@@ -38,8 +38,8 @@ def judge_disk(disk: Disk) -> Iterator[Finding]:
         yield Finding(
             "disk",
             State.PROBLEM,
-            f"{disk.path} cannot be written: {disk.refusal}",
-            "give the broker's user the directory, or another directory with --data-dir",
+            f"{disk.path} cannot be read and written by this user: {disk.refusal}",
+            "give the broker's user the directory, or name another with --data-dir; run the doctor as that user",
         )
         return
     if disk.kind in FORGETFUL:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from cordwood.log.log import Log
 from cordwood.log.retention import condemn_directory
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix
@@ -121,7 +121,7 @@ class Condemned:
 
 
 class Removal:
-    """Renames the directories of deleted partitions and frees their disk, in any thread."""
+    """Renames the directories of deleted partitions, and frees their disk now or later. Both run in any thread."""
 
     def __init__(
         self,
@@ -135,16 +135,37 @@ class Removal:
         self._condemned = condemned
         self._doomed = doomed
         self._save_offsets = save_offsets
+        self._removable: list[str] = []
+        """Directories under their new names, of which no file has offsets any more."""
 
     def run(self) -> None:
-        """Waits for the disk. Raises StorageFailure in the end if a directory could not be renamed."""
+        """Both halves. Waits for the disk. Raises StorageFailure in the end if a directory could not be renamed."""
+        try:
+            self.free_names()
+        finally:
+            self.free_disk()
+
+    def free_names(self) -> None:
+        """The first half: the names can be used again, and no file has offsets of the partitions. Raises
+        StorageFailure in the end if a directory could not be renamed.
+
+        A full disk has no room for a file of offsets: then the logs are emptied at once. The directories stay until
+        the offsets are saved: they tell a restart that these partitions are deleted.
+        """
         paths, failures = self.rename()
-        self._free_disk(paths)
+        try:
+            self._save_offsets()
+        except DiskFull:
+            self._lose_files()
+            for path in paths:
+                empty_logs(self._condemned.filesystem, path)
+            self._save_offsets()
+        self._removable = paths
         if failures:
             raise failures[0]
 
     def rename(self) -> tuple[list[str], list[StorageFailure]]:
-        """The first half: returns the new paths and the failures."""
+        """Renames the directories durably. Returns the new paths, and a failure for each that keeps its name."""
         self._before()
         paths, failures = self._condemned.rename_all(self._doomed)
         if paths:
@@ -152,18 +173,17 @@ class Removal:
         self._condemned.synced(self._doomed)
         return paths, failures
 
-    def _free_disk(self, paths: list[str]) -> None:
-        filesystem = self._condemned.filesystem
+    def free_disk(self) -> None:
+        """The second half: removes the directories of which the first half was done. Readers of the logs fail from now
+        on. Raises StorageFailure."""
+        self._lose_files()
+        while self._removable:
+            self._condemned.filesystem.remove_tree(self._removable.pop())
+
+    def _lose_files(self) -> None:
         for doomed in self._doomed:
             if doomed.log is not None:
                 doomed.log.segments.lose_files()
-        for path in paths:
-            # On a full disk this frees the room that saving the offsets needs. The directories stay until the offsets
-            # are saved: they tell a restart that these partitions are deleted.
-            empty_logs(filesystem, path)
-        self._save_offsets()
-        for path in paths:
-            filesystem.remove_tree(path)
 
 
 def empty_logs(filesystem: Filesystem, directory: str) -> None:

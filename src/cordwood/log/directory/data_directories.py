@@ -481,3 +481,11 @@ class RemovalOfAll:
     def run(self) -> None:
         """Waits for the disks. Raises StorageFailure in the end if a directory could not be renamed."""
         in_all([part.run for part in self._parts])
+
+    def free_names(self) -> None:
+        """As `Removal.free_names`."""
+        in_all([part.free_names for part in self._parts])
+
+    def free_disk(self) -> None:
+        """As `Removal.free_disk`."""
+        in_all([part.free_disk for part in self._parts])

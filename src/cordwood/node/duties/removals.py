@@ -2,6 +2,7 @@
 does not know."""
 
 import logging
+from collections.abc import Mapping
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories, Stray
@@ -35,9 +36,10 @@ class Removals:
         self._opening = opening
         self._reports = reports
 
-    def delete_logs(self, deleted: dict[TopicId, list[TopicPartition]]) -> None:
-        """Removes the files of deleted topics soon; then the topics' tombstones are removed. Files of a topic without a
-        tombstone are set aside: a store that was restored from an older copy does not know the topic."""
+    def delete_logs(self, deleted: dict[TopicId, list[TopicPartition]], delays_ms: Mapping[TopicId, int]) -> None:
+        """Renames the directories of deleted topics soon; then the topics' tombstones are removed. The files stay for
+        the `file.delete.delay.ms` of their topic, or until the next start. Files of a topic without a tombstone are set
+        aside: a store that was restored from an older copy does not know the topic."""
         unknown = [
             topic_id for topic_id, names in deleted.items() if names and topic_id not in self._image.deleted_topics
         ]
@@ -45,15 +47,26 @@ class Removals:
             [(topic_id, name) for topic_id in unknown for name in deleted.pop(topic_id)],
             "the metadata no longer has its topic, and no deletion of it",
         )
-        names = [name for partitions in deleted.values() for name in partitions]
+        for delay_ms in sorted({delays_ms[topic_id] for topic_id in deleted}):
+            self._delete_after(
+                delay_ms, {each: names for each, names in deleted.items() if delays_ms[each] == delay_ms}
+            )
 
-        def freed(result: Exception | None) -> None:
+    def _delete_after(self, delay_ms: int, deleted: dict[TopicId, list[TopicPartition]]) -> None:
+        removal = self._logs.condemn_logs([name for names in deleted.values() for name in names])
+
+        def renamed(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 self._reports.failed_write(result)
             else:
                 self._forget_deletions(list(deleted))
+            self._loop.after(delay_ms, lambda _: self._loop.effects.blocking(removal.free_disk, freed))
 
-        self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
+        def freed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failed_write(result)
+
+        self._loop.effects.blocking(removal.free_names, renamed)
 
     def remove_replicas(self, partitions: list[Partition]) -> None:
         """Removes the files of partitions that other brokers have now. These were in sync before, and no leader was
