@@ -240,7 +240,7 @@ class Server:
             assert writer.registration.renewing is not None
             writer.registration.renewing.add_done_callback(self._registration_ended)
             # Clients that come earlier would find no controller, and wait for their own timeouts.
-            if not await writer.take_part(TAKE_PART_S):
+            if not await writer.take_part(TAKE_PART_S, self.node.doubtful_logs.names):
                 logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
 
     def _keep_peers(self, delta: ImageDelta) -> None:

@@ -160,14 +160,21 @@ class MetadataWriter:
             if not row.fenced:
                 self.registration.fence_lifted()
 
-    async def ready(self) -> None:
-        """Tells the cluster that this broker answers requests, so that its fence can be lifted. Raises StoreFailure."""
-        if self._clustered:
-            await self.registration.say(draining=False)
+    async def ready(self, doubtful: Collection[PartitionName] = ()) -> None:
+        """Tells the cluster that this broker answers requests, so that its fence can be lifted. `doubtful`: partitions
+        whose logs here may lack records at their ends: before, this broker leaves their in-sync sets. Raises
+        StoreFailure."""
+        if not self._clustered:
+            return
+        if doubtful:
+            from cordwood.cluster.planner.failover import plan_leaving
 
-    async def take_part(self, timeout_s: float) -> bool:
+            await self.partitions.change(doubtful, lambda name: plan_leaving(self.image, *name, self.image.node_id))
+        await self.registration.say(draining=False)
+
+    async def take_part(self, timeout_s: float, doubtful: Collection[PartitionName] = ()) -> bool:
         """As `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
-        await self.ready()
+        await self.ready(doubtful)
         return not self._clustered or await self._until(lambda: self.takes_part, timeout_s)
 
     async def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:

@@ -290,7 +290,17 @@ class Log:
     @property
     def lost(self) -> bool:
         """Whether the log had records, and all of its files are gone."""
-        return not self.segments.all and self.offsets.end > self.offsets.start
+        return self.offsets.end_in_doubt and not self.segments.all
+
+    def end_is_known(self) -> None:
+        """The log's end is right: a leader's records go on from it."""
+        self.offsets.end_in_doubt = False
+
+    def accept_loss(self) -> None:
+        """Goes on without the records that are missing at its end: nobody else can have them, or they were given up."""
+        if self.lost:
+            self.delete_records_before(self.offsets.end)
+        self.offsets.end_in_doubt = False
 
     # Read
 

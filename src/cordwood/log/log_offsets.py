@@ -11,6 +11,7 @@ class LogOffsets:
     __slots__ = (
         "durable_end",
         "end",
+        "end_in_doubt",
         "on_cut",
         "on_removal",
         "recovery_point",
@@ -36,6 +37,9 @@ class LogOffsets:
         self.witnessed_end = witnessed_end
         """The end up to which the log was fsynced when it was last in use (segments/end_witness.py); 0: unknown. The
         files beside the log may be older: only the recovery point speaks for them."""
+        self.end_in_doubt = False
+        """Whether records are missing at the log's end, so that nothing tells where it ended. No replica may follow
+        this log until it has followed another one, or nobody else can have these records."""
         self.truncations = 0
         """How often the log was cut: a cut voids the tickets that were taken before."""
         self.on_cut: Callable[[int], None] | None = None
@@ -48,6 +52,7 @@ class LogOffsets:
     def begin_at(self, offset: int) -> None:
         """Makes this the start and all ends of a log without batches. The saved recovery point follows later."""
         self.start = self.end = self.durable_end = self.recovery_point = offset
+        self.end_in_doubt = False
 
     def lower_recovery_point(self, offset: int) -> None:
         """Lowers the recovery point, durably, before anything above it is cut."""

@@ -78,6 +78,8 @@ class Recovery:
             directory.sync_names()
             directory.filesystem.sync_directory(directory.parent or ".")
         report.damage = [damage for damage in report.damage if damage.end_offset > offsets.start]
+        # The offsets say that there were records up to here. Nothing says that there were none behind them.
+        offsets.end_in_doubt = any(damage.end_offset == end_offset for damage in report.damage)
         report.log_end_offset = end_offset
         self._reports.recovered(report)
 

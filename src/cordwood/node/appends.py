@@ -3,7 +3,7 @@
 from functools import partial
 
 from cordwood.log.log import Appended
-from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.duties.checkpoints import Checkpoints
@@ -33,8 +33,6 @@ class Appends:
             self._refused.note(partition, batch, partial(_too_few_in_sync, partition), now)
             raise _too_few_in_sync(partition)
         log = replica.log
-        if log.segments.active is None and log.lost and partition.replicated:
-            raise _log_is_gone(partition)
         if self._refused:
             self._refused.check(partition, batch, now)
         if is_early(partition, log, batch, now):
@@ -68,8 +66,6 @@ class Appends:
         if not replica.enough_in_sync:
             raise _too_few_in_sync(partition)
         log = replica.log
-        if log.segments.active is None and log.lost and partition.replicated:
-            raise _log_is_gone(partition)
         try:
             appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
         except DiskFull as failure:
@@ -94,11 +90,6 @@ class Appends:
         grown, self._grown = self._grown, {}
         for partition in grown:
             partition.wake_followers(now)
-
-
-def _log_is_gone(partition: Partition) -> StorageFailure:
-    """A log that went on behind lost records would begin there after a restart, and its followers would follow."""
-    return StorageFailure(f"{partition.name} takes no records here, for its log is gone: another replica has to lead")
 
 
 def _too_few_in_sync(partition: Partition) -> ProtocolError:

@@ -226,7 +226,7 @@ class HostedReplicas:
             return None
         led, led_in = partition.leads, partition.leader_epoch
         leads, leader, leader_epoch = self._leadership(image)
-        if partition.offline:
+        if partition.offline or (leads and self._gives_way(partition, image)):
             leads, leader = False, NO_LEADER
         acks = []
         if leads:
@@ -249,11 +249,24 @@ class HostedReplicas:
             self.on_role(partition)
         return Deposed(partition, acks)
 
-    def follow_again(self, partition: Partition, now: Moment) -> None:
-        """Takes the role of a follower from the image after its log was cut."""
+    def follow_again(self, partition: Partition, now: Moment) -> Deposed | None:
+        """Takes the role from the image again: the log was cut, or is in doubt."""
         topic = self._image.topics.get(partition.name.topic)
-        if topic is not None and self.hosts(partition):
-            self._follow_image(topic, partition.name.partition, now)
+        if topic is None or not self.hosts(partition):
+            return None
+        return self._follow_image(topic, partition.name.partition, now)
+
+    def _gives_way(self, partition: Partition, image: PartitionImage) -> bool:
+        """Whether the partition must not be led here: records are missing at the end of its log, and others may have
+        them. Only if nobody can have them, or an operator has accepted the loss, the log goes on without them."""
+        log = partition.opened
+        if log is None or not log.offsets.end_in_doubt:
+            return False
+        others = {*image.isr, *image.elr} - {self._broker_id}
+        if image.recovering or len(image.replicas) == 1 or not (others or log.lost):
+            log.accept_loss()
+            return False
+        return True
 
     def _leadership(self, image: PartitionImage) -> tuple[bool, int, int]:
         """Whether this process leads the partition, the leader that others have, and the partition's leader epoch."""

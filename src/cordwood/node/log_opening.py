@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 from cordwood.log.directory.data_directories import DataDirectories
@@ -37,6 +38,8 @@ class LogOpening:
         self._damage = damage
         self._flushes = flushes
         self._reported_set_aside: Counter[DataDirectory] = Counter()
+        self.on_doubt: Callable[[Partition], None] = lambda partition: None
+        """Called with a partition whose log may lack records at its end."""
 
     def open(self, partition: Partition) -> Log:
         """The log of the partition, recovered if need be. Raises StorageFailure."""
@@ -44,13 +47,19 @@ class LogOpening:
         _report_recovery(log)
         self.report_set_aside()
         self._damage.log_opened(log)
-        log.reports.on_late_report = partial(self._report_late, log)
+        log.reports.on_late_report = partial(self._report_late, partition, log)
         self._flushes.opened(partition, log)
+        self._look_at_end(partition, log)
         return log
 
-    def _report_late(self, log: Log) -> None:
+    def _report_late(self, partition: Partition, log: Log) -> None:
         _report_recovery(log)
         self._damage.look_at(log)
+        self._look_at_end(partition, log)
+
+    def _look_at_end(self, partition: Partition, log: Log) -> None:
+        if log.offsets.end_in_doubt:
+            self.on_doubt(partition)
 
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""

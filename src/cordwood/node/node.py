@@ -36,6 +36,7 @@ from cordwood.node.coordinators.transaction_coordinator import TransactionCoordi
 from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.node.coordinators.transactional_appends import TransactionalAppends
 from cordwood.node.coordinators.verification import Verification
+from cordwood.node.doubtful_logs import DoubtfulLogs
 from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.duties.compaction import Compaction
 from cordwood.node.duties.damage_book import DamageBook
@@ -132,7 +133,9 @@ class Node:
         self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
         self.lost_directories = lost = LostDirectories(loop, image, logs, hosted, flushes, shared=serving.shared)
-        lost.deposed = self._deposed
+        self.doubtful_logs = doubtful = DoubtfulLogs(loop, image, hosted, reports, shared=serving.shared)
+        lost.deposed = doubtful.deposed = self._deposed
+        opening.on_doubt = doubtful.found
         lost.on_lost = self.log_moves.directory_lost
         reports.survived, reports.suspect = lost.survived, lost.suspect
         damage.on_found = self.repair.due
@@ -233,9 +236,9 @@ class Node:
 
     def recover_all(self) -> Iterator[TopicPartition]:
         """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
-        self._removals.sort_out_strays()
+        missing = self._removals.sort_out_strays()
         for partition in list(self.hosted):
-            if self.logs.needs_check(partition.name):
+            if partition.name in missing or self.logs.needs_check(partition.name):
                 try:
                     partition.open_log()
                 except StorageFailure as failure:
@@ -301,6 +304,7 @@ class Node:
             self.in_sync_changes.image_changed()
         if delta.changed:
             self.lost_directories.leave()
+            self.doubtful_logs.leave()
         if delta.changed or delta.registered:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()

@@ -191,6 +191,11 @@ class Partition:
         if not self.leads:
             raise not_led_here(*self.name)
         log = self._log or self._opened_log()
+        if not log.replayed.ready:
+            log.replayed.make_ready()
+        if log.offsets.end_in_doubt and self.replicated:
+            # Followers would cut records off that only they have (`doubtful_logs.py` ends the leadership).
+            raise StorageFailure(f"{self.name}: records are missing at the end of its log: another replica has to lead")
         replica = self._replica = LeaderReplica(
             log,
             self._broker_id,

@@ -8,8 +8,8 @@
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | another error | waits, and asks again |
 
-A follower whose log files are gone says that it has nothing, and takes nothing. Its leader takes it out of the in-sync
-set at once; then its log begins anew.
+A follower whose log files are gone says that it has nothing, and takes nothing while it counts as in sync. Once it has
+left the in-sync set, its log begins anew.
 
 The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Clients may read
 below it (`node/replication/near_reads.py` says when): the leader of this epoch has told that these records are
@@ -163,6 +163,7 @@ class FollowerReplica:
         """The records of an answer are appended. True if the high watermark moved."""
         self.leader_high_watermark = leader_high_watermark
         self.heard_ms = boot_ms
+        self.log.end_is_known()
         end = min(leader_high_watermark, self.log.offsets.end)
         if end <= self.high_watermark:
             return False

@@ -227,7 +227,7 @@ class Life:
                     await self.metadata_writer.partitions.raise_epochs(self._known_epochs)
                     self._may_be_newer = False
                     self._keep_witness()
-                await self.metadata_writer.ready()
+                await self.metadata_writer.ready(self.node.doubtful_logs.names)
                 return
             except StoreFailure:
                 await asyncio.sleep(RETRY_S)

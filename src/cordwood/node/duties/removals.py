@@ -111,8 +111,9 @@ class Removals:
 
     # At the start
 
-    def sort_out_strays(self) -> None:
-        """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
+    def sort_out_strays(self) -> set[TopicPartition]:
+        """Deletes logs of deleted topics, sets unknown logs aside; returns the partitions whose directories are
+        missing."""
         known = known_topics(self._image)
         tombstones = known.tombstones
         remaining: set[TopicId] = set()
@@ -137,8 +138,10 @@ class Removals:
             # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             self._loop.timers.at(self._loop.now.boot_ms, lambda _: self._forget_deletions(forgotten))
-        for name in self._logs.missing([partition.name for partition in self._hosted]):
+        missing = set(self._logs.missing([partition.name for partition in self._hosted]))
+        for name in sorted(missing):
             logger.error("%s had records, and its directory is missing", name)
+        return missing
 
     def _sort_out(self, stray: Stray) -> None:
         directory, name, verdict = stray

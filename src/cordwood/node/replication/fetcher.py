@@ -221,7 +221,7 @@ class Fetcher:
         """Where the partition's log goes on; None if it cannot be asked for now."""
         try:
             following = partition.begin_following()
-            if following.log.lost and self._rooms.image.node_id not in (*partition.image.isr, *partition.image.elr):
+            if following.log.lost and not self._counts_as_in_sync(partition):
                 self._begin_cut(partition, following, following.log.offsets.start, anew=True)
                 return None
             place = following.ask()
@@ -302,9 +302,16 @@ class Fetcher:
         partition = asked.partition
         return partition in self._partitions and partition.following is asked.following and not partition.cutting
 
+    def _counts_as_in_sync(self, partition: Partition) -> bool:
+        return self._rooms.image.node_id in (*partition.image.isr, *partition.image.elr)
+
     def _take(self, asked: _Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
         partition, following, place = asked
         settings = self._rooms.image.settings
+        if following.log.offsets.end_in_doubt and self._counts_as_in_sync(partition):
+            # With these records it could be elected, as if it had all before them (`doubtful_logs.py`).
+            self._rest(partition, REST_MS, now)
+            return
         diverging = answer.diverging_epoch
         step = following.answered(
             place,

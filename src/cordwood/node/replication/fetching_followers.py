@@ -24,7 +24,7 @@ def count_follower(
         raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH, "A follower names the leader epoch that it follows.")
     partition.follower_fetched(broker_id, broker_epoch, offset, log_start, connection_id, now)
     replica = partition.replica
-    if replica.may_join(broker_id) or replica.has_lost(broker_id) or replica.log.lost:
+    if replica.may_join(broker_id) or replica.has_lost(broker_id):
         changes.due(partition)
 
 

@@ -7,11 +7,9 @@ the next visit by the clock asks again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.planner.failover import plan_resignation
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
@@ -41,8 +39,6 @@ class InSyncChanges:
         self._soon = False
         self._visiting = False
         self._visit_again = False
-        self._resigning: set[Partition] = set()
-        """Partitions whose leaderships are about to end because their logs are gone."""
 
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + max(1, self._image.settings.replica_lag_time_max_ms // 2), self._look)
@@ -107,9 +103,6 @@ class InSyncChanges:
             replica = partition.leading
             if replica is None or not self._hosted.still_leads(partition):
                 continue
-            if replica.log.lost:
-                self._resign(partition, replica)
-                continue
             proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._may_join_in, full)
             if proposal is None:
                 continue
@@ -139,28 +132,6 @@ class InSyncChanges:
                 self._loop.after(0, self._propose)
 
         self._loop.effects.metadata(lambda writer: writer.change_isr(changes), done)
-
-    def _resign(self, partition: Partition, replica: LeaderReplica) -> None:
-        """Has a replica with records lead in the place of a leader whose log is gone, or nobody until one is back."""
-        if replica.in_sync.recovering:
-            # An operator has accepted that the records are lost.
-            replica.log.delete_records_before(replica.log.offsets.end)
-            return
-        if partition in self._resigning:
-            return
-        self._resigning.add(partition)
-        self._reports.report(logging.ERROR, f"{partition.name}: its log is gone, so that another replica has to lead")
-
-        def done(result: object) -> None:
-            self._resigning.discard(partition)
-            if isinstance(result, Exception):
-                self._reports.failure(result)
-
-        name, own = partition.name, self._image.node_id
-        self._loop.effects.metadata(
-            lambda writer: writer.partitions.change([name], lambda name: plan_resignation(writer.image, *name, own)),
-            done,
-        )
 
     def _ended(self, proposed: list[tuple[Partition, LeaderReplica, Proposal]], result: Outcomes | Exception) -> None:
         if isinstance(result, Exception):

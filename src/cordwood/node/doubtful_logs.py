@@ -1,0 +1,99 @@
+"""Logs that may lack records at their ends: this broker leaves their in-sync sets, so that other replicas lead.
+
+The saved offsets say that a log had records which its files do not have: its directory or its last files were removed.
+Nothing tells where the log ended. Followers of such a leader would cut off acknowledged records that only they have,
+and it would give the lost offsets out again. So it leads nothing (`HostedReplicas`), takes no records while it counts
+as in sync, and leaves ISR and ELR: after a start before the broker's fence is lifted, else as soon as the loss is
+found. Then it follows another replica. A log that is wholly gone and has nobody to follow waits for an operator; one
+that has records goes on with them, as nobody can have more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.partition_writer import PartitionName
+from cordwood.cluster.planner.failover import plan_leaving, plan_resignation
+from cordwood.cluster.planner.isr import GuardedPut
+from cordwood.model.moment import Moment
+from cordwood.node.hosted import Deposed, HostedReplicas
+from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
+from cordwood.node.reports import Reports
+
+AGAIN_MS = 1_000
+"""The pause between two attempts to leave in-sync sets."""
+
+
+class DoubtfulLogs:
+    def __init__(
+        self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, reports: Reports, *, shared: bool
+    ) -> None:
+        """`shared`: other brokers share the metadata."""
+        self._loop = loop
+        self._image = image
+        self._hosted = hosted
+        self._reports = reports
+        self._shared = shared
+        self.deposed: Callable[[list[Deposed]], None] = lambda deposed: None
+        """Called with the partitions that this broker leads no longer."""
+        self._found: dict[Partition, None] = {}
+        self._leaving = False
+
+    def found(self, partition: Partition) -> None:
+        """A log was opened that may lack records at its end."""
+        if not partition.replicated:
+            return
+        self._reports.report(
+            logging.ERROR, f"{partition.name}: records are missing at the end of its log: another replica has to lead"
+        )
+        self._found[partition] = None
+        self._loop.after(0, lambda now: self._give_way(partition, now))
+
+    def _give_way(self, partition: Partition, now: Moment) -> None:
+        if not partition.cutting and (deposed := self._hosted.follow_again(partition, now)) is not None:
+            self.deposed([deposed])
+        self.leave()
+
+    @property
+    def names(self) -> list[PartitionName]:
+        """The partitions with such a log."""
+        for partition in list(self._found):
+            log = partition.opened
+            if not self._hosted.hosts(partition) or log is None or not log.offsets.end_in_doubt:
+                del self._found[partition]
+        return [partition.name for partition in self._found]
+
+    def leave(self) -> None:
+        """Takes this broker out of the in-sync sets of these partitions, if it is in any."""
+        if not self._found or not self._shared or self._leaving:
+            return
+        own = self._image.node_id
+        names = [name for name in self.names if self._plan(name, own) is not None]
+        if not names:
+            return
+        self._leaving = True
+
+        def left(result: object) -> None:
+            if isinstance(result, Exception):
+                self._reports.failure(result)
+            self._loop.after(AGAIN_MS, self._left)
+
+        self._loop.effects.metadata(
+            lambda writer: writer.partitions.change(names, lambda name: self._plan(name, own)), left
+        )
+
+    def _plan(self, name: PartitionName, own: int) -> GuardedPut | None:
+        """Has others lead. Without others a log that has records leads on with them; in the place of one that is gone
+        nobody leads until an operator accepts the loss."""
+        leaving = plan_leaving(self._image, *name, own)
+        partition = self._hosted.get(*name)
+        if leaving is not None or partition is None or partition.opened is None or not partition.opened.lost:
+            return leaving
+        return plan_resignation(self._image, *name, own)
+
+    def _left(self, now: Moment) -> None:
+        self._leaving = False
+        self.leave()
