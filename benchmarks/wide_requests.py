@@ -196,6 +196,19 @@ def _describe_configs(count: int, stage: Stage) -> Fields:
     return {"resources": [{**asked, "resource_name": name} for name in _names(count)]}
 
 
+def _watch_report(count: int, stage: Stage) -> Fields:
+    indexes = stage.indexes(max(count // 2 - 2, 1))
+    positions = [{"partition": index, "position": 1} for index in indexes]
+    rates = [{"partition": index, "bytes_per_second": 1.0} for index in indexes]
+    return {
+        "broker_id": 1,
+        "broker_epoch": 1,
+        "valid_for_ms": 1000,
+        "groups": [{"group_id": GROUP, "topics": [{"topic_id": stage.topic_id, "partitions": positions}]}],
+        "traffic": [{"topic_id": stage.topic_id, "partitions": rates}],
+    }
+
+
 WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.PRODUCE: Wide(9, _produce),
     ApiKey.FETCH: Wide(12, _fetch),
@@ -222,6 +235,7 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Wide(4, _epochs),
     ApiKey.ADD_PARTITIONS_TO_TXN: Wide(3, _add_partitions),
     ApiKey.WRITE_TXN_MARKERS: Wide(1, _markers),
+    ApiKey.WATCH_REPORT: Wide(0, _watch_report),
     ApiKey.TXN_OFFSET_COMMIT: Wide(3, _commit_in_transaction),
     ApiKey.CREATE_ACLS: Wide(3, lambda count, _: {"creations": [_RULE] * count}),
     ApiKey.DELETE_ACLS: Wide(3, lambda count, _: {"filters": [_RULE_FILTER] * count}),
@@ -271,9 +285,6 @@ WIDE: Final[dict[ApiKey, Wide]] = {
             "timeout_ms": 1000,
             "validate_only": True,
         },
-    ),
-    ApiKey.DESCRIBE_QUORUM: Wide(
-        2, lambda count, _: {"topics": [{"topic_name": name, "partitions": []} for name in _names(count)]}
     ),
     ApiKey.FAMILY_DECIDE: Wide(0, _decide),
     ApiKey.FAMILY_LIST: Wide(0, lambda count, _: {"families": _names(count)}),

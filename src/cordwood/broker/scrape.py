@@ -65,11 +65,12 @@ def prepare_scrape(
             ((name.topic, str(name.partition), _key_text(key)), share)
             for (name, key), share in node.hot_keys.shares().items()
         ],
+        names.GROUPS: _one(node.lag_watch.groups),
         names.GROUP_OVERTAKEN: _one(node.lag_watch.overtaken_total),
         names.GROUP_LEFT_OUT: _one(node.lag_watch.left_out),
     }
     traffic, positions = node.lag_watch.traffic, node.lag_watch.positions
-    internal = frozenset(topic.name for topic in node.image.topics.values() if topic.internal)
+    topic_rates, skews = node.lag_watch.topics, node.lag_watch.skews
     logs = node.logs
     hosted = [partition for topic in node.hosted.topics.values() for partition in topic.values()]
     image = node.image
@@ -81,7 +82,8 @@ def prepare_scrape(
             **_replicas(hosted),
             names.WITHOUT_LEADER: _one(_without_leader(image, topics)),
             **_disk(logs),
-            **_logs(traffic, internal),
+            **_logs(traffic, topic_rates),
+            names.TRAFFIC_SKEW: [((topic,), skew) for topic, skew in sorted(skews.items())],
             **_groups(positions),
         }
     )
@@ -166,14 +168,9 @@ def _disk(logs: "DataDirectories") -> Values:
     }
 
 
-def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset[str]) -> Values:
-    """Sizes and traffic of logs, and how the traffic of each topic is spread over its partitions."""
+def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", topics: dict[str, float]) -> Values:
+    """Sizes and traffic of logs, and their shares of the traffic of whole topics."""
     logs = [((name.topic, str(name.partition)), seen) for name, seen in sorted(traffic.items())]
-    topic_rates: dict[str, list[float]] = {}
-    for (topic, _), seen in logs:
-        topic_rates.setdefault(topic, []).append(seen.bytes_per_s)
-    totals = {topic: sum(rates) for topic, rates in topic_rates.items()}
-    partition_counts = {name.topic: seen.topic_partitions for name, seen in traffic.items()}
     return {
         names.LOG_SIZE: [(labels, seen.size_bytes) for labels, seen in logs],
         names.LOG_START: [(labels, seen.start_offset) for labels, seen in logs],
@@ -181,21 +178,13 @@ def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset
         names.APPENDED_BYTES: [(labels, seen.bytes[-1].value) for labels, seen in logs],
         names.FETCHED_BYTES: [(labels, seen.fetched_bytes) for labels, seen in logs],
         names.APPEND_RATE: [(labels, seen.bytes_per_s) for labels, seen in logs],
+        # The sum may be some seconds older than the partition's rate.
         names.TRAFFIC_SHARE: [
-            (labels, seen.bytes_per_s / totals[labels[0]]) for labels, seen in logs if totals[labels[0]] > 0
-        ],
-        names.TRAFFIC_SKEW: [
-            ((topic,), _skew(max(rates), totals[topic], partition_counts[topic]))
-            for topic, rates in topic_rates.items()
-            if totals[topic] > 0 and partition_counts[topic] > 1 and topic not in internal
+            (labels, min(seen.bytes_per_s / topics[labels[0]], 1.0))
+            for labels, seen in logs
+            if topics.get(labels[0], 0.0) > 0
         ],
     }
-
-
-def _skew(busiest: float, total: float, partitions: int) -> float:
-    """The traffic of the busiest partition, as a multiple of the average of the other partitions."""
-    rest = total - busiest
-    return busiest / (rest / (partitions - 1)) if rest > 0 else math.inf
 
 
 def _groups(positions: Watched) -> Values:
@@ -205,7 +194,6 @@ def _groups(positions: Watched) -> Values:
     ]
     known = [(labels, lag) for labels, lag in found if lag.lag_records is not None]
     return {
-        names.GROUPS: _one(len({labels[0] for labels, _ in found})),
         names.GROUP_LAG: [(labels, lag.lag_records or 0) for labels, lag in known],
         names.GROUP_LAG_SECONDS: [(labels, lag.lag_ms / 1000) for labels, lag in known if lag.lag_ms is not None],
         names.GROUP_DRAIN_RATE: [(labels, lag.drain_per_s) for labels, lag in known if lag.drain_per_s is not None],

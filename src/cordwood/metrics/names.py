@@ -90,14 +90,17 @@ APPEND_RATE = _gauge(
 )
 TRAFFIC_SHARE = _gauge(
     "cordwood_partition_traffic_share",
-    "The partition's share of the bytes that come into its topic, over about the last minute, from 0 to 1. With n "
-    "partitions and even keys it is 1/n.",
+    "The partition's share of the bytes that come into its topic, on whichever brokers, over about the last minute, "
+    "from 0 to 1. With n partitions and even keys it is 1/n. Told by the partition's leader; absent until the leaders "
+    "of all partitions have told their rates.",
     _PARTITION,
 )
 TRAFFIC_SKEW = _gauge(
     "cordwood_topic_traffic_skew",
     "Bytes that come into the busiest partition of a topic, as a multiple of the average of its other partitions; 1 is "
-    "even, +Inf: all bytes go there. Absent for topics with one partition or without traffic, and for internal topics.",
+    "even, +Inf: all bytes go there. Told by the leader of the topic's partition 0, of all partitions on all brokers. "
+    "Absent for topics with one partition or without traffic, for internal topics, and until the leaders of all "
+    "partitions have told their rates.",
     ("topic",),
 )
 
@@ -157,7 +160,7 @@ LOOP_HELD = _counter(
     ("api",),
 )
 
-GROUPS = _gauge("cordwood_groups", "Groups that have positions or read topics, as far as they are watched.")
+GROUPS = _gauge("cordwood_groups", "Groups with this broker as their coordinator that have positions or read topics.")
 GROUP_LAG = _gauge(
     "cordwood_group_lag_records",
     "Records between a group's position and the end of the log that still exist, counted in offsets. Absent where the "
@@ -193,7 +196,9 @@ GROUP_NEVER_COMMITTED = _gauge(
 )
 GROUP_OVERTAKEN = _counter("cordwood_group_positions_overtaken_total", "How often retention has overtaken a position.")
 GROUP_LEFT_OUT = _gauge(
-    "cordwood_group_positions_left_out", "Positions that are not watched because there are too many."
+    "cordwood_group_positions_left_out",
+    "Positions that are not watched: there are too many, or the leader of their partition does not answer its "
+    "coordinator or runs an earlier release.",
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

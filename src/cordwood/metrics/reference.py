@@ -18,6 +18,10 @@ the event loop nothing but copying a few numbers, and its text is made in a thre
 
 ## Lag before loss
 
+Every position of a group is watched by one broker, the leader of its partition: that broker has the metrics and the
+lines in the log, whichever broker is the group's coordinator ([how](decisions/watching-lag.md)). Scrape all brokers,
+and all workers of a machine.
+
 `cordwood_group_time_to_data_loss_seconds` is the metric to alert on. Its inputs are the log's segments, the
 topic's `retention.ms`, `retention.bytes`, `segment.bytes` and `segment.ms`, how fast the log grows and how fast the
 group's position moves. The metric says when removal becomes due; the records go at the next retention check after that
@@ -39,7 +43,7 @@ committed has no position, and where its clients would begin (`auto.offset.reset
 - alert: HotPartition
   expr: |
     cordwood_topic_traffic_skew > 3
-    and on (topic) sum by (topic) (cordwood_partition_append_bytes_per_second) > 100000
+    and on (job, topic) sum by (job, topic) (cordwood_partition_append_bytes_per_second) > 100000
   for: 10m
 - alert: DiskNearlyFull
   expr: cordwood_disk_free_bytes < 0.1 * cordwood_disk_size_bytes

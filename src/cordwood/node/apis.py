@@ -27,6 +27,7 @@ from cordwood.node.handlers import (
     topics,
     transactions,
     unregistering,
+    watching,
 )
 from cordwood.node.request import Handler, Served, served
 from cordwood.wire.apis import Api
@@ -56,6 +57,7 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     *acls.HANDLERS,
     *transactions.HANDLERS,
     *families.HANDLERS,
+    *watching.HANDLERS,
 )
 
 SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _HANDLERS}
@@ -85,6 +87,7 @@ def served_by(node: "Node") -> dict[int, Served]:
         **served(node, acls.HANDLERS),
         **served(node, transactions.HANDLERS),
         **served(node, families.HANDLERS),
+        **served(node, watching.HANDLERS),
     }
 
 

@@ -1,4 +1,5 @@
-"""Which requests are those of other brokers: fetches of followers, markers, verifications, requests for sound batches.
+"""Which requests are those of other brokers: fetches of followers, markers, verifications, requests for sound batches,
+reports of positions and traffic.
 
 A client that passes for a broker could commit records that no follower has, or end transactions of others. Broker
 epochs count from 1, so they prove nothing. A request proves its sender by the key of the sender's registration, which

@@ -47,6 +47,8 @@ from cordwood.node.duties.log_moves import LogMoves
 from cordwood.node.duties.maintenance import Maintenance
 from cordwood.node.duties.removals import Removals
 from cordwood.node.duties.scrub import Scrub
+from cordwood.node.duties.topic_traffic import TopicTraffic
+from cordwood.node.duties.watch_reports import WatchReports
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.flushes import FlushBook
 from cordwood.node.handlers.metadata import EncodedTopics
@@ -167,7 +169,11 @@ class Node:
         self.transactional_appends = TransactionalAppends(self.verification)
         # Lag
         self.hot_keys = HotKeys(loop, image, hosted)
-        self.lag_watch = LagWatch(loop, image, logs, hosted, self.groups, self.hot_keys, reports)
+        topic_traffic = TopicTraffic(image)
+        self.watch_reports = WatchReports(image, serving, peers, topic_traffic)
+        self.lag_watch = LagWatch(
+            loop, image, logs, hosted, self.groups, self.hot_keys, reports, self.watch_reports, topic_traffic
+        )
 
         self.catching_up = CatchingUp(loop, image)
         self._router = Router(loop, image, self.parked, self.catching_up, served_by(self))

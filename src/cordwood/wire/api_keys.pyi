@@ -98,6 +98,7 @@ from cordwood.wire.message_types.unregister_broker import UnregisterBroker
 from cordwood.wire.message_types.update_features import UpdateFeatures
 from cordwood.wire.message_types.update_raft_voter import UpdateRaftVoter
 from cordwood.wire.message_types.vote import Vote
+from cordwood.wire.message_types.watch_report import WatchReport
 from cordwood.wire.message_types.write_share_group_state import WriteShareGroupState
 from cordwood.wire.message_types.write_txn_markers import WriteTxnMarkers
 
@@ -203,3 +204,4 @@ class ApiKey(int, Generic[Asked_co], metaclass=_Keys):
     FAMILY_RECALL: ClassVar[ApiKey[FamilyRecall]]
     DAMAGE_LIST: ClassVar[ApiKey[DamageList]]
     SOUND_BATCHES: ClassVar[ApiKey[SoundBatches]]
+    WATCH_REPORT: ClassVar[ApiKey[WatchReport]]

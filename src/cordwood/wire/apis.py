@@ -139,6 +139,8 @@ APIS: Final[dict[int, Api]] = {
         # docs/decisions/damage.md
         Api(10_100, "DamageList", 0, 1, 0),
         Api(10_101, "SoundBatches", 0, 0, 0),
+        # docs/decisions/watching-lag.md
+        Api(10_102, "WatchReport", 0, 0, 0),
     )
 }
 """APIs by key. The connection of a peer that uses an unknown key is closed."""

@@ -21,6 +21,9 @@ ADMINISTERED_AT_ONCE: Final = 10_000
 MEMBERS: Final = 5_000
 """The members of one group in one request: members leave, or get their assignments, together."""
 
+REPORTED_AT_ONCE: Final = 2_000
+"""Entries of a broker's report: 500 positions, each perhaps in a group and a topic of its own."""
+
 FEW: Final = 1_000
 """Filters, and protocols of a member."""
 
@@ -67,7 +70,6 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ADMINISTERED_AT_ONCE,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ADMINISTERED_AT_ONCE,
     ApiKey.OFFSET_DELETE: ADMINISTERED_AT_ONCE,
-    ApiKey.DESCRIBE_QUORUM: FEW,
     ApiKey.DESCRIBE_CLUSTER: NONE,
     ApiKey.DESCRIBE_PRODUCERS: ADMINISTERED_AT_ONCE,
     ApiKey.DESCRIBE_TRANSACTIONS: ADMINISTERED_AT_ONCE,
@@ -83,6 +85,7 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.FAMILY_RECALL: NONE,
     ApiKey.DAMAGE_LIST: ADMINISTERED_AT_ONCE,
     ApiKey.SOUND_BATCHES: NONE,
+    ApiKey.WATCH_REPORT: REPORTED_AT_ONCE,
 }
 """Widths by API key. A served API without an entry takes no arrays."""
 

@@ -5,6 +5,8 @@ the newest batch of each hot partition is opened in a thread and its keys go int
 a sample: shares count the records with keys in the batches that were opened.
 """
 
+import math
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -52,11 +54,12 @@ class HotKeys:
             for heavy in sketch.top(SHOWN_KEYS)
         }
 
-    def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]") -> None:
-        """Samples the hottest partitions; forgets partitions that have cooled down."""
+    def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]", topics: Mapping[str, float]) -> None:
+        """Samples the hottest partitions; forgets partitions that have cooled down. `topics` has the traffic of whole
+        topics."""
         if not self._image.settings.metrics_hot_keys:
             return
-        hot = hot_partitions(traffic)
+        hot = hot_partitions(traffic, topics)
         self._sketches = {name: self._sketches.get(name) or HeavyKeys(KEYS_PER_PARTITION) for name in hot}
         self._sampled_end = {name: end for name, end in self._sampled_end.items() if name in self._sketches}
         for name in hot:
@@ -91,17 +94,17 @@ class HotKeys:
         self._loop.effects.blocking(lambda: _keys_in(newest), read)
 
 
-def hot_partitions(traffic: "dict[TopicPartition, PartitionTraffic]") -> list[TopicPartition]:
-    """The partitions with far more than their even share of traffic, the busiest first, at most MAX_HOT_PARTITIONS."""
-    totals: dict[str, float] = {}
-    for name, seen in traffic.items():
-        totals[name.topic] = totals.get(name.topic, 0.0) + seen.bytes_per_s
+def hot_partitions(
+    traffic: "dict[TopicPartition, PartitionTraffic]", topics: Mapping[str, float]
+) -> list[TopicPartition]:
+    """The partitions with far more than their even share of traffic, the busiest first, at most MAX_HOT_PARTITIONS.
+    `topics` has the traffic of whole topics: without it none of a topic's partitions is known to be hot."""
     hot = [
         (-seen.bytes_per_s, name)
         for name, seen in traffic.items()
         if name.topic not in INTERNAL_TOPICS
         and seen.bytes_per_s > 0
-        and seen.bytes_per_s * seen.topic_partitions >= HOT_FACTOR * totals[name.topic]
+        and seen.bytes_per_s * seen.topic_partitions >= HOT_FACTOR * topics.get(name.topic, math.inf)
     ]
     return [name for _, name in sorted(hot)[:MAX_HOT_PARTITIONS]]
 

@@ -1,12 +1,15 @@
 """Watches the lag of every group in every partition, and warns in the log before retention removes unread records.
 
+Each position is watched by the leader of its partition. The coordinator of a group reports the positions in partitions
+that other brokers lead to these brokers (`watch_reports.py`).
+
 Sweeps run by the clock, a few positions at a time. Each sweep samples the ends of logs and the committed positions,
 evaluates both with the pure functions of `lag/`, and keeps the results for metrics. No request waits for a sweep. The
 results are bounded: positions beyond MAX_WATCHED are counted and left out.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage
@@ -23,6 +26,8 @@ from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator
 from cordwood.node.duties.hot_keys import HotKeys
+from cordwood.node.duties.topic_traffic import TopicTraffic
+from cordwood.node.duties.watch_reports import WatchReports
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
@@ -72,6 +77,17 @@ class WatchedPosition(NamedTuple):
 Watched = dict[tuple[str, TopicPartition], WatchedPosition]
 
 
+class _Sweep:
+    """What a sweep has seen so far."""
+
+    def __init__(self) -> None:
+        self.spans: dict[TopicPartition, LogSpan] = {}
+        self.watched: Watched = {}
+        self.groups = 0
+        self.reported = 0
+        self.left_out = 0
+
+
 class LagWatch:
     def __init__(
         self,
@@ -82,6 +98,8 @@ class LagWatch:
         groups: GroupCoordinator,
         hot_keys: HotKeys,
         reports: Reports,
+        elsewhere: WatchReports,
+        topic_traffic: TopicTraffic,
     ) -> None:
         self._loop = loop
         self._image = image
@@ -90,16 +108,29 @@ class LagWatch:
         self._groups = groups
         self._hot_keys = hot_keys
         self._reports = reports
+        self._elsewhere = elsewhere
+        self._topic_traffic = topic_traffic
         self.positions: Watched = {}
         """Results of the last whole sweep, by group and partition. The dict is replaced whole, never changed."""
         self.traffic: dict[TopicPartition, PartitionTraffic] = {}
         """Traffic of the partitions whose logs are open. The dict is replaced whole, never changed."""
+        self.topics: dict[str, float] = {}
+        """Bytes per second that come into whole topics, of topics with partitions here; absent where that is not known.
+        The dict is replaced whole, never changed."""
+        self.groups = 0
+        """Groups with this broker as their coordinator that have positions or read topics."""
         self.left_out = 0
-        """Positions beyond MAX_WATCHED in the last sweep."""
+        """Positions beyond MAX_WATCHED in the last sweep, and positions that their leaders did not take."""
         self.overtaken_total = 0
         """How often a position was overtaken since the broker started."""
         self._steps: Iterator[None] | None = None
         self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+
+    @property
+    def skews(self) -> dict[str, float]:
+        """The traffic of the busiest partition as a multiple of the average of the others, of the topics whose traffic
+        this broker collects."""
+        return self._topic_traffic.skews
 
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + self._image.settings.lag_check_interval_ms, self._begin)
@@ -128,32 +159,58 @@ class LagWatch:
 
     def _sweep(self, shards: list[GroupShard]) -> Iterator[None]:
         """Samples all partitions and evaluates all positions, in small steps."""
+        self._elsewhere.begin(self._loop.now.boot_ms)
         yield from self._sample_traffic()
-        spans: dict[TopicPartition, LogSpan] = {}
-        watched: Watched = {}
-        left_out = 0
+        seen = _Sweep()
         for shard in shards:
             for group_id in shard.group_ids():
+                has_any = False
                 for found in shard.watched_positions(group_id, self._partition_count):
                     # Each position is a step, also if it is left out: a group may have any number of positions.
                     yield
-                    if found is None:
-                        continue
-                    name, position = found
-                    partition = self._hosted.get(*name)
-                    if partition is None or not partition.leads:
-                        continue
-                    if len(watched) >= MAX_WATCHED:
-                        left_out += 1
-                        continue
-                    try:
-                        watched[group_id, name] = self._look(group_id, partition, position, spans)
-                    except StorageFailure as failure:
-                        self._reports.failure(failure)
+                    if found is not None:
+                        has_any = True
+                        self._place(group_id, *found, seen)
+                seen.groups += has_any
                 # Groups whose positions are all left out are steps, too: there may be any number of such groups.
                 yield
-        self.positions, self.left_out = watched, left_out
-        self._newest = {name: known for name, known in self._newest.items() if name in spans}
+        for (group_id, name), reported in list(self._elsewhere.received.items()):
+            yield
+            if (group_id, name) not in seen.watched:
+                self._watch(group_id, name, reported.position, seen)
+        yield from self._elsewhere.send()
+        self.positions, self.groups = seen.watched, seen.groups
+        self.left_out = seen.left_out + self._elsewhere.without_room + self._elsewhere.not_taken
+        self._newest = {name: known for name, known in self._newest.items() if name in seen.spans}
+
+    def _place(self, group_id: str, name: TopicPartition, position: int | None, seen: "_Sweep") -> None:
+        """Watches a position if its partition is led here, and reports it to the partition's leader otherwise."""
+        if self._watch(group_id, name, position, seen):
+            return
+        topic = self._image.topics.get(name.topic)
+        if topic is None or name.partition >= len(topic.partitions):
+            return
+        leader = self._image.leadership(topic.partitions[name.partition]).leader
+        if leader in self._image.brokers and leader != self._image.node_id:
+            if seen.reported >= MAX_WATCHED:
+                seen.left_out += 1
+                return
+            seen.reported += 1
+            self._elsewhere.report_position(leader, group_id, topic.topic_id, name.partition, position)
+
+    def _watch(self, group_id: str, name: TopicPartition, position: int | None, seen: "_Sweep") -> bool:
+        """False: the partition is not led here."""
+        partition = self._hosted.get(*name)
+        if partition is None or not partition.leads:
+            return False
+        if len(seen.watched) >= MAX_WATCHED:
+            seen.left_out += 1
+            return True
+        try:
+            seen.watched[group_id, name] = self._look(group_id, partition, position, seen.spans)
+        except StorageFailure as failure:
+            self._reports.failure(failure)
+        return True
 
     def _sample_traffic(self) -> Iterator[None]:
         traffic: dict[TopicPartition, PartitionTraffic] = {}
@@ -175,8 +232,41 @@ class LagWatch:
                 self._partition_count(partition.name.topic),
             )
             yield
-        self.traffic = traffic
-        self._hot_keys.sample(traffic)
+        topics = yield from self._report_traffic(traffic)
+        self.traffic, self.topics = traffic, topics
+        self._hot_keys.sample(traffic, topics)
+
+    def _report_traffic(
+        self, traffic: dict[TopicPartition, PartitionTraffic]
+    ) -> Generator[None, None, dict[str, float]]:
+        """Reports the traffic of partitions to the brokers that collect it. Returns the traffic of whole topics."""
+        now_ms = self._loop.now.boot_ms
+        until_ms = now_ms + self._elsewhere.holds_for_ms
+        by_topic: dict[str, list[tuple[int, float]]] = {}
+        for partition in list(self._hosted):
+            if partition.leads:
+                seen = traffic.get(partition.name)
+                rate = (partition.name.partition, 0.0 if seen is None else seen.bytes_per_s)
+                by_topic.setdefault(partition.name.topic, []).append(rate)
+        for topic_name, rates in by_topic.items():
+            topic = self._image.topics.get(topic_name)
+            collector = None if topic is None else self._topic_traffic.collector(topic)
+            if topic is None or collector is None:
+                continue
+            if collector == self._image.node_id:
+                self._topic_traffic.report(topic.topic_id, rates, until_ms)
+                yield
+                continue
+            for index, bytes_per_s in rates:
+                self._elsewhere.report_traffic(collector, topic.topic_id, index, bytes_per_s)
+                yield
+        yield from self._topic_traffic.collect(now_ms, until_ms)
+        topics = {}
+        for topic_name in by_topic:
+            found = self._topic_traffic.sum_of(self._image.topic_id(topic_name), now_ms)
+            if found is not None:
+                topics[topic_name] = found
+        return topics
 
     def _partition_count(self, topic: str) -> int:
         found = self._image.topics.get(topic)
