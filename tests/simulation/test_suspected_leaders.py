@@ -72,3 +72,36 @@ def test_a_follower_that_is_cut_off_hides_the_leader_from_clients_for_a_lease_at
     assert told_leader(world, follower) == (-1, "LEADER_NOT_AVAILABLE")
     world.advance(200)
     assert told_leader(world, follower) == (leader, "NONE")
+
+
+def told_librdkafka(world: World, at: int) -> tuple[int, str]:
+    """The leader that a client on librdkafka is told."""
+    connection = world.connect(at)
+    connection.request(ApiKey.API_VERSIONS, 3, {"client_software_name": "librdkafka", "client_software_version": "1"})
+    exchange = connection.request(ApiKey.METADATA, 12, {"topics": [{"name": TOPIC}]})
+    world.settle()
+    (topic,) = exchange.answer.topics
+    (partition,) = topic.partitions
+    return partition.leader_id, ErrorCode(partition.error_code).name
+
+
+def test_a_client_on_librdkafka_is_told_the_probable_successor_of_a_leader_that_is_away(world: World) -> None:
+    leader = create(world)
+    follower, other = others(leader)
+    assert told_librdkafka(world, follower) == (leader, "NONE")
+    world.machine_of(leader).kill()
+    world.advance(10)
+    assert image(world, follower).leader == leader
+    successor, error = told_librdkafka(world, follower)
+    assert (successor in (follower, other), error) == (True, "NONE")
+
+
+def test_a_client_on_librdkafka_is_told_a_successor_that_is_there(world: World) -> None:
+    leader = create(world)
+    follower, other = others(leader)
+    world.machine_of(other).kill()
+    world.advance(2 * LEASE_MS)
+    assert set(image(world, follower).isr) == {leader, follower, other}
+    world.machine_of(leader).kill()
+    world.advance(10)
+    assert told_librdkafka(world, follower) == (follower, "NONE")

@@ -89,7 +89,7 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     )
 
 
-_Layout = tuple[int, int, ErrorCode, frozenset[int], frozenset[int]]
+_Layout = tuple[int, int, ErrorCode, frozenset[int], frozenset[int], bool]
 
 
 class EncodedTopics:
@@ -103,7 +103,9 @@ class EncodedTopics:
         self._suspects = suspects
         self._kept: dict[str, tuple[TopicImage, tuple[int, int], dict[_Layout, bytes]]] = {}
 
-    def entry(self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int]) -> bytes:
+    def entry(
+        self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int], *, on_librdkafka: bool
+    ) -> bytes:
         """The entry for a client that cannot reach these brokers."""
         kept, brokers = self._kept.get(topic.name), (self._image.epochs_revision, self._image.brokers_revision)
         if kept is None or kept[0] is not topic or kept[1] != brokers:
@@ -112,10 +114,10 @@ class EncodedTopics:
         if unreachable and version >= LISTENER_NOT_FOUND_FROM:
             why = ErrorCode.LISTENER_NOT_FOUND
         suspected = self._suspects()
-        key = (layout_of(version), operations, why, unreachable, suspected)
+        key = (layout_of(version), operations, why, unreachable, suspected, on_librdkafka)
         encoded = kept[2].get(key)
         if encoded is None:
-            described = _describe(self._image, topic, operations, why, unreachable, suspected)
+            described = _describe(self._image, topic, operations, why, unreachable, suspected, on_librdkafka)
             encoded = kept[2][key] = encode_topic(version, described)
         return encoded
 
@@ -130,8 +132,14 @@ def _describe(
     why: ErrorCode,
     unreachable: frozenset[int],
     suspected: frozenset[int],
+    on_librdkafka: bool,
 ) -> TopicMetadata:
-    led = [(partition, _leader(image, partition, why, unreachable, suspected)) for partition in topic.partitions]
+    led = []
+    for partition in topic.partitions:
+        told = _leader(image, partition, why, unreachable, suspected)
+        if on_librdkafka and told[2] is ErrorCode.LEADER_NOT_AVAILABLE:
+            told = _successor(image, partition, unreachable | suspected) or told
+        led.append((partition, told))
     partitions = [
         PartitionMetadata(
             index,
@@ -162,6 +170,27 @@ def _leader(
     if leader in suspected or not _is_there(image, leader):
         return NO_LEADER, epoch, ErrorCode.LEADER_NOT_AVAILABLE
     return leader, epoch, ErrorCode.NONE
+
+
+def _successor(
+    image: ClusterImage, partition: PartitionImage, hidden: frozenset[int]
+) -> tuple[int, int, ErrorCode] | None:
+    """The broker that will probably lead a partition whose leader is away, for clients on librdkafka; None: nobody.
+
+    A consumer on librdkafka that asks for the ends of a partition and is told of no leader answers its application
+    _UNKNOWN_PARTITION from then on, and does not ask again for minutes. A broker that does not lead yet refuses the
+    client, which asks for the leader at once.
+    """
+    leader, epoch = image.leadership(partition)
+    for broker_id in partition.replicas:
+        if (
+            broker_id in partition.isr
+            and broker_id != leader
+            and broker_id not in hidden
+            and _is_there(image, broker_id)
+        ):
+            return broker_id, epoch, ErrorCode.NONE
+    return None
 
 
 def _is_there(image: ClusterImage, broker_id: int) -> bool:
@@ -260,12 +289,13 @@ def _entries(
 ) -> list[bytes]:
     """The encoded entries of the topics, or of the errors for topics that do not exist."""
     version, entry = request.version, rooms.encoded_topics.entry
+    on_librdkafka = request.reply.connection_id in rooms.librdkafka_clients
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     topics: list[bytes] = []
     for each in asked:
         topic = each if isinstance(each, TopicImage) else _find(rooms, each)
         if topic is not None:
-            topics.append(entry(topic, version, operations, unreachable))
+            topics.append(entry(topic, version, operations, unreachable, on_librdkafka=on_librdkafka))
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
             topics.append(encode_topic(version, unknown))
     return topics
