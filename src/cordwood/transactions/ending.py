@@ -33,12 +33,17 @@ def end_transaction(
     client_version: int,
     new_producer_id: NewProducerId,
     wall_ms: int,
+    next_begun: bool = False,
 ) -> Step:
-    """Commits or aborts: the Prepare state, and with version 2 the id and epoch to go on with."""
+    """Commits or aborts: the Prepare state, and with version 2 the id and epoch to go on with.
+
+    `next_begun`: a client of version 1 has begun a transaction after the one that is decided, and added nothing to it
+    (`next_begun.py`).
+    """
     if found is None:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version < EPOCH_BUMPED:
-        return _end_same_epoch(found, producer_id, producer_epoch, commit, client_version, wall_ms)
+        return _end_same_epoch(found, producer_id, producer_epoch, commit, client_version, wall_ms, next_begun)
     repeated = _repeats(found, producer_id, producer_epoch)
     if not repeated and (problem := owner_problem(found, producer_id, producer_epoch)) is not ErrorCode.NONE:
         return Step(problem)
@@ -95,14 +100,22 @@ def _prepare_raised(
 
 
 def _end_same_epoch(
-    found: Transaction, producer_id: int, producer_epoch: int, commit: bool, client_version: int, wall_ms: int
+    found: Transaction,
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    client_version: int,
+    wall_ms: int,
+    next_begun: bool,
 ) -> Step:
     if producer_id != found.producer_id:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if producer_epoch != found.producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
         return Step(ErrorCode.PRODUCER_FENCED)
+    aborts_next = next_begun and not commit
     if found.state in PREPARED:
-        return Step(ErrorCode.CONCURRENT_TRANSACTIONS if found.commits == commit else ErrorCode.INVALID_TXN_STATE)
+        waits = found.commits == commit or aborts_next
+        return Step(ErrorCode.CONCURRENT_TRANSACTIONS if waits else ErrorCode.INVALID_TXN_STATE)
     if found.state is State.ONGOING:
         changed = replace(
             found,
@@ -113,7 +126,7 @@ def _end_same_epoch(
         return Step(ErrorCode.NONE, changed)
     done = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
     # A repeated request, or one of a client that wrote nothing since: without epochs there is no telling.
-    return Step(ErrorCode.NONE if found.state is done else ErrorCode.INVALID_TXN_STATE)
+    return Step(ErrorCode.NONE if found.state is done or aborts_next else ErrorCode.INVALID_TXN_STATE)
 
 
 def time_out(found: Transaction, wall_ms: int) -> Transaction:

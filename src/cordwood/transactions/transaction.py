@@ -20,6 +20,8 @@ MAX_EPOCH = 2**15 - 1
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
 """The highest epoch of a client: the coordinator must be able to raise it once more, to fence."""
 
+SAME_EPOCH = 1
+"""The transaction version of clients that keep their epoch from one transaction to the next."""
 EPOCH_BUMPED = 2
 """The transaction version (KIP-890) from which on every completion raises the epoch."""
 

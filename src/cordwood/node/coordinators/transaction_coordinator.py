@@ -26,6 +26,7 @@ from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (
     EPOCH_BUMPED,
     PREPARED,
+    SAME_EPOCH,
     NeedsProducerId,
     NewProducerId,
     State,
@@ -113,11 +114,25 @@ class TransactionCoordinator:
         transactional_id: str,
         writer: Writer,
         partitions: Collection[TopicPartition],
-        client_version: int,
+        connection_id: int,
         done: Done,
     ) -> None:
-        """Calls back when the record that adds the partitions to the transaction is committed."""
-        self._step(transactional_id, self._adding(writer, partitions, client_version), lambda step: done(step.error))
+        """Adds partitions for a client of version 1. Calls back when the record that adds them to the transaction is
+        committed."""
+        add = self._adding(writer, partitions, SAME_EPOCH)
+
+        def loaded(shard: LedTransactions) -> None:
+            def decide(found: Transaction | None, new_producer_id: NewProducerId, wall_ms: int) -> Step:
+                step = add(found, new_producer_id, wall_ms)
+                if step.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    shard.next_begun.refused_to_add(transactional_id, connection_id)
+                elif step.changed is not None:
+                    shard.next_begun.added(transactional_id)
+                return step
+
+            self._decide(shard, transactional_id, decide, no_producer_id, lambda step: done(step.error))
+
+        self._shards.with_shard(transactional_id, loaded, done)
 
     def _adding(self, writer: Writer, partitions: Collection[TopicPartition], client_version: int) -> Decide:
         def decide(found: Transaction | None, _: NewProducerId, wall_ms: int) -> Step:
@@ -197,20 +212,35 @@ class TransactionCoordinator:
         topics = self._image.topics
         return {topic: topics[topic].topic_id for topic in {name.topic for name in partitions} if topic in topics}
 
-    def end(self, transactional_id: str, writer: Writer, commit: bool, client_version: int, done: Stepped) -> None:
+    def end(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        commit: bool,
+        client_version: int,
+        connection_id: int,
+        done: Stepped,
+    ) -> None:
         """Commits or aborts. Calls back when the decision is committed; the markers follow."""
 
-        def decide(found: Transaction | None, new_producer_id: NewProducerId, wall_ms: int) -> Step:
-            return ending.end_transaction(
-                found,
-                *writer,
-                commit=commit,
-                client_version=client_version,
-                new_producer_id=new_producer_id,
-                wall_ms=wall_ms,
-            )
+        def loaded(shard: LedTransactions) -> None:
+            def decide(found: Transaction | None, new_producer_id: NewProducerId, wall_ms: int) -> Step:
+                step = ending.end_transaction(
+                    found,
+                    *writer,
+                    commit=commit,
+                    client_version=client_version,
+                    new_producer_id=new_producer_id,
+                    wall_ms=wall_ms,
+                    next_begun=transactional_id in shard.next_begun,
+                )
+                if step.changed is not None and client_version < EPOCH_BUMPED:
+                    shard.next_begun.decided(transactional_id, connection_id)
+                return step
 
-        self._step(transactional_id, decide, done)
+            self._decide(shard, transactional_id, decide, no_producer_id, done)
+
+        self._shards.with_shard(transactional_id, loaded, lambda error: done(Step(error)))
 
     def describe(self, transactional_id: str, done: Callable[[Transaction | ErrorCode], None]) -> None:
         def loaded(shard: LedTransactions) -> None:

@@ -16,6 +16,7 @@ from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Gro
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.transactions.families_leases import Leases
+from cordwood.transactions.next_begun import NextBegun
 from cordwood.transactions.transactions import Transactions
 
 
@@ -41,7 +42,17 @@ class NextTry(NamedTuple):
 class LedTransactions(Shard[Transactions]):
     """The transactional ids of one partition of __transaction_state, as long as this broker leads it in one epoch."""
 
-    __slots__ = ("completing", "leases", "looks", "marked", "next_tries", "patient", "pauses_ms", "waiting_decisions")
+    __slots__ = (
+        "completing",
+        "leases",
+        "looks",
+        "marked",
+        "next_begun",
+        "next_tries",
+        "patient",
+        "pauses_ms",
+        "waiting_decisions",
+    )
 
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition, Transactions())
@@ -55,6 +66,7 @@ class LedTransactions(Shard[Transactions]):
         """The tries that wait for the end of their pause, by transactional id."""
         self.patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id."""
+        self.next_begun = NextBegun()
         self.leases = Leases()
         self.waiting_decisions: dict[str, list[WaitingDecision]] = {}
         """Decisions of families, by each slot whose markers are missing."""

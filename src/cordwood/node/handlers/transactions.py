@@ -21,7 +21,7 @@ from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.request import Made, Request, in_order, serves
 from cordwood.node.turns import Steps
 from cordwood.records.control import TransactionMarker
-from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
+from cordwood.transactions.transaction import EPOCH_BUMPED, SAME_EPOCH, State, Step, Transaction
 from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
@@ -49,8 +49,6 @@ END_BUMPS_FROM_VERSION = 5
 OFFSETS_ADD_FROM_VERSION = 5
 OFFSETS_ABORTABLE_FROM_VERSION = 4
 OFFSETS_BY_TOPIC_ID_FROM_VERSION = 6
-SAME_EPOCH = 1
-"""The transaction version of clients that keep their epoch from one transaction to the next."""
 
 IDS_PER_STEP = 100
 """Each transactional id may write to a log."""
@@ -85,6 +83,7 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
         wanted = _partitions(body.v3_and_below_topics)
         _add_partitions(
             rooms,
+            request.reply.connection_id,
             body.v3_and_below_transactional_id,
             writer,
             wanted,
@@ -147,6 +146,7 @@ def _topic_errors(
 
 def _add_partitions(
     rooms: TransactionRooms,
+    connection_id: int,
     transactional_id: str,
     writer: Writer,
     wanted: list[TopicPartition],
@@ -165,7 +165,7 @@ def _add_partitions(
         # Either all partitions are added or none.
         done({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
-    rooms.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
+    rooms.transactions.add_partitions(transactional_id, writer, wanted, connection_id, same_for_all)
 
 
 def _partition_problem(rooms: TransactionRooms, name: TopicPartition) -> ErrorCode:
@@ -190,7 +190,8 @@ def add_offsets_to_txn(rooms: TransactionRooms, request: Request[AddOffsetsToTxn
             return
         writer = Writer(body.producer_id, body.producer_epoch)
         partitions = [rooms.groups.positions.partition_of(body.group_id)]
-        rooms.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, answer)
+        connection_id = request.reply.connection_id
+        rooms.transactions.add_partitions(body.transactional_id, writer, partitions, connection_id, answer)
 
     if not body.transactional_id:
         answer(ErrorCode.INVALID_REQUEST)
@@ -271,7 +272,8 @@ def end_txn(rooms: TransactionRooms, request: Request[EndTxn]) -> None:
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
     writer = Writer(body.producer_id, body.producer_epoch)
-    rooms.transactions.end(body.transactional_id, writer, body.committed, version, ended)
+    connection_id = request.reply.connection_id
+    rooms.transactions.end(body.transactional_id, writer, body.committed, version, connection_id, ended)
 
 
 def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]) -> Steps:
