@@ -20,8 +20,12 @@ from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.threads import Workers
+from cordwood.model.listeners import Callers, Entrance
 from cordwood.model.moment import Moment
-from cordwood.wire.requests import RequestHeader
+from cordwood.wire.requests import RequestHeader, Sender
+
+BROKER = Sender(2, 77)
+"""The sender of requests that prove that another broker sent them."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -129,19 +133,26 @@ class Harness:
             self.failures.append,
             lambda: at(1234),
             loop_watch=self.loop_watch,
+            is_broker=lambda header: header.sender == BROKER,
         )
         self.clients: list[Client] = []
 
     async def start(self) -> None:
+        brokers = Entrance("BROKERS", Callers.BROKERS)
         self.server = await self.loop.create_server(lambda: Connection(self.connections), "127.0.0.1", 0)
+        self.inner = await self.loop.create_server(lambda: Connection(self.connections, brokers), "127.0.0.1", 0)
         self.address = self.server.sockets[0].getsockname()
 
-    async def connect(self, receive_buffer: int | None = None) -> Client:
+    async def connect(
+        self, receive_buffer: int | None = None, *, source: str = "127.0.0.1", to_brokers: bool = False
+    ) -> Client:
+        """`source`: the address of the client. `to_brokers`: at the listener of brokers."""
         connection = socket.socket()
+        connection.bind((source, 0))
         connection.setblocking(False)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await self.loop.sock_connect(connection, self.address)
+        await self.loop.sock_connect(connection, self.inner.sockets[0].getsockname() if to_brokers else self.address)
         client = Client(connection)
         self.clients.append(client)
         return client
@@ -163,6 +174,7 @@ class Harness:
         for client in self.clients:
             client.close()
         self.server.close()
+        self.inner.close()
         self.connections.close()
         await self.until(lambda: len(self.connections) == 0)
         self.cold_readers.close()

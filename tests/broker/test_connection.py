@@ -256,6 +256,7 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle(
         await broker.until(lambda: len(broker.node.requests) == 1)
         broker.idle_after(0.05)
         await asyncio.sleep(0.2)
+        broker.idle_after(600)  # a slow machine may need more than 50 ms to deliver the answer
         broker.node.reply(0).send(response_frame(1, b"long poll"))
         assert await client.receive_response() == (1, b"long poll")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender
-from cordwood.model.listeners import ONLY_ENTRANCE, Entrance
+from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.framing import FrameReader
@@ -100,6 +100,9 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: "Connections", entrance: Entrance = ONLY_ENTRANCE) -> None:
         self._connections = connections
         self.entrance = entrance
+        self.for_brokers = entrance.callers is Callers.BROKERS
+        self._is_brokers = False
+        """Whether a request on this connection has proved that another broker sent it."""
         self._limits = connections.limits
         self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
         self._unanswered: deque[PendingReply] = deque()
@@ -188,6 +191,9 @@ class Connection(asyncio.BufferedProtocol):
                     all_served = True
                     break
                 header = parse_header(frame)
+                if header.sender is not None and not self._is_brokers and connections.is_broker(header):
+                    self._is_brokers = True
+                    connections.proved(self)
                 size = len(frame)
                 reply = PendingReply(self, size, header)
                 self._unanswered.append(reply)

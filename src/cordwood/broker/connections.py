@@ -1,16 +1,16 @@
 """All connections of a broker and the bounds that hold for them together.
 
-Four bounds hold: the number of connections; the idle time of a connection; the bytes of requests that wait for an
-answer; the memory into which large requests are received (each connection always gets an ordinary buffer). At a bound
-in bytes connections are not closed: the broker stops to read from them until there is room. One connection is always
-let through, however large its request, so that connections that each hold half a request cannot block each other for
-ever. Under such pressure the bytes of a request have to keep coming, without SILENCE_S between them, and all of them
-within REQUEST_ARRIVAL_S.
+Five bounds hold: the number of connections, in all and from one address; the idle time of a connection; the bytes of
+requests that wait for an answer; the memory into which large requests are received (each connection always gets an
+ordinary buffer). At a bound in bytes connections are not closed: the broker stops to read from them until there is
+room. One connection is always let through, however large its request, so that connections that each hold half a request
+cannot block each other for ever. Under such pressure the bytes of a request have to keep coming, without SILENCE_S
+between them, and all of them within REQUEST_ARRIVAL_S.
 """
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("cordwood.broker")
 
+MOST_STRANGERS: Final = 100
+"""Connections at the listener of brokers that have not proved to be a broker's: those of operators, and of brokers in
+their first milliseconds. The oldest one makes way for the next."""
 REQUEST_ARRIVAL_S: Final = 30.0
 SILENCE_S: Final = 2.0
 _SWEEP_S: Final = 1.0
@@ -47,6 +50,7 @@ class Node(Protocol):
 
 class ConnectionLimits(NamedTuple):
     max_connections: int = 2**31 - 1
+    max_connections_per_address: int = 2**31 - 1
     max_idle_s: float = 600.0
     max_request_bytes: int = 104_857_600
     max_total_bytes: int = 256 * 1024 * 1024
@@ -73,6 +77,7 @@ class Connections:
         activity: Activity | None = None,
         *,
         loop_watch: LoopWatch,
+        is_broker: Callable[[RequestHeader], bool] = lambda header: False,
     ) -> None:
         self.loop = loop
         self.node = node
@@ -80,6 +85,8 @@ class Connections:
         self.outbox = outbox
         self.sending = sending
         self.request_failed = request_failed
+        self.is_broker = is_broker
+        """Tells whether a request proves that another broker sent it."""
         self.now = now
         self.loop_watch = loop_watch
         self.activity = activity
@@ -87,6 +94,10 @@ class Connections:
         self.receive_buffers = BufferPool()
         self.unanswered_bytes = 0
         self._open: dict[int, Connection] = {}
+        self._by_address: Counter[str] = Counter()
+        """The number of clients' connections, by the client's address."""
+        self._strangers: dict[int, Connection] = {}
+        """The connections at the listener of brokers that have not proved to be a broker's, in their order."""
         self._last_id = 0
         self._stopping = False
         self._waiting_to_ask: deque[Connection] = deque()
@@ -112,14 +123,23 @@ class Connections:
 
     def admit(self, connection: Connection) -> bool:
         """Counts a new connection and gives it its id; False if there is no room for it."""
+        for_brokers, host = connection.for_brokers, connection.client_host
+        if for_brokers:
+            self._make_way_for_broker()
         if len(self._open) >= self.limits.max_connections:
             reason = f"there are {self.limits.max_connections} already: see max.connections, and ulimit -n"
         elif self._stopping:
             reason = "the broker is stopping"
+        elif not for_brokers and self._by_address[host] >= self.limits.max_connections_per_address:
+            reason = f"there are {self._by_address[host]} from its address already: see max.connections.per.ip"
         else:
             self._last_id += 1
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
+            if for_brokers:
+                self._strangers[self._last_id] = connection
+            else:
+                self._by_address[host] += 1
             return True
         self.refused += 1
         now_s = self.loop.time()
@@ -130,10 +150,36 @@ class Connections:
             self._say_refusals_from_s = now_s + _REFUSALS_SAID_EVERY_S
         return False
 
+    def _make_way_for_broker(self) -> None:
+        """Closes a connection for one at the listener of brokers, if there is no room for it. A client must not be able
+        to keep followers away, be it at its own listener or at theirs."""
+        if len(self._strangers) >= MOST_STRANGERS:
+            self._make_room(next(iter(self._strangers.values())), "too many at the listener of brokers prove nothing")
+        elif len(self._open) >= self.limits.max_connections:
+            others = [each for each in self._open.values() if not each.for_brokers] or list(self._strangers.values())
+            if others:
+                idlest = min(others, key=lambda each: each.last_active_s)
+                self._make_room(idlest, "another broker connects, and there are max.connections")
+
+    def _make_room(self, connection: Connection, reason: str) -> None:
+        connection.close(reason)
+        self.forget(connection)
+
+    def proved(self, connection: Connection) -> None:
+        """The connection is that of another broker."""
+        self._strangers.pop(connection.connection_id, None)
+
     def forget(self, connection: Connection) -> None:
         """Frees the resources of a closed connection."""
         if self._open.pop(connection.connection_id, None) is None:
             return
+        if connection.for_brokers:
+            self._strangers.pop(connection.connection_id, None)
+        else:
+            host = connection.client_host
+            self._by_address[host] -= 1
+            if not self._by_address[host]:
+                del self._by_address[host]
         for waiting in (self._waiting_to_ask, self._waiting_to_grow):
             if connection in waiting:
                 waiting.remove(connection)

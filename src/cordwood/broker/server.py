@@ -40,6 +40,7 @@ from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
 from cordwood.model.listeners import Listener
+from cordwood.node.brokers_only import is_proven
 from cordwood.node.known_topics import known_topics
 from cordwood.node.node import Node
 from cordwood.node.serving import Serving
@@ -208,6 +209,7 @@ class Server:
             self.node,
             ConnectionLimits(
                 max_connections=self._max_connections(),
+                max_connections_per_address=settings.max_connections_per_ip,
                 max_idle_s=settings.connections_max_idle_ms / 1000,
                 max_request_bytes=settings.socket_request_max_bytes,
                 max_total_bytes=settings.queued_max_request_bytes,
@@ -215,6 +217,7 @@ class Server:
             self._outbox,
             SendingResources(loop, self._cold_readers),
             self._request_failed,
+            is_broker=partial(is_proven, image),
             now=self.driver.now,
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
@@ -222,15 +225,15 @@ class Server:
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
         before_listening(self)
-        shared = clustered and len(self._bound) == 1
-        if shared:
+        only = len(self._bound) == 1
+        if only and clustered:
             logger.warning(
                 "clients and brokers share the listener %s: give brokers one of their own (listeners, "
                 "inter.broker.listener.name), so that clients can neither act as brokers nor take their connections",
                 self._between_brokers,
             )
         for listener, bound in self._bound:
-            make = partial(Connection, connections, listener.entrance(shared=shared))
+            make = partial(Connection, connections, listener.entrance(only=only, clustered=clustered))
             self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
         if clustered:
             assert writer.evidence is not None

@@ -103,7 +103,7 @@ def from_toml(toml: str, file_name: str = "file") -> dict[str, str]:
     try:
         document = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidConfiguration(f"{file_name} is not valid TOML: {error}") from None
+        raise InvalidConfiguration(f"{file_name} is not valid TOML: {error}{_toml_hint(error)}") from None
     texts: dict[str, str] = {}
     problems = []
     for name, value in _flat(document, ""):
@@ -120,6 +120,15 @@ def from_toml(toml: str, file_name: str = "file") -> dict[str, str]:
     except InvalidConfiguration as error:
         problems.extend(error.problems)
     raise InvalidConfiguration(*problems)
+
+
+def _toml_hint(error: ValueError) -> str:
+    if "overwrite" not in str(error):
+        return ""
+    return (
+        "; where a name begins with another one that the file sets, put such names in quotes, as in "
+        '"max.connections.per.ip" = 10'
+    )
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:

@@ -30,6 +30,7 @@ class Callers(Enum):
     CLIENTS = "clients"
     BROKERS = "other brokers, and operators with the tools that act as brokers"
     BOTH = "other brokers and clients"
+    ALONE = "clients and operators, of a broker without others"
     ITSELF = "the broker itself, without a socket"
 
 
@@ -42,10 +43,10 @@ class Entrance(NamedTuple):
     @property
     def between_brokers(self) -> bool:
         """Whether other brokers come in here."""
-        return self.callers is not Callers.CLIENTS
+        return self.callers in (Callers.BROKERS, Callers.BOTH)
 
 
-ONLY_ENTRANCE: Final = Entrance(PLAINTEXT, Callers.BROKERS)
+ONLY_ENTRANCE: Final = Entrance(PLAINTEXT, Callers.ALONE)
 """The entrance of a lone broker with one listener."""
 LOOPBACK: Final = Entrance(PLAINTEXT, Callers.ITSELF)
 
@@ -74,11 +75,15 @@ class Listener(NamedTuple):
     def name(self) -> str:
         return self.address.name
 
-    def entrance(self, *, shared: bool) -> Entrance:
-        """`shared`: brokers have no listener of their own."""
+    def entrance(self, *, only: bool, clustered: bool) -> Entrance:
+        """`only`: the broker has no other listener. `clustered`: there may be other brokers."""
         if not self.between_brokers:
-            return Entrance(self.name, Callers.CLIENTS)
-        return Entrance(self.name, Callers.BOTH if shared else Callers.BROKERS)
+            callers = Callers.CLIENTS
+        elif not only:
+            callers = Callers.BROKERS
+        else:
+            callers = Callers.BOTH if clustered else Callers.ALONE
+        return Entrance(self.name, callers)
 
 
 def host_and_port(host: str, port: int) -> str:

@@ -43,7 +43,7 @@ def is_broker(image: ClusterImage, header: RequestHeader, entrance: Entrance, br
 
 def may_write_markers(image: ClusterImage, header: RequestHeader, entrance: Entrance) -> bool:
     """Whether the request may write markers. Operators may, too, where no clients come: `kafka-transactions abort`."""
-    return entrance.callers is Callers.BROKERS or is_broker(image, header, entrance)
+    return entrance.callers in (Callers.BROKERS, Callers.ALONE) or is_broker(image, header, entrance)
 
 
 def check_broker(

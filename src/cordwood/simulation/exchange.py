@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.log.lookup import LogSlice
 from cordwood.log.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
-from cordwood.model.listeners import ONLY_ENTRANCE
+from cordwood.model.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.model.moment import Moment
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 CLIENT_ID = "simulated"
 _HEADER = struct.Struct(">hhih")
 _GARBAGE = 0xA5
+
+
+EVERYBODY = Entrance(PLAINTEXT, Callers.BROKERS)
+"""The entrance of brokers and clients."""
 
 
 @cache
@@ -259,7 +263,7 @@ class Connection:
     def __init__(self, network: "Network", connection_id: int, source: int) -> None:
         self.network = network
         self.connection_id = connection_id
-        self.entrance = ONLY_ENTRANCE
+        self.entrance = EVERYBODY
         self.source = source
         """Who connected: a broker, or clients."""
         self.open = True

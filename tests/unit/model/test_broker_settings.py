@@ -3,6 +3,7 @@
 import pytest
 
 from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.configuration import InvalidConfiguration, load_settings
 from cordwood.model.listeners import Callers, Entrance, Listener, ListenerAddress, parse_address
 from cordwood.model.settings import InvalidSetting
 
@@ -76,9 +77,10 @@ def test_several_listeners_have_names_and_one_of_them_is_for_brokers() -> None:
         "BROKERS://127.0.0.1:9093",
     ]
     clients, brokers = settings.listener_list
-    assert clients.entrance(shared=False) == Entrance("CLIENTS", Callers.CLIENTS)
-    assert brokers.entrance(shared=False) == Entrance("BROKERS", Callers.BROKERS)
-    assert brokers.entrance(shared=True) == Entrance("BROKERS", Callers.BOTH)
+    assert clients.entrance(only=False, clustered=True) == Entrance("CLIENTS", Callers.CLIENTS)
+    assert brokers.entrance(only=False, clustered=True) == Entrance("BROKERS", Callers.BROKERS)
+    assert brokers.entrance(only=True, clustered=True) == Entrance("BROKERS", Callers.BOTH)
+    assert brokers.entrance(only=True, clustered=False) == Entrance("BROKERS", Callers.ALONE)
     assert clients.advertised == ListenerAddress("CLIENTS", "log.example", 443)
     assert brokers.advertised is None, "the listener is told by its own address"
 
@@ -157,9 +159,13 @@ def test_stored_changes_that_this_version_does_not_take_do_not_stop_a_broker_fro
     assert changed == BrokerSettings()
 
 
-def test_no_name_is_the_beginning_of_another_so_that_toml_can_hold_them_all_as_tables() -> None:
-    for name in BROKER_SETTINGS:
-        assert not any(other.startswith(name + ".") for other in BROKER_SETTINGS)
+def test_toml_can_hold_all_names_as_tables_but_one_of_kafkas_which_needs_quotes() -> None:
+    both = [(name, other) for name in BROKER_SETTINGS for other in BROKER_SETTINGS if other.startswith(name + ".")]
+    assert both == [("max.connections", "max.connections.per.ip")]
+    settings = load_settings('max.connections = 7\n"max.connections.per.ip" = 5')
+    assert (settings.max_connections, settings.max_connections_per_ip) == (7, 5)
+    with pytest.raises(InvalidConfiguration, match="put such names in quotes"):
+        load_settings("max.connections = 7\nmax.connections.per.ip = 5")
 
 
 def test_every_setting_is_declared_in_one_area() -> None:

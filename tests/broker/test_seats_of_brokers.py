@@ -1,0 +1,111 @@
+"""Clients cannot take the connections that brokers need, neither at their own listener nor at that of brokers."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.broker.conftest import BROKER
+from tests.deadline import eventually
+
+from cordwood.broker.connections import MOST_STRANGERS
+from cordwood.embedded import Cluster
+from cordwood.model.errors import ProtocolError
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.asking import encode_request, request_start
+
+ASKED = encode_request(ApiKey.API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"})
+
+
+def proof(correlation_id: int) -> bytes:
+    """A request that proves its sender."""
+    return request_start(ApiKey.API_VERSIONS, 3, correlation_id, b"", len(ASKED), sender=BROKER) + ASKED
+
+
+async def test_a_broker_gets_in_where_clients_have_taken_every_connection(serving: Any, request_frame: Any) -> None:
+    async with serving(max_connections=3) as broker:
+        clients = [await broker.connect() for _ in range(3)]
+        await broker.until(lambda: len(broker.connections) == 3)
+        for client in clients[1:]:
+            await client.send(request_frame(1))
+            assert (await client.receive_response())[0] == 1
+        peer = await broker.connect(to_brokers=True)
+        await peer.send(proof(7))
+        assert (await peer.receive_response())[0] == 7
+        assert await clients[0].closed(), "the one that was idle for the longest time makes way"
+        late = await broker.connect()
+        assert await late.closed()
+        for client in clients[1:]:
+            await client.send(request_frame(2))
+            assert (await client.receive_response())[0] == 2
+
+
+async def test_a_crowd_at_the_listener_of_brokers_closes_neither_brokers_nor_all_clients(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving(max_connections=MOST_STRANGERS + 20) as broker:
+        client, peer = await broker.connect(), await broker.connect(to_brokers=True)
+        await client.send(request_frame(1))
+        assert (await client.receive_response())[0] == 1
+        await peer.send(proof(1))
+        assert (await peer.receive_response())[0] == 1
+        for _ in range(2 * MOST_STRANGERS):
+            await broker.connect(to_brokers=True)
+        await broker.until(lambda: broker.connections.accepted == 2 * MOST_STRANGERS + 2)
+        assert len(broker.connections) == MOST_STRANGERS + 2
+        another = await broker.connect(to_brokers=True)
+        await another.send(proof(2))
+        assert (await another.receive_response())[0] == 2
+        for other, frame in ((client, request_frame(3)), (peer, proof(3))):
+            await other.send(frame)
+            assert (await other.receive_response())[0] == 3
+
+
+async def test_one_address_has_its_share_and_brokers_do_not_count(
+    serving: Any, request_frame: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(max_connections_per_address=2) as broker:
+        first, second = await broker.connect(), await broker.connect()
+        await broker.until(lambda: len(broker.connections) == 2)
+        assert await (await broker.connect()).closed()
+        assert any(
+            "there are 2 from its address already: see max.connections.per.ip" in line for line in caplog.messages
+        )
+        others = [await broker.connect(source="127.0.0.2"), await broker.connect(to_brokers=True)]
+        first.close()
+        await broker.until(lambda: len(broker.connections) == 3)
+        for client in (second, *others, await broker.connect()):
+            await client.send(request_frame(1))
+            assert (await client.receive_response())[0] == 1
+        for client in broker.clients:
+            client.close()
+        await broker.until(lambda: len(broker.connections) == 0)
+        assert not broker.connections._by_address, "addresses without connections are forgotten"
+
+
+def test_followers_come_back_while_clients_hold_every_connection() -> None:
+    """The follower's process is gone, and its leader has no free connection when it returns."""
+    with Cluster(nodes=2, settings={"max.connections": 12, "min.insync.replicas": 2}) as cluster:
+
+        def accepted() -> bool:
+            with suppress(ProtocolError):
+                cluster.leader("orders").log.append("orders", None, "on both")
+                return True
+            return False
+
+        with suppress(ProtocolError):
+            cluster.brokers[1].log.append("orders", None, "the first creates the topic")
+        eventually(accepted, 20, what="the first record on both")
+        leader = cluster.leader("orders")
+        follower = next(each for each in cluster.brokers.values() if each is not leader)
+        follower.kill()
+
+        async def crowd() -> list[asyncio.StreamWriter]:
+            opened = [await asyncio.open_connection(leader.host, leader.port) for _ in range(24)]
+            return [writer for _, writer in opened]
+
+        with asyncio.Runner() as runner:
+            held = runner.run(crowd())
+            follower.start()
+            eventually(accepted, 20, what="the follower in sync")
+            assert len(held) == 24
