@@ -1,11 +1,11 @@
 """The alarms for Prometheus name metrics that exist, with labels that they have, and each is explained."""
 
 import re
-import shutil
-import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
+from tests.deploy.prometheus import promtool
 
 from cordwood.metrics import names
 from cordwood.metrics.names import Kind, Metric
@@ -13,9 +13,13 @@ from cordwood.metrics.names import Kind, Metric
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "cordwood.rules.yml"
 PAGE = ROOT / "docs" / "operations" / "sizing.md"
+SCRAPES = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+MONITORING = ROOT / "docs" / "operations" / "monitoring.md"
 METRICS = {metric.name: metric for metric in vars(names).values() if isinstance(metric, Metric)}
 PARTS_OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 OF_PROMETHEUS = {"instance", "job", "le"}
+TARGETS = "up"
+"""Prometheus's own metric: whether a target answered."""
 
 
 def alarms() -> dict[str, str]:
@@ -38,7 +42,7 @@ def test_every_alarm_was_found() -> None:
 @pytest.mark.parametrize(("alarm", "expression"), alarms().items())
 def test_an_alarm_is_about_metrics_and_labels_that_exist(alarm: str, expression: str) -> None:
     used = [(name, metric_of(name)) for name in re.findall(r"\bcordwood_\w+", expression)]
-    assert used
+    assert used or re.match(rf"{TARGETS}\{{", expression)
     assert [name for name, metric in used if metric is None] == []
     known = OF_PROMETHEUS.union(*(metric.labels for _, metric in used if metric is not None))
     matched = re.findall(r"(\w+)!?=~?\"", expression)
@@ -55,9 +59,21 @@ def test_an_alarm_is_explained_with_what_to_do(alarm: str) -> None:
     assert re.search(rf"^\| `{alarm}` \| .+ \| .+ \|$", PAGE.read_text(), re.MULTILINE)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool: apt-get install prometheus")
-def test_prometheus_understands_the_rules() -> None:
-    verdict = subprocess.run(
-        ["promtool", "check", "rules", RULES], capture_output=True, text=True, timeout=60, check=False
-    )
+def test_prometheus_understands_the_rules_and_the_scrape_configuration() -> None:
+    # The configuration names the rules, and is checked with them.
+    verdict = promtool("check", "config", "--lint=all", "--lint-fatal", str(SCRAPES))
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+    assert f"{len(alarms())} rules found" in verdict.stdout
+
+
+def test_the_page_about_monitoring_shows_the_scrape_configuration() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", MONITORING.read_text(), re.DOTALL)
+    assert block == SCRAPES.read_text()
+
+
+def test_the_alarms_of_the_metrics_page_are_understood_by_prometheus(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "metrics.md").read_text(), re.DOTALL)
+    rules = tmp_path / "rules.yml"
+    rules.write_text("groups:\n- name: page\n  rules:\n" + textwrap.indent(block, "  "))
+    verdict = promtool("check", "rules", str(rules))
     assert verdict.returncode == 0, verdict.stdout + verdict.stderr

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cordwood.broker.build import build
 from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES
 from cordwood.metrics import names
 from cordwood.metrics.exposition import Labelled, exposition
@@ -38,6 +39,7 @@ def prepare_scrape(
     node: "Node", connections: "Connections", activity: "Activity", flusher: "CountingFlusher", loop_watch: "LoopWatch"
 ) -> Callable[[], bytes]:
     values: Values = {
+        names.BUILD_INFO: [(tuple(build()), 1)],
         **_requests(activity),
         names.CONNECTIONS: _one(len(connections)),
         names.CONNECTIONS_ACCEPTED: _one(connections.accepted),
@@ -74,15 +76,24 @@ def prepare_scrape(
     logs = node.logs
     hosted = [partition for topic in node.hosted.topics.values() for partition in topic.values()]
     image = node.image
-    topics = list(image.topics.values()) if image.controller_id == image.node_id else []
+    is_controller = image.controller_id == image.node_id
+    topics = list(image.topics.values()) if is_controller else []
+    away = len(image.members.keys() - image.brokers.keys()) if is_controller else 0
+    now_ms = node.loop.now.boot_ms
     return lambda: exposition(
         {
             **values,
             **_resident(),
             **_replicas(hosted),
             names.WITHOUT_LEADER: _one(_without_leader(image, topics)),
+            names.BROKERS_AWAY: _one(away),
             **_disk(logs),
             **_logs(traffic, topic_rates),
+            names.OLDEST_TRANSACTION: [
+                ((name.topic, str(name.partition)), (now_ms - seen.oldest_transaction.at_ms) / 1000)
+                for name, seen in sorted(traffic.items())
+                if seen.oldest_transaction is not None
+            ],
             names.TRAFFIC_SKEW: [((topic,), skew) for topic, skew in sorted(skews.items())],
             **_groups(positions),
         }

@@ -64,6 +64,11 @@ class Replayed:
         """The number of remembered producers; 0 if none was read yet."""
         return 0 if self._producers is None else len(self._producers)
 
+    @property
+    def first_open_offset(self) -> int | None:
+        """The first offset of the oldest open transaction; None if none is open, or none was read yet."""
+        return None if self._producers is None else self._producers.first_open_offset
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end for read_committed readers, given the high watermark."""
         if self.ready and self._producers is None:

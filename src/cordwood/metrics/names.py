@@ -31,6 +31,12 @@ def _gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Metric:
     return Metric(name, Kind.GAUGE, meaning, labels)
 
 
+BUILD_INFO = _gauge(
+    "cordwood_build_info",
+    "1, with the broker's version and the commit that it was made of; `unknown`: of a package without a commit.",
+    ("version", "commit"),
+)
+
 REQUESTS = _counter("cordwood_requests_total", "Requests that arrived.", _API)
 REQUEST_BYTES = _counter("cordwood_request_bytes_total", "Bytes of requests that arrived.", _API)
 RESPONSE_BYTES = _counter("cordwood_response_bytes_total", "Bytes of responses that were made.", _API)
@@ -61,6 +67,11 @@ WITHOUT_LEADER = _gauge(
     "Partitions of the cluster that no registered broker leads, as the controller sees them; 0 at all other brokers.",
 )
 CONTROLLER = _gauge("cordwood_controller", "1 at the broker that is the controller, 0 at all others.")
+BROKERS_AWAY = _gauge(
+    "cordwood_brokers_away",
+    "Brokers of the cluster that are not registered and were not forgotten, as the controller sees them; 0 at all "
+    "other brokers.",
+)
 SET_ASIDE = _gauge(
     "cordwood_set_aside_directories",
     "Directories of partitions that the metadata did not know: kept, and not served. More than 0 wants a person.",
@@ -102,6 +113,13 @@ TRAFFIC_SKEW = _gauge(
     "Absent for topics with one partition or without traffic, for internal topics, and until the leaders of all "
     "partitions have told their rates.",
     ("topic",),
+)
+
+OLDEST_TRANSACTION = _gauge(
+    "cordwood_partition_oldest_transaction_seconds",
+    "For how long the partition's leader has seen the oldest open transaction: readers of committed records wait "
+    "behind it. Counts from the leader's start or election. Absent where none is open.",
+    _PARTITION,
 )
 
 HOT_KEY_SHARE = _gauge(

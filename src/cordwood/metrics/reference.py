@@ -11,6 +11,7 @@ With `metrics.listener = "127.0.0.1:9404"` (or `--set metrics.listener=127.0.0.1
 `GET http://127.0.0.1:9404/metrics` in Prometheus's text format. The endpoint is off by default, has neither encryption
 nor passwords, and belongs on an address that only the monitoring can reach. Counters begin at zero when the broker
 starts.
+[monitoring.md](operations/monitoring.md) has a configuration for Prometheus that scrapes a cluster, and alarms.
 
 Values of partitions and groups are updated every `lag.check.interval.ms` (5 s), not on each scrape: a scrape costs
 the event loop nothing but copying a few numbers, and its text is made in a thread. Only partitions whose logs are open

@@ -1,12 +1,15 @@
 """The watch over lag: small steps, however much there is to look at."""
 
 import pytest
+from tests.simulation.one_producer import Producer
 from tests.unit.node.speaking import batch_of, create_topic, produce
 
 from cordwood.groups.shard import GroupShard
+from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties import lag_watch
 from cordwood.records.build import build_batch
+from cordwood.simulation.workloads.transactional_writers import TOPIC
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -62,3 +65,25 @@ def test_a_record_waits_for_as_long_as_it_is_there_whatever_its_timestamp_says(
     [watched] = world.node.lag_watch.positions.values()
     assert watched.lag.lag_ms is not None
     assert 600_000 - 2 * world.settings.lag_check_interval_ms <= watched.lag.lag_ms <= 600_000
+
+
+def test_the_age_of_the_oldest_open_transaction_is_seen_until_it_ends(world: World) -> None:
+    create_topic(world, TOPIC)
+    name = TopicPartition(TOPIC, 0)
+    sweep_ms = world.settings.lag_check_interval_ms
+    producer = Producer(world, timeout_ms=900_000)
+
+    def age_ms() -> int | None:
+        oldest = world.node.lag_watch.traffic[name].oldest_transaction
+        return None if oldest is None else world.clock.boot_ms - oldest.at_ms
+
+    for _ in range(2):
+        assert producer.add(0) is ErrorCode.NONE
+        assert producer.write(9, b"value") is ErrorCode.NONE
+        world.advance(2 * sweep_ms)
+        assert age_ms() is not None
+        world.advance(600_000)
+        assert (age_ms() or 0) >= 600_000
+        assert producer.end(commit=True) is ErrorCode.NONE
+        world.advance(2 * sweep_ms)
+        assert age_ms() is None

@@ -55,6 +55,8 @@ class PartitionTraffic(NamedTuple):
     start_offset: int
     topic_partitions: int
     """The number of partitions of the topic."""
+    oldest_transaction: Sample | None = None
+    """The first offset of the oldest open transaction, and when it was first seen; None: none is open."""
 
     @property
     def records_per_s(self) -> float:
@@ -230,6 +232,7 @@ class LagWatch:
                 replica.log.segments.size_bytes,
                 replica.log.offsets.start,
                 self._partition_count(partition.name.topic),
+                _oldest_transaction(replica.log, None if known is None else known.oldest_transaction, now.boot_ms),
             )
             yield
         topics = yield from self._report_traffic(traffic)
@@ -378,6 +381,13 @@ class LagWatch:
                 (lag.position or 0) + lag.lost_records,
             )
         return True
+
+
+def _oldest_transaction(log: Log, known: Sample | None, now_ms: int) -> Sample | None:
+    first_offset = log.replayed.first_open_offset
+    if first_offset is None:
+        return None
+    return known if known is not None and known.value == first_offset else Sample(now_ms, first_offset)
 
 
 def warning_time_ms(setting_ms: int, settings: TopicSettings) -> int:

@@ -1,0 +1,69 @@
+"""Which Cordwood runs: its version, and the commit that it was made of, as far as that can be known.
+
+A package that pip installed from a repository has the commit in its record of where it came from (PEP 610). A checkout
+has it in `.git`. A package from an index has neither: its version says enough.
+"""
+
+import json
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import NamedTuple
+
+from cordwood import __version__
+
+UNKNOWN = "unknown"
+_COMMIT_LENGTH = 40
+
+
+class Build(NamedTuple):
+    version: str
+    commit: str
+    """40 hexadecimal digits, or `unknown`."""
+
+
+@cache
+def build() -> Build:
+    """Reads a few small files, at the first call."""
+    return Build(__version__, _installed_from() or checked_out(Path(__file__).parents[3]) or UNKNOWN)
+
+
+def _installed_from() -> str | None:
+    try:
+        record = distribution("cordwood").read_text("direct_url.json")
+        commit = json.loads(record or "{}").get("vcs_info", {}).get("commit_id")
+    except (PackageNotFoundError, OSError, ValueError, AttributeError):
+        return None
+    return _as_commit(commit)
+
+
+def checked_out(root: Path) -> str | None:
+    """The commit that is checked out in a directory; None: it is no checkout of a repository."""
+    try:
+        git = root / ".git"
+        if git.is_file():
+            # A worktree of a repository that is elsewhere.
+            git = root / git.read_text().removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return _as_commit(head)
+        name = head.removeprefix("ref:").strip()
+        common = git / "commondir"
+        homes = [git, git / common.read_text().strip()] if common.exists() else [git]
+        for home in homes:
+            if (home / name).is_file():
+                return _as_commit((home / name).read_text().strip())
+            if (home / "packed-refs").is_file():
+                for line in (home / "packed-refs").read_text().splitlines():
+                    commit, _, ref = line.partition(" ")
+                    if ref == name:
+                        return _as_commit(commit)
+    except (OSError, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _as_commit(text: object) -> str | None:
+    if not isinstance(text, str) or len(text) != _COMMIT_LENGTH:
+        return None
+    return text if all(each in "0123456789abcdef" for each in text) else None
