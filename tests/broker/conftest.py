@@ -116,12 +116,12 @@ class Client:
 
 
 class Harness:
-    def __init__(self, limits: ConnectionLimits, buffer_count: int) -> None:
+    def __init__(self, limits: ConnectionLimits, buffer_count: int, max_waiting_bytes: int) -> None:
         self.loop = asyncio.get_running_loop()
         self.node = ScriptedNode()
         self.failures: list[Exception] = []
         self.cold_readers = Workers(self.loop, "cold-read", 1)
-        self.sending = SendingResources(self.loop, self.cold_readers, buffer_count)
+        self.sending = SendingResources(self.loop, self.cold_readers, buffer_count, max_waiting_bytes)
         self.outbox = Outbox(self.loop)
         self.loop_watch = LoopWatch(self.loop)
         self.connections = Connections(
@@ -184,8 +184,10 @@ class Harness:
 @pytest.fixture
 def serving() -> Callable[..., contextlib.AbstractAsyncContextManager[Harness]]:
     @contextlib.asynccontextmanager
-    async def serve(*, buffer_count: int = 4, **limits: Any) -> AsyncIterator[Harness]:
-        harness = Harness(ConnectionLimits(**limits), buffer_count)
+    async def serve(
+        *, buffer_count: int = 4, max_waiting_bytes: int = 1 << 30, **limits: Any
+    ) -> AsyncIterator[Harness]:
+        harness = Harness(ConnectionLimits(**limits), buffer_count, max_waiting_bytes)
         await harness.start()
         try:
             yield harness

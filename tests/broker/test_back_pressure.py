@@ -167,3 +167,51 @@ async def test_a_peer_that_never_takes_its_answer_is_closed_as_idle(serving: Any
         await client.send(request_frame(1))
         broker.idle_after(0.2)
         await broker.until(lambda: broker.node.closed == [1])
+
+
+LARGE = 8 << 20
+"""More than the kernel's socket buffers take."""
+
+
+async def test_answers_that_peers_do_not_take_are_bounded_over_all_connections_and_the_slowest_peers_go(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    """80 peers that did not read their answers of 10 MB each took 1.3 GB."""
+    answer = response_frame(7, bytes(LARGE))
+    async with serving(max_waiting_bytes=5 * LARGE) as broker:
+        broker.node.answer = lambda header, body, reply: reply.send(answer)
+        slow = [await broker.connect(receive_buffer=4096) for _ in range(12)]
+        waiting = broker.sending.waiting
+        for number, client in enumerate(slow, 1):
+            await client.send(request_frame(7))
+            await broker.until(lambda number=number: len(broker.node.requests) == number)
+            assert waiting.total_bytes <= 5 * LARGE
+        # Each time that a sixth answer has no room, the two slowest peers go.
+        await broker.until(lambda: len(broker.connections) <= 6)
+        assert await slow[0].closed()
+        reading = await broker.connect()
+        await reading.send(request_frame(7))
+        assert len((await reading.receive_response())[1]) == LARGE
+        assert len((await slow[-1].receive_response())[1]) == LARGE
+    assert waiting.total_bytes == 0
+
+
+async def test_answers_that_wait_for_an_earlier_one_are_counted_and_stop_the_connection_from_being_served(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving(max_held_bytes=100_000) as broker:
+        broker.node.answer = None
+        client = await broker.connect()
+        await client.send(request_frame(0))
+        await broker.until(lambda: len(broker.node.requests) == 1)
+        broker.node.answer = lambda header, body, reply: reply.send(
+            response_frame(header.correlation_id, bytes(60_000))
+        )
+        await client.send(b"".join(request_frame(number) for number in range(1, 10)))
+        await broker.until(lambda: len(broker.node.requests) == 3)
+        await asyncio.sleep(0.02)
+        assert len(broker.node.requests) == 3
+        assert broker.sending.waiting.total_bytes > 2 * 60_000
+        broker.node.reply(0).send(response_frame(0))
+        assert [(await client.receive_response())[0] for _ in range(10)] == list(range(10))
+        await broker.until(lambda: broker.sending.waiting.total_bytes == 0)

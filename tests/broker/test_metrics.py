@@ -353,7 +353,7 @@ async def test_a_scrape_that_is_not_read_is_dropped_when_its_time_is_over(monkey
     reader, writer = await asyncio.open_connection(*endpoint.address, limit=1024)
     writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
     for scrapes in (1, 0):
-        while endpoint._scrapes != scrapes:  # noqa: ASYNC110
+        while len(endpoint._open) != scrapes:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     received = 0
     with contextlib.suppress(ConnectionError):
@@ -361,6 +361,31 @@ async def test_a_scrape_that_is_not_read_is_dropped_when_its_time_is_over(monkey
             received += len(part)
     assert received < len(text)
     writer.close()
+    endpoint.close()
+
+
+async def test_probes_are_answered_while_many_connections_send_half_of_a_request() -> None:
+    """17 half requests made /live and /ready fail for 10 s: an orchestrator would restart the broker."""
+    endpoint = await metrics_endpoint.MetricsEndpoint.start(
+        ListenerAddress("METRICS", "127.0.0.1", 0), lambda: lambda: b"", lambda: ""
+    )
+    halves = []
+    for _ in range(metrics_endpoint.MAX_CONNECTIONS + 10):
+        half = await asyncio.open_connection(*endpoint.address)
+        half[1].write(b"GET /metrics HTTP")
+        halves.append(half)
+    while len(endpoint._open) < metrics_endpoint.MAX_CONNECTIONS:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    for target in (b"/live", b"/ready", b"/metrics"):
+        reader, writer = await asyncio.open_connection(*endpoint.address)
+        writer.write(b"GET " + target + b" HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+    assert len(endpoint._open) <= metrics_endpoint.MAX_CONNECTIONS
+    with contextlib.suppress(ConnectionError):
+        assert await halves[0][0].read() == b""
+    for _, writer in halves:
+        writer.close()
     endpoint.close()
 
 

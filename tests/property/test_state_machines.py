@@ -52,6 +52,8 @@ class ClassicStage(stage.Stage):
             if self.state is not before and before is not GroupState.DEAD:
                 CLASSIC_GROUP_MOVES.moved(stage.GROUP, before, self.state)
         out.settle(ErrorCode.NONE)
+        members = [member for group in self.shard.groups.values() for member in group.members.values()]
+        assert self.shard.kept.total == sum(member.kept_bytes for member in members)
         return ErrorCode.NONE
 
     def delete(self) -> None:

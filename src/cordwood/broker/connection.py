@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.loop_watch import STALL_S
-from cordwood.broker.sending import HangUp, Sender
+from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest
@@ -77,7 +77,7 @@ class PendingReply:
     def send(self, frame: Frame) -> None:
         assert self.frame is None, "a request has one answer"
         self.frame = frame
-        self._connection.answered()
+        self._connection.answered(self)
 
     def hold(self) -> None:
         self._connection.holds += 1
@@ -93,7 +93,7 @@ class PendingReply:
         assert self.frame is None, "a request has one answer"
         self.frame = HangUp(reason)
         self._connection.stop_serving()
-        self._connection.answered()
+        self._connection.answered(self)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -230,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if sender.held_bytes >= limits.max_held_bytes or len(sender.parts) >= limits.max_waiting_parts:
             sender.pump()
-        if sender.blocked:
+        if sender.blocked or sender.behind_bytes >= limits.max_held_bytes:
             return False
         return connections.unanswered_bytes < limits.max_total_bytes or connections.may_take_request(self)
 
@@ -284,17 +284,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers
 
-    def answered(self) -> None:
+    def answered(self, answered: PendingReply) -> None:
         """Passes answers that are next in order to the sender."""
-        unanswered = self._unanswered
+        unanswered, sender = self._unanswered, self._sender
+        if unanswered and unanswered[0] is not answered:
+            assert answered.frame is not None
+            sender.behind_bytes += bytes_in_memory(answered.frame)
+            sender.note_waiting()
+            return
         freed = 0
         while unanswered and (frame := unanswered[0].frame) is not None:
             reply = unanswered.popleft()
             freed += reply.request_bytes
+            if reply is not answered:
+                sender.behind_bytes -= bytes_in_memory(frame)
             if reply.api is not None:
                 reply.api.durations.observe(self._connections.loop.time() - reply.arrived_s)
                 reply.api.response_bytes += frame_bytes(frame)
-            self._sender.add(frame)
+            sender.add(frame)
             if not self._pump_noted:
                 self._pump_noted = True
                 self._connections.outbox.has_ready(self)
@@ -323,6 +330,9 @@ class Connection(asyncio.BufferedProtocol):
         logger.info("dropping connection %s: its response could not be sent: %s", self, reason)
         self._serving = False
         self._transport.abort()
+
+    def too_slow(self, reason: str) -> None:
+        self.close(reason, logging.WARNING)
 
     # Standing
 

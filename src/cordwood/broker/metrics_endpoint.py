@@ -1,6 +1,7 @@
 """GET /metrics, /live and /ready over HTTP/1.1: one answer per connection, a few at a time, and nothing else.
 
-For a scrape the loop only copies counters; a thread makes the text, one scrape at a time.
+For a scrape the loop only copies counters; a thread makes the text, one scrape at a time. A probe is never refused: a
+broker whose `/live` fails is restarted. Of many connections the oldest that has not sent its whole request makes room.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ from cordwood.model.listeners import ListenerAddress
 
 logger = logging.getLogger("cordwood.broker")
 
+MAX_CONNECTIONS: Final = 64
 MAX_SCRAPES: Final = 16
+"""Scrapes that wait for their text at the same time. Probes need none."""
 MAX_HEAD_BYTES: Final = 8192
 TIMEOUT_S: Final = 10.0
 
@@ -33,6 +36,8 @@ class MetricsEndpoint:
         self._prepare = prepare
         self._not_ready = not_ready
         self._scrapes = 0
+        self._open: dict[asyncio.WriteTransport, None] = {}
+        """Connections, the oldest first."""
         self._one_text = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._socket: socket.socket | None = None
@@ -60,21 +65,24 @@ class MetricsEndpoint:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._scrapes += 1
+        transport = writer.transport
+        if len(self._open) >= MAX_CONNECTIONS:
+            # The oldest one sends its request slowly, or reads its answer slowly.
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.abort()
+        self._open[transport] = None
         # With this limit `drain` returns once the kernel has all bytes, so `abort` drops none.
-        writer.transport.set_write_buffer_limits(0)
+        transport.set_write_buffer_limits(0)
         try:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(TIMEOUT_S):
-                    if self._scrapes > MAX_SCRAPES:
-                        writer.write(_response("503 Service Unavailable", b"too many scrapes at a time\n"))
-                    else:
-                        writer.write(await self._answer(reader))
+                    writer.write(await self._answer(reader))
                     await writer.drain()
         finally:
-            self._scrapes -= 1
+            self._open.pop(transport, None)
             # `close` would wait for ever for a peer that does not read.
-            writer.transport.abort()
+            transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
         try:
@@ -96,8 +104,14 @@ class MetricsEndpoint:
             reason = self._not_ready()
             status = "503 Service Unavailable" if reason else "200 OK"
             return _response(status, f"{reason or 'the broker takes clients'}\n".encode(), with_body=with_body)
-        async with self._one_text:
-            text = await asyncio.to_thread(self._prepare())
+        if self._scrapes >= MAX_SCRAPES:
+            return _response("503 Service Unavailable", b"too many scrapes at a time\n")
+        self._scrapes += 1
+        try:
+            async with self._one_text:
+                text = await asyncio.to_thread(self._prepare())
+        finally:
+            self._scrapes -= 1
         return _response("200 OK", text, content_type=CONTENT_TYPE, with_body=with_body)
 
 

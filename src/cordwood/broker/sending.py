@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from cordwood.broker.slice_buffers import SLICE_BYTES, SliceBuffers
 from cordwood.broker.threads import Workers
+from cordwood.broker.waiting_answers import WaitingAnswers
 from cordwood.model.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ class SendingFailed(Exception):
 class SendingResources:
     """Resources that all senders of one loop share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, cold_readers: Workers, buffer_count: int = 64) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cold_readers: Workers,
+        buffer_count: int = 64,
+        max_waiting_bytes: int = 2**63 - 1,
+    ) -> None:
         self.loop = loop
+        self.waiting = WaitingAnswers(max_waiting_bytes, loop.time)
         self.cold_readers = cold_readers
         self.buffers = SliceBuffers(buffer_count)
         self.scratch = memoryview(bytearray(SMALL_SLICE_BYTES))
@@ -59,6 +67,8 @@ class Peer(Protocol):
     def hung_up(self, reason: str) -> None: ...
 
     def sending_failed(self, reason: str) -> None: ...
+
+    def too_slow(self, reason: str) -> None: ...
 
 
 class _Halt(Enum):
@@ -93,6 +103,10 @@ class Sender:
         """Bytes of the slice that are read and not yet sent, in a buffer of `SliceBuffers`."""
         self.held_bytes = 0
         """Bytes of responses that wait in memory. Records in their files do not count."""
+        self.behind_bytes = 0
+        """Bytes of responses that are made, and wait for an earlier response. The connection counts them."""
+        self._noted = False
+        """Whether the bytes that wait are noted in the sum over all connections."""
         self.last_progress_s = 0.0
         transport.set_write_buffer_limits(high=0)
 
@@ -113,13 +127,14 @@ class Sender:
                 self.held_bytes += len(frame)
         elif isinstance(frame, list):
             self.parts.extend(frame)
-            self.held_bytes += sum(len(part) for part in frame if isinstance(part, bytes))
+            self.held_bytes += bytes_in_memory(frame)
         else:
             self.parts.append(frame)
 
     def pump(self) -> None:
         """Sends as much as possible without waiting, and goes on by itself when more is possible."""
         if self._halt is not None or self._transport_full:
+            self.note_waiting()
             return
         self._sent_this_turn = 0
         parts = self.parts
@@ -134,7 +149,23 @@ class Sender:
             self._peer.sending_failed(str(failure) or type(failure).__name__)
             return
         if not self.parts and not self.blocked:
+            if self._noted:
+                self.note_waiting()
             self._peer.all_sent()
+        else:
+            self.note_waiting()
+
+    def note_waiting(self) -> None:
+        """Counts the bytes that wait for the peer: here, and in the transport."""
+        count = 0 if self._halt is _Halt.END else self.held_bytes + self.behind_bytes
+        if self._transport_full:
+            count += self._transport.get_write_buffer_size()
+        self._noted = count > 0
+        self._resources.waiting.note(self, count)
+
+    def too_slow(self, reason: str) -> None:
+        self._noted = False
+        self._peer.too_slow(reason)
 
     def pause_writing(self) -> None:
         self._transport_full = True
@@ -150,7 +181,10 @@ class Sender:
             self._resources.buffers.forget(self)
         self._halt = _Halt.END
         self.parts.clear()
-        self.held_bytes = 0
+        self.held_bytes = self.behind_bytes = 0
+        if self._noted:
+            self._noted = False
+            self._resources.waiting.note(self, 0)
         self._rest = None
         if self._socket is not None:
             self._stop_watching()
@@ -384,6 +418,13 @@ class Sender:
     def _buffer_came(self) -> None:
         if self._halt is _Halt.BUFFER:
             self._go_on()
+
+
+def bytes_in_memory(frame: "bytes | list[bytes | LogSlice] | HangUp") -> int:
+    """The length of an answer, without records in their files."""
+    if isinstance(frame, list):
+        return sum(len(part) for part in frame if isinstance(part, bytes))
+    return len(frame) if isinstance(frame, bytes) else 0
 
 
 def _read_whole(part: "LogSlice", into: memoryview) -> None:

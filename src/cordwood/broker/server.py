@@ -215,7 +215,7 @@ class Server:
                 max_total_bytes=settings.queued_max_request_bytes,
             ),
             self._outbox,
-            SendingResources(loop, self._cold_readers),
+            SendingResources(loop, self._cold_readers, max_waiting_bytes=settings.queued_max_response_bytes),
             self._request_failed,
             is_broker=partial(is_proven, image),
             now=self.driver.now,

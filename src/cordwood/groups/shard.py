@@ -28,6 +28,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, 
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
+from cordwood.groups.kept_bytes import KeptBytes
 from cordwood.groups.migration import emptied_to_classic, to_consumer, why_not_known
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
@@ -61,6 +62,7 @@ class GroupShard:
         self.positions = Positions()
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.kept = KeptBytes()
         self._topics: TopicView = NoTopics() if topics is None else topics
         self._unheard: set[str] = set()
         """Groups that may have members whose deadlines are not counted yet: they came by a record, or joined again."""
@@ -77,9 +79,12 @@ class GroupShard:
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
-            self.groups.pop(group_id, None)
+            if (gone := self.groups.pop(group_id, None)) is not None:
+                gone.forgotten()
         else:
-            group = self.groups.setdefault(group_id, Group(group_id))
+            group = self.groups.get(group_id)
+            if group is None:
+                group = self.groups[group_id] = Group(group_id, kept=self.kept)
             group.restore(decode_group(value))
             if group.state is State.PREPARING_REBALANCE:
                 self._unheard.add(group_id)
@@ -90,11 +95,12 @@ class GroupShard:
         if group is None:
             if value is None:
                 return
-            group = self.consumer_groups[named.group_id] = ConsumerGroup(named.group_id)
+            group = self.consumer_groups[named.group_id] = ConsumerGroup(named.group_id, kept=self.kept)
         group.replay(named, value)
         if named.type == MEMBER_TYPE and value is not None:
             self._unheard.add(named.group_id)
         if named.type == GROUP_TYPE and value is None:
+            group.forgotten()
             del self.consumer_groups[named.group_id]
 
     def after_loading(self, now: Moment, limits: Callable[[str], ConsumerLimits]) -> None:
@@ -163,7 +169,7 @@ class GroupShard:
             if request.member_id:
                 out.joins.append((ticket, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)))
                 return
-            group = self.groups[group_id] = Group(group_id)
+            group = self.groups[group_id] = Group(group_id, kept=self.kept)
         join(group, request, ticket, out, now, limits)
         self._forget_if_blank(group)
 
@@ -272,6 +278,7 @@ class GroupShard:
         """Forgets a group that never had a generation or a position: the log has no record of it."""
         if group.state is State.EMPTY and not group.generation and not group.pending:
             group.moved_to(State.DEAD)
+            group.forgotten()
             del self.groups[group.group_id]
 
     # The consumer protocol

@@ -49,6 +49,12 @@ class GroupSettings:
     group_min_session_timeout_ms: int = int32(
         6000, "The shortest session timeout that a member of a group may ask for.", low=1
     )
+    groups_members_max_bytes: int = int64(
+        256 * 1024 * 1024,
+        "Bytes of subscriptions, names and assignments that the members of all groups may have this broker keep. New "
+        "members beyond that are refused, and members that are there may tell 64 KiB each.",
+        low=1024 * 1024,
+    )
     groups_max: int = int32(
         100_000, "Groups that this broker coordinates at most: a new one beyond that is refused.", low=1
     )

@@ -64,6 +64,13 @@ class NetworkSettings:
         "connections are not read until there is room.",
         low=1,
     )
+    queued_max_response_bytes: int = int64(
+        268_435_456,
+        "Memory for answers that are made and that their clients have not taken yet, over all connections; records in "
+        "their files do not count. Beyond it connections whose clients have taken nothing for the longest time are "
+        "closed. One answer has at most 100 MiB.",
+        low=1,
+    )
     socket_request_max_bytes: int = int32(
         104_857_600, "The largest request; a connection that announces a larger one is closed.", low=1024
     )

@@ -219,6 +219,7 @@ class HostedReplicas:
                 self._open_log,
                 image,
                 self._saved_high_watermark(name),
+                self._loop.in_turns.add_steps,
             )
             self.topics.setdefault(topic.name, {})[index] = partition
         if partition.cutting:

@@ -64,7 +64,7 @@ class Request(Generic[Served_co]):
         """Sends the response made of these values, in the request's version, a wide response in steps. The elements of
         `Made` arrays are made in these steps."""
         turns = self._turns
-        if turns.answered_bytes > ANSWERED_BYTES_PER_EVENT and turns.answered_much():
+        if (turns.answered_bytes > ANSWERED_BYTES_PER_EVENT and turns.answered_much()) or turns.made_enough:
             turns.add(self.reply, self._answering(values))
             return
         try:
@@ -96,9 +96,17 @@ class Request(Generic[Served_co]):
             yield
             yield from self._answering_on(frame)
 
-    def _answering_on(self, steps: Generator[None, None, list[bytes]]) -> Steps:
-        parts = yield from steps
-        self._turns.answered_bytes += len(parts[0])
+    def _answering_on(self, steps: Generator[int, None, list[bytes]]) -> Steps:
+        turns, connection_id = self._turns, self.reply.connection_id
+        try:
+            while True:
+                turns.makes(connection_id, next(steps))
+                yield
+        except StopIteration as end:
+            parts: list[bytes] = end.value
+        finally:
+            turns.made(connection_id)
+        turns.answered_bytes += len(parts[0])
         self.reply.send(parts)  # type: ignore[arg-type]
 
 

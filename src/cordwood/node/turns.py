@@ -27,6 +27,11 @@ ANSWERED_BYTES_PER_EVENT = 64 * 1024
 """A flush may answer hundreds of requests: answers beyond so many bytes are made in turns."""
 
 
+MADE_AT_ONCE_BYTES = 64 * 1024 * 1024
+"""Bytes of answers that are being made in steps: beyond this many the oldest of them is finished first. An answer may
+have 100 MB, and a thousand connections may ask for one each."""
+
+
 class Waiting(Protocol):
     """The part of a reply that work in steps needs."""
 
@@ -52,6 +57,9 @@ class Turns:
         self._counted_from: Moment | None = None
         self.answered_bytes = 0
         """Bytes of answers in the current event: senders of answers add their sizes."""
+        self._making: dict[int, int] = {}
+        """Bytes so far of answers that are being made, by connection, the oldest first."""
+        self._made_bytes = 0
 
     def __len__(self) -> int:
         """The number of connections with work under way."""
@@ -75,6 +83,20 @@ class Turns:
             return True
         self._counted_from, self.answered_bytes = now, 0
         return False
+
+    @property
+    def made_enough(self) -> bool:
+        """Whether answers that are being made have so many bytes that further ones wait."""
+        return self._made_bytes > MADE_AT_ONCE_BYTES
+
+    def makes(self, connection_id: int, so_far: int) -> None:
+        """Tells the bytes so far of the answer that is being made for a connection."""
+        self._made_bytes += so_far - self._making.get(connection_id, 0)
+        self._making[connection_id] = so_far
+
+    def made(self, connection_id: int) -> None:
+        """The answer is finished, or given up."""
+        self._made_bytes -= self._making.pop(connection_id, 0)
 
     def forget(self, connection_id: int) -> None:
         """Drops the work of a closed connection: nobody waits for its answers."""
@@ -100,7 +122,7 @@ class Turns:
     def _turn(self, now: Moment) -> None:
         if not self._work:
             return
-        connection_id = next(iter(self._work))
+        connection_id = self._next_connection()
         waiting = self._work[connection_id]
         reply, steps = waiting[0]
         try:
@@ -121,6 +143,13 @@ class Turns:
             reply.release()
         if self._work:
             self._call_at(now)
+
+    def _next_connection(self) -> int:
+        """The connection whose turn it is. While there are too many bytes of answers, all but the oldest wait."""
+        if not self.made_enough:
+            return next(iter(self._work))
+        oldest = next(iter(self._making))
+        return next((each for each in self._work if each == oldest or each not in self._making), oldest)
 
     def _taken(self, reply: Waiting, steps: Steps) -> bool:
         """Takes a step. True if the step was the last."""

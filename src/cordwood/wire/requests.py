@@ -149,9 +149,10 @@ def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
             return b"".join(end.value)
 
 
-def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | Generator[None, None, list[bytes]]:
+def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | Generator[int, None, list[bytes]]:
     """The frame, with its size, of the response made of these values: mappings for structs, sequences for arrays. For a
-    wide response the first step is taken, and a generator takes the others and returns the parts of the frame.
+    wide response the first step is taken, and a generator takes the others and returns the parts of the frame. It
+    yields how many bytes there are so far.
 
     One set of values serves every version: missing fields get their defaults, and fields that the request's version
     does not have are left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` is raised as
@@ -173,7 +174,7 @@ def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | 
 
 def _continued(
     header: RequestHeader, start: Struct, writing: Generator[None, None, None], parts: list[bytes]
-) -> Generator[None, None, list[bytes]]:
+) -> Generator[int, None, list[bytes]]:
     """Goes on after the first step of writing a response, whose bytes are in `parts`."""
     written = [b"".join(parts)]
     size = len(written[0])
@@ -184,7 +185,7 @@ def _continued(
         size += len(written[-1])
         if size > MAX_ANSWER_BYTES:
             raise _too_large()
-        yield
+        yield size
     written.append(b"".join(parts))
     size += len(written[-1])
     if size > MAX_ANSWER_BYTES:

@@ -21,6 +21,7 @@ LIMITS = Limits(
     max_session_timeout_ms=10_000,
     initial_rebalance_delay_ms=0,
     max_metadata_bytes=10_000,
+    max_member_bytes=10_000,
 )
 SESSION_MS = 1000
 REBALANCE_MS = 3000

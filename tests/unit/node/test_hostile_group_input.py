@@ -1,6 +1,7 @@
 """Floods of what no good member sends: each is told the right code, nothing is written, and nothing is kept."""
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -201,3 +202,57 @@ def test_an_assignment_that_no_record_can_hold_is_refused_and_the_group_can_try_
     share = [{"member_id": joined.member_id, "assignment": b"all"}]
     assert code_in(crowded.ask(ApiKey.SYNC_GROUP, 3, **now, assignments=share)) == "NONE"
     crowded.kill()
+
+
+ROOM = 1 << 20
+
+
+@pytest.fixture
+def small_world() -> Iterator[World]:
+    world = World(seed=1, settings={"groups.members.max.bytes": str(ROOM), "group.initial.rebalance.delay.ms": "0"})
+    yield world.start()
+    world.kill()
+
+
+def kept_bytes(world: World) -> int:
+    return ROOM - world.node.groups.shards.room_for_members()
+
+
+def test_members_of_all_groups_have_the_broker_keep_a_bounded_number_of_bytes(small_world: World) -> None:
+    """Subscriptions of a megabyte each, in groups of one, were kept for the half hour of their sessions."""
+    world = small_world
+    create_topic(world, "orders")
+    large = [{"name": "range", "metadata": bytes(300_000)}]
+    answers = [
+        world.ask(ApiKey.JOIN_GROUP, 3, **joining(f"g{number}", protocols=large, session_timeout_ms=1_800_000))
+        for number in range(10)
+    ]
+    assert [error(answer.error_code) for answer in answers] == ["NONE"] * 3 + ["GROUP_MAX_SIZE_REACHED"] * 7
+    assert ROOM // 2 < kept_bytes(world) <= ROOM
+    again = world.ask(ApiKey.JOIN_GROUP, 3, **joining("g0", member_id=answers[0].member_id))
+    assert error(again.error_code) == "NONE"
+    assert world.ask(ApiKey.JOIN_GROUP, 3, **joining("small")).error_code == 0
+    refused = world.ask(
+        ApiKey.JOIN_GROUP, 3, **joining("g1", member_id=answers[1].member_id, protocols=[large[0], large[0]])
+    )
+    assert error(refused.error_code) == "GROUP_MAX_SIZE_REACHED"
+    for number, answer in enumerate(answers[:3]):
+        world.ask(ApiKey.LEAVE_GROUP, 1, group_id=f"g{number}", member_id=answer.member_id)
+    world.advance(SESSION_MS + 300_000)
+    assert kept_bytes(world) == 0
+
+
+def test_members_of_the_consumer_protocol_count_as_well(small_world: World) -> None:
+    world = small_world
+    create_topic(world, "orders")
+    names = [f"{number:0200}" for number in range(2000)]
+    codes = []
+    for number in range(5):
+        values = beating(f"g{number}", member_id=f"m{number}", subscribed_topic_names=names)
+        codes.append(error(world.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, **values).error_code))
+    assert codes == ["NONE"] * 2 + ["INVALID_REQUEST"] * 3
+    assert ROOM // 2 < kept_bytes(world) <= ROOM
+    for number in range(2):
+        values = beating(f"g{number}", member_id=f"m{number}", member_epoch=-1)
+        world.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, **values)
+    assert kept_bytes(world) == 0

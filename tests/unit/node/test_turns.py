@@ -9,6 +9,7 @@ import pytest
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
+from cordwood.node import turns
 from cordwood.node.handlers import positions
 from cordwood.node.handlers.wide_produce import BATCHES_PER_STEP
 from cordwood.simulation.exchange import Connection, Exchange
@@ -237,3 +238,20 @@ def test_a_wide_produce_in_a_transaction_is_prepared_and_appended_in_turns(
     orders.advance(1000)
     log = orders.node.hosted.leader("many", count - 1).replica.log
     assert log.offsets.end == 3, "two batches and the marker"
+
+
+def test_while_answers_under_way_have_many_bytes_the_oldest_is_finished_before_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand connections may ask for an answer of 100 MB each."""
+    monkeypatch.setattr(turns, "MADE_AT_ONCE_BYTES", 200_000)
+    names = [f"{number:0>200}" for number in range(1000)]
+    asked = {"resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]}
+    exchanges = [world.connect().request(ApiKey.DESCRIBE_CONFIGS, 4, asked) for _ in range(10)]
+    most = 0
+    while steps := world.steps():
+        world.do(steps[0][1])
+        most = max(most, world.node.turns._made_bytes)
+    assert all(exchange.answered for exchange in exchanges)
+    assert world.node.turns._made_bytes == 0
+    assert 200_000 < most < 1_200_000, "all at once they have 4,000,000"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from cordwood.groups.classic.outbox import JoinTicket, SyncTicket
 from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
+from cordwood.groups.kept_bytes import KeptBytes
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
 from cordwood.model.moment import Moment
 from cordwood.model.moves import Moves
@@ -46,6 +47,9 @@ class Limits(NamedTuple):
     max_session_timeout_ms: int
     initial_rebalance_delay_ms: int
     max_metadata_bytes: int
+    """The largest record of a group."""
+    max_member_bytes: int
+    """The most bytes of one member's protocols: fewer if members of all groups have the broker keep very many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +83,11 @@ class Member:
     def protocol_names(self) -> frozenset[str]:
         return frozenset([name for name, _ in self.protocols])
 
+    @property
+    def kept_bytes(self) -> int:
+        names = len(self.member_id) + len(self.client_id) + len(self.client_host)
+        return names + len(self.assignment) + sum(len(name) + len(metadata) for name, metadata in self.protocols)
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
@@ -105,6 +114,9 @@ class Group:
     newcomer_in_round: bool = False
     wake_ms: int = NEVER_MS
     """A time that is not after the next deadline. Heartbeats move deadlines away: it may be too early."""
+    kept: KeptBytes = field(default_factory=KeptBytes)
+    """The sum over all groups of the shard."""
+    _kept_bytes: int = 0
     _joined_count: int = 0
     """The number of members that have joined the round, kept as a count: a round of many members is many requests."""
     _supporters: dict[str, int] = field(default_factory=dict)
@@ -189,14 +201,18 @@ class Group:
             supporters.get(name, 0) - (name in own) == others for name in names
         )
 
-    def take_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        if protocols != member.protocols:
+    def take_terms(
+        self, member: Member, protocols: tuple[tuple[str, bytes], ...], client_id: str, client_host: str
+    ) -> None:
+        terms = (protocols, client_id, client_host)
+        if terms != (member.protocols, member.client_id, member.client_host):
             self._count(member, -1)
-            member.protocols = protocols
+            member.protocols, member.client_id, member.client_host = terms
             self._count(member, 1)
 
     def _count(self, member: Member, by: int) -> None:
-        """Adds (1) or removes (-1) a member in the counts of protocols and of joined members."""
+        """Adds (1) or removes (-1) a member in the counts of protocols, of joined members and of kept bytes."""
+        self._keep(by * member.kept_bytes)
         self._joined_count += by * (member.join_ticket is not None)
         for name in member.protocol_names:
             count = self._supporters.get(name, 0) + by
@@ -204,6 +220,14 @@ class Group:
                 self._supporters[name] = count
             else:
                 del self._supporters[name]
+
+    def _keep(self, by: int) -> None:
+        self._kept_bytes += by
+        self.kept.total += by
+
+    def forgotten(self) -> None:
+        """The shard forgets the group."""
+        self._keep(-self._kept_bytes)
 
     def select_protocol(self) -> str:
         """Selects the protocol with the most votes; a member votes for the first protocol in its list that all know."""
@@ -262,6 +286,7 @@ class Group:
         known = self.members
         self.members, self.static_members = {}, {}
         self._joined_count, self._supporters = 0, {}
+        self._keep(-self._kept_bytes)
         for kept in stored.members:
             restored = Member(
                 kept.member_id,

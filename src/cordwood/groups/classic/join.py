@@ -66,14 +66,13 @@ def refuse_terms(request: JoinRequest, limits: Limits) -> ErrorCode:
     """Refuses joins that are invalid in every group."""
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    return ErrorCode.INVALID_REQUEST if _is_too_large(request, limits) else ErrorCode.NONE
-
-
-def _is_too_large(request: JoinRequest, limits: Limits) -> bool:
     names = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
     if len(names) > MAX_PROTOCOLS or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-        return True
-    return sum(len(metadata) for _, metadata in request.protocols) > limits.max_metadata_bytes
+        return ErrorCode.INVALID_REQUEST
+    size = sum(len(metadata) for _, metadata in request.protocols)
+    if size > limits.max_member_bytes:
+        return ErrorCode.INVALID_REQUEST if size > limits.max_metadata_bytes else ErrorCode.GROUP_MAX_SIZE_REACHED
+    return ErrorCode.NONE
 
 
 def _join_without_id(
@@ -144,11 +143,9 @@ def _update(
 ) -> None:
     if member.join_ticket is not None:
         out.joins.append((member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-    group.take_protocols(member, request.protocols)
+    group.take_terms(member, request.protocols, request.client_id, request.client_host)
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    member.client_id = request.client_id
-    member.client_host = request.client_host
     group.has_joined(member, ticket)
     if len(group.members) == 1:
         group.protocol_type = request.protocol_type

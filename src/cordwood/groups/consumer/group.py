@@ -26,6 +26,7 @@ from cordwood.groups.consumer.records import (
     encode_consumer_key,
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, union
+from cordwood.groups.kept_bytes import KeptBytes
 from cordwood.groups.positions import Record
 from cordwood.model.moves import Moves
 
@@ -71,6 +72,8 @@ CONSUMER_GROUP_MOVES = Moves(
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
     profile: Profile
+    profile_bytes: int = 0
+    """The size of its record."""
     session_deadline_ms: int = NEVER_MS
     revocation_deadline_ms: int = NEVER_MS
     revoking: Share = NOTHING
@@ -99,6 +102,8 @@ class ConsumerGroup:
     a new coordinator repeats all assignments."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """The topics that each regular expression of the members matches."""
+    kept: KeptBytes = field(default_factory=KeptBytes)
+    """The sum over all groups of the shard."""
     wake_ms: int = NEVER_MS
     """A time that is not after the next deadline."""
     checked_version: tuple[int, int] | None = None
@@ -167,7 +172,8 @@ class ConsumerGroup:
             else:
                 self.targets[member_id] = decode_target(value)
         elif key.type == MEMBER_TYPE:
-            self._replay_member(member_id, None if value is None else decode_profile(value))
+            size = 0 if value is None else len(value)
+            self._replay_member(member_id, None if value is None else decode_profile(value), size)
         elif key.type == CURRENT_TYPE:
             self._replay_current(member_id, None if value is None else decode_current(value))
         elif key.type == EXPRESSION_TYPE:
@@ -177,8 +183,13 @@ class ConsumerGroup:
             else:
                 self.expressions[key.subject] = decode_resolution(value)
 
-    def _replay_member(self, member_id: str, profile: Profile | None) -> None:
+    def forgotten(self) -> None:
+        """The shard forgets the group."""
+        self.kept.total -= sum(member.profile_bytes for member in self.members.values())
+
+    def _replay_member(self, member_id: str, profile: Profile | None, size: int) -> None:
         known = self.members.get(member_id)
+        self.kept.total += size - (0 if known is None else known.profile_bytes)
         self._subscribed = self._expressions_in_use = None
         if known is not None:
             # A member that stays may have joined again under another instance id.
@@ -189,9 +200,9 @@ class ConsumerGroup:
             self.members.pop(member_id, None)
             return
         if known is None:
-            self.members[member_id] = ConsumerMember(profile)
+            self.members[member_id] = ConsumerMember(profile, size)
         else:
-            known.profile = profile
+            known.profile, known.profile_bytes = profile, size
             if profile.classic is None:
                 known.step_deadline_ms = NEVER_MS  # the member may have changed its protocol
         if profile.instance_id is not None:

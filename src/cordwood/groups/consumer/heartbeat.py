@@ -239,7 +239,11 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
                 )
             return there
     if request.member_id not in group.members and len(group.members) >= limits.max_size:
-        raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {limits.max_size} members already.")
+        raise ProtocolError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The group has {len(group.members)} members, and the broker takes no more (group.consumer.max.size, "
+            "groups.members.max.bytes).",
+        )
     return None
 
 

@@ -26,6 +26,9 @@ from cordwood.node.coordinators.topic_matching import TopicMatching
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 
+ORDINARY_MEMBER_BYTES = 64 * 1024
+"""Bytes that a member may always tell about itself, also while there is no room for newcomers: groups go on."""
+
 
 def nothing(error: ErrorCode) -> None:
     """The callback of a write whose outcome nobody waits for."""
@@ -94,22 +97,28 @@ class GroupShards:
         kept = sum(shard.machine.positions.weight + shard.pending.weight for shard in self.log.loaded_shards())
         return self._image.settings.positions_max - kept
 
+    def room_for_members(self) -> int:
+        """Bytes that members may have this broker keep beyond those that it keeps; 0: newcomers are refused."""
+        kept = sum(shard.machine.kept.total for shard in self.log.loaded_shards())
+        return max(self._image.settings.groups_members_max_bytes - kept, 0)
+
     def limits(self, shard: LedGroups) -> Limits:
-        settings = self._image.settings
+        settings, room = self._image.settings, self.room_for_members()
         return Limits(
-            settings.group_max_size,
+            settings.group_max_size if room else 0,
             settings.group_min_session_timeout_ms,
             settings.group_max_session_timeout_ms,
             settings.group_initial_rebalance_delay_ms,
             shard.partition.settings.max_message_bytes,
+            min(shard.partition.settings.max_message_bytes, room + ORDINARY_MEMBER_BYTES),
         )
 
     def consumer_limits(self, group_id: str) -> ConsumerLimits:
-        image = self._image
+        image, room = self._image, self.room_for_members()
         return ConsumerLimits(
-            image.settings.group_consumer_max_size,
+            image.settings.group_consumer_max_size if room else 0,
             image.group_settings(group_id).consumer_session_timeout_ms,
-            image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
+            min(image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes, room + ORDINARY_MEMBER_BYTES),
         )
 
     # Settling

@@ -71,6 +71,7 @@ class Fetching:
         "_bytes",
         "_cold",
         "_committed_only",
+        "_ended",
         "_follower",
         "_follower_epoch",
         "_found",
@@ -80,6 +81,7 @@ class Fetching:
         "_places",
         "_plan",
         "_rack",
+        "_reading",
         "_request",
         "_rooms",
         "_timer",
@@ -103,6 +105,10 @@ class Fetching:
         """The rack of the client; empty: it did not say, or the reader is a follower."""
         self._found: list[FetchedPartition] = []
         self._bytes = 0
+        self._reading = True
+        """Whether partitions are being read in steps: the answer waits for the last one."""
+        self._ended = False
+        """Whether a leadership ended while partitions were being read in steps."""
         self._urgent = False
         self._places: dict[Partition, int] = {}
         self._cold: set[int] = set()
@@ -127,10 +133,30 @@ class Fetching:
                     yield
                 self._found.append(self._look(place, target))
                 self._hear_of_last_found()
+            if self._ended:
+                yield from self._look_at_all_again()
         except GeneratorExit:
             self.abandon()
             raise
         self._answer_or_wait()
+
+    def _look_at_all_again(self) -> Steps:
+        """Reads all partitions again: what ended a leadership may have ended others, whose turn to wake the fetch comes
+        after its answer."""
+        for number, place in enumerate(list(self._places.values()), 1):
+            if place not in self._cold:
+                self._look_again(place)
+            if not number % PARTITIONS_PER_STEP:
+                yield
+
+    def _look_at_all_again_and_answer(self) -> Steps:
+        try:
+            yield from self._look_at_all_again()
+        except GeneratorExit:
+            self.abandon()
+            raise
+        self._reading = False
+        self._answer_if_enough()
 
     def _hear_of_last_found(self) -> None:
         if self._places:
@@ -145,6 +171,7 @@ class Fetching:
         partition.waiting_readers[self] = None
 
     def _answer_or_wait(self) -> None:
+        self._reading = False
         if self._wait_ms <= 0 or not self._places:
             self._urgent = True
         if not self._answer_if_enough():
@@ -165,10 +192,15 @@ class Fetching:
             return
         self._look_again(place)
         if self._found[place].error_code:
-            # What ended this leadership may have ended others, whose turn to wake the fetch comes after its answer.
-            for other in self._places.values():
-                if other != place and other not in self._cold:
-                    self._look_again(other)
+            if self._reading:
+                # Each partition of a deleted topic wakes the fetch: to read all others each time would be quadratic.
+                self._ended = True
+            elif len(self._places) > PARTITIONS_PER_STEP:
+                self._reading = True
+                self._request.go_on(self._look_at_all_again_and_answer())
+            else:
+                for _ in self._look_at_all_again():
+                    pass
         self._answer_if_enough()
 
     def _look_again(self, place: int) -> None:
@@ -183,9 +215,7 @@ class Fetching:
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> bool:
-        if len(self._found) < len(self._plan.targets):
-            return False
-        if self._cold or not (self._urgent or self._bytes >= self._min_bytes):
+        if self._reading or self._cold or not (self._urgent or self._bytes >= self._min_bytes):
             return False
         if not self._rooms.hosted.lease_holds:
             for partition, place in self._places.items():
