@@ -6,6 +6,7 @@ import pytest
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
+from cordwood.cli.topic.view import topic_id_of
 
 
 def test_a_topic_is_created_listed_described_and_deleted(cordwood_cli: Cordwood, topic: str) -> None:
@@ -91,6 +92,31 @@ def test_deleting_without_anybody_to_ask_needs_a_yes(cordwood_cli: Cordwood, top
     assert (code, error["code"]) == (ExitCode.USAGE, "USAGE")
     assert "--yes" in error["hint"]
     cordwood_cli("topic", "describe", topic)
+
+
+def test_a_dry_run_changes_nothing_and_is_refused_where_the_change_would_be(cordwood_cli: Cordwood, topic: str) -> None:
+    assert cordwood_cli.json("topic", "create", topic, "--dry-run") == {"topic": topic, "would_create": True}
+    assert topic not in cordwood_cli("topic", "list", "-q").splitlines()
+    cordwood_cli("topic", "create", topic, "-p", 2)
+    assert topic in cordwood_cli("topic", "list", "-q").splitlines()
+    cordwood_cli("topic", "alter", topic, "-c", "retention.ms=2000", "-p", 4, "--dry-run")
+    cordwood_cli("config", "alter", "--topic", topic, "--set", "retention.ms=2000", "--dry-run")
+    assert cordwood_cli.error("topic", "alter", topic, "-p", 1, "--dry-run")[1]["code"] == "INVALID_PARTITIONS"
+    assert (
+        cordwood_cli.error("topic", "alter", topic, "-c", "retention.ms=x", "--dry-run")[1]["code"] == "INVALID_CONFIG"
+    )
+    assert cordwood_cli.json("topic", "delete", topic, "--dry-run") == {"would_delete": [topic]}
+    assert "Dry run: nothing was changed." in cordwood_cli.run("topic", "delete", topic, "--dry-run").stderr
+    (view,) = cordwood_cli.json("topic", "describe", topic)
+    assert (len(view["partitions"]), view["settings"]) == (2, {})
+
+
+def test_a_topics_id_is_printed_as_kafka_prints_it(cordwood_cli: Cordwood, topic: str) -> None:
+    cordwood_cli("topic", "create", topic)
+    (view,) = cordwood_cli.json("topic", "describe", topic)
+    assert topic_id_of("2hfhCSw9QViLQpqNnWq/s+") == "2hfhCSw9QViLQpqNnWq_s-"
+    assert len(view["topic_id"]) == 22
+    assert not set(view["topic_id"]) & {"/", "+", "="}
 
 
 def test_settings_and_partitions_can_be_altered(cordwood_cli: Cordwood, topic: str) -> None:

@@ -4,6 +4,7 @@ Commands raise `Failure`, typer raises usage errors, and both are reported in th
 nothing else.
 """
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,7 @@ class CordwoodGroup(TyperGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
+        _prepare_streams()
         code: int = ExitCode.DONE
         try:
             result = super().main(
@@ -83,6 +85,18 @@ class CordwoodGroup(TyperGroup):
             raise typer.Exit(ExitCode.DONE) from None
 
 
+def _prepare_streams() -> None:
+    """Lets a terminal or a file whose encoding is not UTF-8 take any text: a character that it lacks is escaped. With
+    NO_COLOR, help has no escape sequences either."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("NO_COLOR"):
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None
+
+
 def report(failure: Failure, *, as_json: bool) -> int:
     """Prints the failure on stderr, and returns the exit code."""
     if as_json:
@@ -90,15 +104,16 @@ def report(failure: Failure, *, as_json: bool) -> int:
     elif not sys.stderr.isatty():
         print(failure.as_text(), file=sys.stderr)
     else:
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
+
+        from cordwood.cli.output import console
 
         lines = Table.grid(padding=(0, 1))
         lines.add_row(Text("error:", "bold red"), Text(failure.message))
         if failure.hint:
             lines.add_row(Text("hint:", "bold"), Text(failure.hint))
-        Console(stderr=True, highlight=False).print(lines)
+        console(stderr=True).print(lines)
     return int(failure.exit_code)
 
 

@@ -87,6 +87,8 @@ TimeoutSeconds = Annotated[
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts; errors on stderr are JSON too.")]
 
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print names alone, one a line.")]
+
 TopicName = Annotated[
     str, typer.Argument(metavar="TOPIC", callback=checked_name, help="The topic's name.", show_default=False)
 ]

@@ -1,23 +1,25 @@
-"""The output of commands: tables and words for people, JSON for scripts.
+"""The output of commands: tables and words for people, plain lines for pipes, JSON for scripts.
 
-Results go to stdout. Remarks about results go to stderr, so that a pipe carries results only.
+Results go to stdout. Remarks about results go to stderr, so that a pipe carries results only. `table.py` makes tables.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cordwood.cli.table import fitting, plain_lines
+
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for one command. Piped output is not folded: scripts cut columns out of tables."""
-    file = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, soft_wrap=False, width=None if file.isatty() else 4096)
+    """The terminal. With NO_COLOR it gets no escape sequence at all."""
+    no_color = bool(os.environ.get("NO_COLOR"))
+    return Console(stderr=stderr, highlight=False, soft_wrap=False, color_system=None if no_color else "auto")
 
 
 def print_json(value: Any) -> None:
@@ -29,25 +31,26 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Prints a plain table: numbers are aligned to the right, and only the last column is folded."""
-    console().print(table_of(columns, rows, title=title))
+    """Prints a table: folded to the width of a terminal, lines with tabs in a pipe."""
+    if not sys.stdout.isatty():
+        sys.stdout.writelines(f"{line}\n" for line in plain_lines(columns, rows))
+        return
+    out = console()
+    out.print(fitting(columns, [list(row) for row in rows], out.width, title=title))
+    out.print()
 
 
-def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    materialised = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        numbers = bool(materialised) and all(isinstance(row[index], int | None) for row in materialised)
-        last = index == len(columns) - 1
-        table.add_column(column, justify="right" if numbers else "left", no_wrap=not last, overflow="fold")
-    for row in materialised:
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    return table
+def print_names(names: Iterable[str]) -> None:
+    """Prints names alone, one a line, for `--quiet`."""
+    sys.stdout.writelines(f"{name}\n" for name in names)
 
 
-def say(text: str) -> None:
-    """Prints one line of result for people."""
-    console().print(Text(text))
+def say(text: str, style: str = "") -> None:
+    """Prints one line of result for people. A pipe gets it unfolded and without a style."""
+    if sys.stdout.isatty():
+        console().print(Text(text, style))
+    else:
+        sys.stdout.write(f"{text}\n")
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
@@ -57,8 +60,8 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
             say(f"  {label}: {text}")
         return
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
+    grid.add_column(style="bold", overflow="fold")
+    grid.add_column(overflow="fold")
     for label, text in rows:
         grid.add_row(Text(f"  {label}:"), Text(text))
     console().print(grid)
@@ -66,7 +69,10 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
 
 def remark(text: str) -> None:
     """Prints a fact worth knowing that is not part of the result, on stderr."""
-    console(stderr=True).print(Text(text, style="dim" if sys.stderr.isatty() else ""))
+    if sys.stderr.isatty():
+        console(stderr=True).print(Text(text, style="dim"))
+    else:
+        sys.stderr.write(f"{text}\n")
 
 
 def size_in_words(size_bytes: int) -> str:

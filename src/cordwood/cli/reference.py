@@ -26,6 +26,11 @@ stale. `cordwood COMMAND --help` shows the same in the terminal.
 commands in bash, zsh and fish. Every other command that talks to a broker is an ordinary Kafka client: it works with
 any Kafka-compatible broker, found by `--bootstrap-server`, else `CORDWOOD_BOOTSTRAP`, else `localhost:9092`.
 
+A table fits its terminal: long texts are folded, and on a narrow terminal each row is a block of labelled lines;
+nothing is left out. In a pipe a table is a line of names and a line for each row, with tabs in between; `--quiet`
+prints names alone. With `NO_COLOR` in the environment no escape sequence is written. Every command that changes a
+cluster or a directory has `--dry-run`; a command that loses something asks before, and `--yes` answers.
+
 Results go to stdout, everything else to stderr. With `--json` results are JSON, and so are errors, in one shape:
 
 ```json

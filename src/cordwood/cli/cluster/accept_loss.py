@@ -1,11 +1,11 @@
 """`cordwood cluster accept-loss`: a partition whose complete replicas are gone begins anew with what is left."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -73,7 +73,8 @@ def accept_loss(
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -88,7 +89,7 @@ def accept_loss(
     from cordwood.cli.cluster.electing import UNCLEAN, elect
     from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, say
+    from cordwood.cli.output import count_in_words, print_json, remark, say
     from cordwood.cli.produce import no_such_partition
     from cordwood.cli.raw_request import brokers, first_answer
 
@@ -115,8 +116,15 @@ def accept_loss(
             _show(loss)
     for loss in losses:
         check(loss, broker, on)
-    if not yes:
-        _ask(topic, losses)
+    if dry_run:
+        if as_json:
+            print_json({"topic": topic, "dry_run": True, "partitions": [_as_json(loss, {}) for loss in losses]})
+        else:
+            remark(DRY_RUN)
+        return
+    named = count_in_words(len(losses), "partition")
+    question = f"{topic}: all records of {named} that the new leader lacks are lost for ever. Accept?"
+    confirm("accepting a loss", question, yes=yes)
     outcomes = [
         outcome
         for loss in losses
@@ -242,22 +250,6 @@ def check(loss: Loss, broker: int | None, on: int | None) -> None:
     if loss.leader is None:
         who = f"no replica on broker {broker} is live" if broker is not None else "none of its replicas is live"
         raise Failure("ELIGIBLE_LEADERS_NOT_AVAILABLE", f"{name}: {who}", "start a broker that has a replica first")
-
-
-def _ask(topic: str, losses: Sequence[Loss]) -> None:
-    from cordwood.cli.output import count_in_words, remark
-
-    if not sys.stdin.isatty():
-        raise Failure(
-            "USAGE",
-            "accepting a loss needs a confirmation, and there is no terminal to ask on",
-            "add --yes",
-            ExitCode.USAGE,
-        )
-    named = count_in_words(len(losses), "partition")
-    if not typer.confirm(f"{topic}: all records of {named} that the new leader lacks are lost for ever. Accept?"):
-        remark("Nothing was changed.")
-        raise typer.Exit(ExitCode.FAILED)
 
 
 def _as_json(loss: Loss, errors: Mapping[int, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ Nodes = Annotated[list[int], typer.Argument(metavar="NODE", min=0, help="One or 
 
 def cordon(
     nodes: Nodes,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -24,45 +26,50 @@ def cordon(
     `cordwood cluster drain` does this by itself. A restart changes nothing; `uncordon` and `forget` end it. It is the
     broker's setting `cordoned.log.dirs`, as in Kafka.
     """
-    _change(nodes, bootstrap_servers, timeout_s, cordoned=True, as_json=as_json)
+    _change(nodes, bootstrap_servers, timeout_s, cordoned=True, dry_run=dry_run, as_json=as_json)
 
 
 def uncordon(
     nodes: Nodes,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Let brokers get replicas of new partitions again, after `cordon` or `drain`."""
-    _change(nodes, bootstrap_servers, timeout_s, cordoned=False, as_json=as_json)
+    _change(nodes, bootstrap_servers, timeout_s, cordoned=False, dry_run=dry_run, as_json=as_json)
 
 
-def _change(nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, as_json: bool) -> None:
+def _change(
+    nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, dry_run: bool, as_json: bool
+) -> None:
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
-    from cordwood.cli.output import print_json, say
+    from cordwood.cli.output import print_json, remark, say
 
     connection = Connection(bootstrap_servers, timeout_s)
     try:
-        set_cordons(connection, nodes, cordoned=cordoned)
+        set_cordons(connection, nodes, cordoned=cordoned, dry_run=dry_run)
     except Failure as failure:
         if failure.code == "BROKER_ID_NOT_REGISTERED":
             gather(connection).check_known(nodes)
         raise
     if as_json:
-        print_json({"cordoned" if cordoned else "uncordoned": nodes})
+        print_json({"cordoned" if cordoned else "uncordoned": nodes, **as_dry(dry_run)})
         return
     for node in nodes:
         no = "no " if cordoned else ""
         say(f"Node {node} gets {no}replicas of new partitions.")
+    if dry_run:
+        remark(DRY_RUN)
 
 
-def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool) -> None:
+def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool, dry_run: bool = False) -> None:
     """Cordons brokers, or ends that, also those that are away. Raises Failure."""
     from cordwood.cli.config.changes import change_broker
     from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 
     for node in nodes:
         settings, defaults = ({CORDONED: ALL_DIRECTORIES}, ()) if cordoned else ({}, (CORDONED,))
-        change_broker(connection, node, settings, defaults)
+        change_broker(connection, node, settings, defaults, validate_only=dry_run)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -20,6 +21,7 @@ def elect_preferred(
         str | None,
         typer.Argument(metavar="TOPIC", callback=checked_name, help="Only this topic.", show_default=False),
     ] = None,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -31,7 +33,7 @@ def elect_preferred(
     from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
     from cordwood.cli.cluster.view import partitions_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import count_in_words, print_json, say
+    from cordwood.cli.output import count_in_words, print_json, remark, say
     from cordwood.cli.raw_request import brokers, first_answer
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -40,6 +42,14 @@ def elect_preferred(
     )
     if topic and not found:
         raise connection.unknown_topic(topic)
+    if dry_run:
+        due = [each for each in found if each.replicas and each.leader != each.replicas[0] in each.isr]
+        if as_json:
+            print_json({"would_elect": [{"topic": each.topic, "partition": each.partition} for each in due]})
+        else:
+            say(f"{count_in_words(len(due), 'partition')} would get the preferred leader.")
+            remark(DRY_RUN)
+        return
     asked = [(each.topic, each.partition) for each in found] if topic else None
     outcomes = [each for each in elect(address, PREFERRED, asked, timeout_s) if each.error != NOT_NEEDED]
     elected = [each for each in outcomes if not each.error]

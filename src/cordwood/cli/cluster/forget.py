@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 def forget(
     node_id: Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node that never comes back.")],
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -30,12 +32,23 @@ def forget(
     """
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection, code_name
-    from cordwood.cli.output import print_json, say
+    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.raw_request import ask, brokers, first_answer
     from cordwood.model.errors import ErrorCode
     from cordwood.wire.apis import ApiKey
 
     connection = Connection(bootstrap_servers, timeout_s)
+    if dry_run:
+        gathered = gather(connection)
+        gathered.check_known([node_id])
+        if why_not := refusal(node_id, gathered):
+            raise Failure("NOT_FORGOTTEN", f"node {node_id} would be refused", why_not)
+        if as_json:
+            print_json({"would_forget": node_id})
+        else:
+            say(f"Node {node_id} would be forgotten.")
+            remark(DRY_RUN)
+        return
     _, answer = first_answer(
         brokers(connection), lambda asked: ask(asked, ApiKey.UNREGISTER_BROKER, 0, {"broker_id": node_id}, timeout_s)
     )
@@ -50,6 +63,16 @@ def forget(
         print_json({"forgotten": node_id})
     else:
         say(f"Node {node_id} is forgotten.")
+
+
+def refusal(node_id: int, gathered: "Gathered") -> str:
+    """Why a known node cannot be forgotten, as the next step; empty: it can."""
+    from cordwood.cli.cluster.gathering import ABSENT
+
+    moving = any(node_id in move.replicas for move in gathered.reassignments)
+    has_replicas = moving or any(node_id in each.replicas for each in gathered.partitions)
+    gone = gathered.states[node_id] == ABSENT and not has_replicas
+    return "" if gone else next_step(node_id, gathered)
 
 
 def next_step(node_id: int, gathered: "Gathered") -> str:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import DryRun, Throttle, Yes
+from cordwood.cli.asking import DryRun, Yes
+from cordwood.cli.cluster.move_options import Throttle
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
 

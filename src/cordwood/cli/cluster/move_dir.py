@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.cluster.move_options import Throttle
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
@@ -37,6 +38,7 @@ def move_dir(
     ] = None,
     throttle: Throttle = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for the end of the moves.")] = True,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -48,7 +50,7 @@ def move_dir(
     from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
     from cordwood.cli.cluster.moving import rate_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import count_in_words, print_json, print_table, say, size_in_words
+    from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
 
     if throttle is not None and not wait:
         raise Failure("USAGE", "the throttle is lifted when the moves end: --throttle needs --wait", "", ExitCode.USAGE)
@@ -65,6 +67,16 @@ def move_dir(
         )
     if to:
         to = named_directory(to, told.paths, node_id)
+    if to and dry_run:
+        moves = [log for log in logs if log.directory != to]
+        if as_json:
+            print_json({"broker": node_id, "would_move": [log._asdict() for log in moves], "to": to})
+        else:
+            rows = [(log.partition, log.directory, to, size_in_words(log.size_bytes)) for log in moves]
+            print_table(["partition", "from", "to", "size"], rows)
+            remark(DRY_RUN)
+        return
+    if to:
         with throttled(connection, node_id, rate_of(throttle)):
             begin_moves(address, topic, [log.partition for log in logs], to, timeout_s)
             if wait:

@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
 AtOnce = Annotated[int, typer.Option("--at-once", min=1, metavar="N", help="Partitions that move at the same time.")]
 Throttle = Annotated[
     str | None,

@@ -6,14 +6,12 @@ present replicas are written to such a file: carried out, it undoes the moves.
 
 import json
 import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
 
-import typer
-
+from cordwood.cli.asking import confirm
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
 from cordwood.cli.cluster.mover import (
     LEADERS_S,
@@ -148,7 +146,7 @@ def carry_out(
     mover = Mover(connection, gathered, moves, at_once, progress, joined, every_leader=every_leader)
     undo = None
     if moves:
-        _confirm(moves, yes=yes)
+        confirm("moving", f"Move {count_in_words(len(moves), 'partition')}?", yes=yes)
         undo = write_undo(undo_file, plan_as_json((move.topic, move.partition, move.before) for move in moves))
     throttled = _throttled(connection, gathered, sorted({move.topic for move in moves}), rate)
     elsewhere = _move(mover, prepare, throttled, undo, every_leader=every_leader)
@@ -297,18 +295,6 @@ def rate_of(throttle: str | None) -> int | None:
     if rate <= 0:
         raise Failure("USAGE", "--throttle has to be more than 0", "an example: 50MiB", ExitCode.USAGE)
     return rate
-
-
-def _confirm(moves: Sequence[PlannedMove], *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise Failure(
-            "USAGE", "moves need a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
-        )
-    if not typer.confirm(f"Move {count_in_words(len(moves), 'partition')}?"):
-        remark("Nothing was changed.")
-        raise typer.Exit(ExitCode.FAILED)
 
 
 @contextmanager

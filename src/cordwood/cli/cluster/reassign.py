@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import AtOnce, DryRun, Throttle, UndoFile, Yes
+from cordwood.cli.asking import DryRun, Yes
+from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import AtOnce, DryRun, Throttle, UndoFile, Yes
+from cordwood.cli.asking import DryRun, Yes
+from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,

@@ -1,11 +1,10 @@
 """`cordwood cluster upgrade`."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.cluster.move_options import DryRun, Yes
+from cordwood.cli.asking import DryRun, Yes, confirm
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -63,26 +62,12 @@ def upgrade(
             "are refused: none can go back to the release before."
         )
     if not dry_run:
-        if not yes:
-            _ask(target)
+        confirm("finalising", f"Finalise version {target}?", yes=yes)
         finalise(found, target, timeout_s)
     if as_json:
         print_json(_as_json(found, target, finalised=not dry_run))
     elif not dry_run:
         say(f"Version {target} is final.")
-
-
-def _ask(target: int) -> None:
-    from cordwood.cli.failure import ExitCode, Failure
-    from cordwood.cli.output import remark
-
-    if not sys.stdin.isatty():
-        raise Failure(
-            "USAGE", "finalising needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
-        )
-    if not typer.confirm(f"Finalise version {target}?"):
-        remark("Nothing was changed.")
-        raise typer.Exit(ExitCode.FAILED)
 
 
 def _as_json(found: "ClusterVersions", target: int, *, finalised: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
@@ -14,7 +15,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     parse_assignments,
 )
-from cordwood.cli.output import print_json, say
+from cordwood.cli.output import print_json, remark, say
 
 
 def alter(
@@ -33,6 +34,7 @@ def alter(
             "--delete", "-d", metavar="NAME", help="A setting to put back to its default; may be given several times."
         ),
     ] = None,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -46,11 +48,13 @@ def alter(
         raise Failure("USAGE", "nothing to alter", "give --set NAME=VALUE or --delete NAME", ExitCode.USAGE)
     connection = Connection(bootstrap_servers, timeout_s)
     resource = named_resource(connection, topic, group, broker)
-    change_settings(connection, resource, settings, delete or [])
+    change_settings(connection, resource, settings, delete or [], validate_only=dry_run)
     if as_json:
-        print_json({"set": settings, "deleted": delete or []})
+        print_json({"set": settings, "deleted": delete or [], **as_dry(dry_run)})
         return
     for name, value in settings.items():
         say(f"{name} = {value}")
     for name in delete or ():
         say(f"{name} has its default again")
+    if dry_run:
+        remark(DRY_RUN)

@@ -25,15 +25,21 @@ def broker_resource(broker: str) -> ConfigResource:
 
 
 def change_settings(
-    connection: Connection, resource: ConfigResource, settings: Mapping[str, str], defaults: Iterable[str]
+    connection: Connection,
+    resource: ConfigResource,
+    settings: Mapping[str, str],
+    defaults: Iterable[str],
+    *,
+    validate_only: bool = False,
 ) -> None:
-    """Sets `settings` and puts `defaults` back to their defaults, in one request: all or nothing."""
+    """Sets `settings` and puts `defaults` back to their defaults, in one request: all or nothing. With `validate_only`
+    the broker refuses what it would refuse, and changes nothing."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ] + [ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in defaults]
     changed = ConfigResource(resource.restype, resource.name, incremental_configs=entries)
     try:
-        connection.ask(lambda admin: admin.incremental_alter_configs([changed])[changed])
+        connection.ask(lambda admin: admin.incremental_alter_configs([changed], validate_only=validate_only)[changed])
     except Failure as failure:
         if failure.code == "UNKNOWN_TOPIC_OR_PARTITION":
             raise connection.unknown_topic(resource.name) from failure
@@ -42,14 +48,21 @@ def change_settings(
         raise
 
 
-def change_broker(connection: Connection, broker_id: int, settings: Mapping[str, str], defaults: Iterable[str]) -> None:
+def change_broker(
+    connection: Connection,
+    broker_id: int,
+    settings: Mapping[str, str],
+    defaults: Iterable[str],
+    *,
+    validate_only: bool = False,
+) -> None:
     """As `change_settings`, by way of any broker that answers: the broker itself may be away. Raises Failure."""
     configs = [
         {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
         for name, value in settings.items()
     ] + [{"name": name, "config_operation": AlterConfigOpType.DELETE.value, "value": None} for name in defaults]
     resource = {"resource_type": ResourceType.BROKER, "resource_name": str(broker_id), "configs": configs}
-    values = {"resources": [resource], "validate_only": False}
+    values = {"resources": [resource], "validate_only": validate_only}
     _, answer = first_answer(
         brokers(connection),
         lambda asked: ask(asked, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, values, connection.timeout_s),

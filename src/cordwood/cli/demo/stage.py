@@ -3,18 +3,18 @@
 import time
 from collections.abc import Sequence
 
-from rich import box
-from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
+
+from cordwood.cli.output import console
+from cordwood.cli.table import fitting
 
 
 class Stage:
     """The demo's output. `check` counts every claim, so that `finish` can say whether all held."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
+        self._console = console()
         self._began = time.monotonic()
         self._chapter = 0
         self.held = 0
@@ -42,13 +42,8 @@ class Stage:
         self._console.print(Padding(Text.assemble(("$ ", "dim"), (text, "green")), (0, 0, 0, 3)))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for index, column in enumerate(columns):
-            numbers = all(isinstance(row[index], int) for row in rows)
-            table.add_column(column, justify="right" if numbers else "left")
-        for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
-        self._console.print(Padding(table, (0, 0, 0, 2)))
+        indent = 2
+        self._console.print(Padding(fitting(columns, rows, self._console.width - indent), (0, 0, 1, indent)))
 
     def check(self, claim: str, holds: bool) -> None:
         """Prints a claim, and whether it holds."""

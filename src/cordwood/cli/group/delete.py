@@ -1,12 +1,11 @@
 """`cordwood group delete`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.deleting import delete_each
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -15,7 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import count_in_words, remark, say
+from cordwood.cli.output import count_in_words, print_json, remark, say
 
 
 def delete_groups(
@@ -23,7 +22,8 @@ def delete_groups(
         list[str],
         typer.Argument(metavar="GROUP", callback=checked_names, help="One or more groups.", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -36,19 +36,16 @@ def delete_groups(
     names = list(dict.fromkeys(groups))
     for name in names:
         describe(connection, name)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise Failure(
-                "USAGE",
-                "deleting needs a confirmation, and there is no terminal to ask on",
-                "add --yes",
-                ExitCode.USAGE,
-            )
+    if not (yes or as_json):
         for name in names:
             say(f"{name}: {count_in_words(len(committed_offsets(connection, name)), 'position')} will be gone")
-        if not typer.confirm("Delete?"):
-            remark("Nothing was deleted.")
-            raise typer.Exit(ExitCode.FAILED)
+    if dry_run:
+        if as_json:
+            print_json({"would_delete": names})
+        else:
+            remark(DRY_RUN)
+        return
+    confirm("deleting", "Delete?", yes=yes, otherwise="Nothing was deleted.")
     delete_each(
         "group",
         names,

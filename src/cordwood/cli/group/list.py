@@ -1,10 +1,18 @@
 """`cordwood group list`."""
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    Quiet,
+    TimeoutSeconds,
+)
+from cordwood.cli.output import print_json, print_names, print_table, remark
 
 
 def list_groups(
+    quiet: Quiet = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -16,6 +24,8 @@ def list_groups(
     groups = listed(Connection(bootstrap_servers, timeout_s))
     if as_json:
         print_json([group._asdict() for group in groups])
+    elif quiet:
+        print_names(group.name for group in groups)
     elif groups:
         print_table(["group", "state", "protocol"], groups)
     else:

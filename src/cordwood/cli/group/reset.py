@@ -122,6 +122,7 @@ def reset(
     execute: Annotated[
         bool, typer.Option("--execute", help="Move the positions; without it they are only shown.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the moves only, which is the default.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -129,6 +130,8 @@ def reset(
     """Move the positions of a group that has no members. Without --execute, only show the moves."""
     from cordwood.cli.connection import Connection
 
+    if execute and dry_run:
+        raise Failure("USAGE", "--execute moves the positions, --dry-run does not", "give one of them", ExitCode.USAGE)
     target = parse_target(to, shift, back)
     connection = Connection(bootstrap_servers, timeout_s)
     moves = plan(connection, name, topic, partitions, target)

@@ -15,10 +15,10 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say, table_of
+from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
     from cordwood.cli.group.lag import GroupLook
 
@@ -60,10 +60,11 @@ def watch_group(
                 time.sleep(interval_s)
         from rich.live import Live
 
-        with Live(console=console(), auto_refresh=False) as live:
+        out = console()
+        with Live(console=out, auto_refresh=False) as live:
             while True:
                 look = reader.look()
-                live.update(_table(look), refresh=True)
+                live.update(_table(look, out.width), refresh=True)
                 time.sleep(interval_s)
     except KeyboardInterrupt:
         return
@@ -86,10 +87,11 @@ def _show(look: "GroupLook", *, as_json: bool) -> None:
     print_table(COLUMNS, [cells(row) for row in look.rows])
 
 
-def _table(look: "GroupLook") -> "Table":
+def _table(look: "GroupLook", width: int) -> "RenderableType":
     from cordwood.cli.group.table import COLUMNS, cells
+    from cordwood.cli.table import fitting
 
-    return table_of(COLUMNS, [cells(row) for row in look.rows], title=_title(look))
+    return fitting(COLUMNS, [cells(row) for row in look.rows], width, title=_title(look))
 
 
 def _title(look: "GroupLook") -> str:

@@ -5,14 +5,17 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, say
+from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
 
 
 def forget_edition(
     name: PipelineName,
     edition: Annotated[str, typer.Argument(metavar="EDITION", help="One that is not live.", show_default=False)],
+    dry_run: DryRun = False,
+    yes: Yes = False,
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -24,6 +27,16 @@ def forget_edition(
 
         state = Project(directory).known(name)
         name = state.name
+        tables = sorted(state.edition(edition).tables)
+        if dry_run:
+            if as_json:
+                print_json({"pipeline": name, "would_forget": edition, "tables": tables})
+            else:
+                named = f"the tables {', '.join(tables)}" if tables else "no tables"
+                say(f"{name}: edition {edition} would be gone, with its checkpoint and {named}")
+                remark(DRY_RUN)
+            return
+        confirm("removing an edition", f"Remove edition {edition} of {name}, with its tables?", yes=yes)
         topics = [topic for declared, topic in state.edition(edition).topics.items() if topic != declared]
         lock = RunLock(lock_path(state, edition))
         with state.changing():

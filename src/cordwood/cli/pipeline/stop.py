@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, say
+from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
 
 EditionName = Annotated[
@@ -17,6 +18,7 @@ EditionName = Annotated[
 def stop_pipeline(
     name: PipelineName,
     edition: EditionName = None,
+    dry_run: DryRun = False,
     timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
     directory: Directory = None,
     as_json: AsJson = False,
@@ -29,6 +31,14 @@ def stop_pipeline(
         state = Project(directory).known(name)
         name = state.name
         editions = [state.edition(edition).name] if edition is not None else sorted(running(state))
+        if dry_run:
+            would = [each for each in editions if each in running(state)]
+            if as_json:
+                print_json({"pipeline": name, "would_stop": would})
+            else:
+                say(f"{name}: {', '.join(would) or 'nothing'} would be stopped")
+                remark(DRY_RUN)
+            return
         stopped = {each: found.pid for each in editions if (found := stop(state, each, timeout_s)) is not None}
     if not stopped:
         raise Failure("NOT_RUNNING", f"nothing of {name} is running")

@@ -1,12 +1,12 @@
 """`cordwood recover accept-lost-directory`."""
 
 import os
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.recover.list import DataDirectoryArgument
 
@@ -23,7 +23,8 @@ def accept_lost_directory(
         str,
         typer.Argument(metavar="LOST", help="The path at which the lost directory was, or its directory.id."),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Accept that one of several data directories is lost for good, with all records in it.
 
@@ -58,9 +59,10 @@ def accept_lost_directory(
             )
         else:
             say(f"All partitions are in other directories: no records were in {path} alone.")
-        if not yes and not _confirmed(path):
-            remark("Nothing was changed.")
-            raise typer.Exit(ExitCode.FAILED)
+        if dry_run:
+            remark(DRY_RUN)
+            return
+        confirm("giving up records", f"Give up all records that were in {path}?", yes=yes)
         if partitions:
             accepted_losses.note(held.filesystem, held.path, path, partitions)
         write_identity(held.filesystem, held.path, owner._replace(directories=others))
@@ -119,14 +121,3 @@ def _nowhere_else(held: "DataDirectory", others: Iterable[str]) -> "list[TopicPa
 
     known = _partitions(held)
     return None if known is None else nowhere_in((Place(held.filesystem, path) for path in others), known)
-
-
-def _confirmed(path: str) -> bool:
-    if not sys.stdin.isatty():
-        raise Failure(
-            "USAGE",
-            "giving up records needs a confirmation, and there is no terminal to ask on",
-            "add --yes",
-            ExitCode.USAGE,
-        )
-    return typer.confirm(f"Give up all records that were in {path}?")

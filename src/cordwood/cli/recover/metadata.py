@@ -2,11 +2,14 @@
 
 import asyncio
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
 
 
-def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
+def recover_metadata(
+    directory: DataDirectoryArgument = "./cordwood-data", dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
     """Repair a damaged metadata store, accept one that was restored from an older copy, or replace a lost one.
 
     The command first copies the store's files, as `metadata.sqlite.0-damaged` and so on. It then takes the newest state
@@ -17,10 +20,13 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
     from cordwood.broker.storage import refuse_part_of_cluster
     from cordwood.cli.output import print_json, say
     from cordwood.cli.recover.offline import taken
-    from cordwood.cli.recover.repairing import repair
+    from cordwood.cli.recover.repairing import damage_of, repair
 
     with taken(directory) as held:
         refuse_part_of_cluster(held)
+        if dry_run:
+            _say_damage(damage_of(held.path), as_json=as_json)
+            return
         repaired = asyncio.run(repair(held.filesystem, held.path))
     if as_json:
         print_json(repaired)
@@ -37,3 +43,13 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
         say(f"  topics added from the witness: {', '.join(repaired['topics']) or 'none'}")
         say(f"  copies of the damaged files: {', '.join(repaired['kept']) or 'none, since no file was there'}")
         say("Start the broker once. `cordwood recover list` then shows the partitions that it set aside, if any.")
+
+
+def _say_damage(damage: str | None, *, as_json: bool) -> None:
+    from cordwood.cli.output import print_json, remark, say
+
+    if as_json:
+        print_json({"damage": damage, "dry_run": True})
+        return
+    say("The metadata is whole: nothing would be changed." if damage is None else f"damage: {damage}")
+    remark(DRY_RUN)

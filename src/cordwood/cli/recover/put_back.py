@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
@@ -30,6 +31,7 @@ def put_back(
             "--partitions", metavar="N", min=1, help="How many partitions one topic had, if its directories do not say."
         ),
     ] = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Put partitions back that a start set aside. The broker serves them from its next start on.
@@ -71,6 +73,7 @@ def put_back(
                 new_name=new_name,
                 partition_count=partition_count,
                 now=clocks.now(),
+                dry_run=dry_run,
             )
         )
     if as_json:
@@ -80,6 +83,9 @@ def put_back(
         remark("Nothing is set aside.")
     for topic in restored:
         partitions = ", ".join(str(number) for number in topic["partitions"])
+        if dry_run:
+            say(f"{topic['topic']}: partitions {partitions} would be put back")
+            continue
         if topic["merged"] is not None:
             _say_merged(topic["topic"], topic["merged"])
             continue
@@ -92,6 +98,8 @@ def put_back(
         if topic["retention_before"]:
             retention = ", ".join(f"{name}={value}" for name, value in sorted(topic["retention_before"].items()))
             say(f"  before the loss the topic had {retention}")
+    if dry_run:
+        remark(DRY_RUN)
 
 
 def _say_merged(topic: str, merged: dict[str, Any]) -> None:

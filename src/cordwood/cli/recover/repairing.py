@@ -51,7 +51,7 @@ _COPIED = (METADATA_VERSION, BROKER_CONFIGS, DELETED_TOPICS)
 async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
     """Repairs the store, and returns the findings. A whole store is not changed."""
     store_path = f"{path}/{METADATA_FILE}"
-    damage = _damage(store_path)
+    damage = damage_of(path)
     if damage is None:
         return {"damage": None, "revision": None, "topics": [], "kept": []}
     identity = DataDirectory(filesystem, path).identity()
@@ -75,8 +75,9 @@ async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
     return {"damage": damage, "revision": None if best is None else best[1].revision, "topics": topics, "kept": kept}
 
 
-def _damage(store_path: str) -> str | None:
+def damage_of(path: str) -> str | None:
     """The damage of the store; None for a whole one. Only for a directory that a broker has used."""
+    store_path = f"{path}/{METADATA_FILE}"
     try:
         check_present(store_path)
         check_store(store_path)

@@ -28,6 +28,7 @@ from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.moment import Moment
 from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.partition_metadata import topic_id_text
 
 
 async def restore(
@@ -38,8 +39,10 @@ async def restore(
     new_name: str | None,
     partition_count: int | None = None,
     now: Moment,
+    dry_run: bool = False,
 ) -> list[dict[str, Any]]:
-    """Puts topics back, and describes each. Raises Failure before the first change."""
+    """Puts topics back, and describes each. Raises Failure before the first change. With `dry_run` it ends there, and
+    names the topics and partitions alone."""
     path = held.path
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
@@ -62,6 +65,14 @@ async def restore(
         for topic, rebuilt in planned:
             _plan(image, data, topic, rebuilt.topic)
         _check_names([rebuilt.topic for _, rebuilt in planned])
+        if dry_run:
+            named = [(rebuilt.topic.name, topic) for topic, rebuilt in planned] + [
+                (each.name, each) for each in replaced
+            ]
+            return [
+                {"topic": name, "partitions": sorted(read.partition.partition for read in topic.partitions)}
+                for name, topic in named
+            ]
         restored = [_merged(held, image, topic, now) for topic in replaced]
         for topic, rebuilt in planned:
             lost = rebuilt.topic
@@ -74,7 +85,7 @@ async def restore(
             restored.append(
                 {
                     "topic": lost.name,
-                    "topic_id": str(lost.topic_id),
+                    "topic_id": topic_id_text(lost.topic_id),
                     "partitions": sorted(read.partition.partition for read in topic.partitions),
                     "partition_count": len(image.topics[lost.name].partitions),
                     "partition_count_known": not created or rebuilt.count_is_known,
@@ -98,7 +109,7 @@ def _merged(held: DataDirectory, image: ClusterImage, topic: SetAsideTopic, now:
     merge = merge_topic(held, image, in_use, topic.partitions, now)
     return {
         "topic": in_use.name,
-        "topic_id": str(in_use.topic_id),
+        "topic_id": topic_id_text(in_use.topic_id),
         "partitions": sorted(read.partition.partition for read in topic.partitions),
         "partition_count": len(in_use.partitions),
         "partition_count_known": True,

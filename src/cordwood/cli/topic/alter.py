@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -49,6 +50,7 @@ def alter(
         bool,
         typer.Option("--force", help="Add partitions to a topic with ordering.scope=key: gives its order by key up."),
     ] = False,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -68,10 +70,10 @@ def alter(
     connection = Connection(bootstrap_servers, timeout_s)
     before = len(partition_indexes(connection, topic))
     if settings or delete_config:
-        change_settings(connection, topic_resource(topic), settings, delete_config or [])
+        change_settings(connection, topic_resource(topic), settings, delete_config or [], validate_only=dry_run)
     forced = False
     if partitions is not None:
-        forced = _add_partitions(connection, topic, partitions, force=force)
+        forced = _add_partitions(connection, topic, partitions, force=force, dry_run=dry_run)
     if as_json:
         print_json(
             {
@@ -80,6 +82,7 @@ def alter(
                 "set": settings,
                 "deleted": delete_config or [],
                 "order_by_key_given_up": forced,
+                **as_dry(dry_run),
             }
         )
         return
@@ -91,16 +94,19 @@ def alter(
         if forced:
             remark(KEYS_WILL_MOVE)
         say(f"{topic}: {before} → {partitions} partitions")
+    if dry_run:
+        remark(DRY_RUN)
 
 
-def _add_partitions(connection: "Connection", topic: str, partitions: int, *, force: bool) -> bool:
+def _add_partitions(connection: "Connection", topic: str, partitions: int, *, force: bool, dry_run: bool) -> bool:
     """Adds partitions to the topic. True if it lost its order by key."""
     from confluent_kafka.admin import NewPartitions
 
     from cordwood.cli.config.changes import change_settings, topic_resource
 
     def grow() -> None:
-        connection.ask(lambda admin: admin.create_partitions([NewPartitions(topic, partitions)])[topic])
+        wanted = [NewPartitions(topic, partitions)]
+        connection.ask(lambda admin: admin.create_partitions(wanted, validate_only=dry_run)[topic])
 
     try:
         grow()
@@ -113,7 +119,8 @@ def _add_partitions(connection: "Connection", topic: str, partitions: int, *, fo
                 refused.message,
                 "--force first changes ordering.scope to partition, which gives up order by key",
             ) from refused
-        change_settings(connection, topic_resource(topic), {"ordering.scope": "partition"}, [])
-        grow()
+        if not dry_run:
+            change_settings(connection, topic_resource(topic), {"ordering.scope": "partition"}, [])
+            grow()
         return True
     return False

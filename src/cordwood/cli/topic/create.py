@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -18,7 +19,7 @@ from cordwood.cli.options import (
     TopicName,
     parse_assignments,
 )
-from cordwood.cli.output import count_in_words, facts, print_json, say
+from cordwood.cli.output import count_in_words, facts, print_json, remark, say
 
 
 class OrderingScope(StrEnum):
@@ -57,6 +58,7 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="If the topic exists already, change nothing and succeed.")
     ] = False,
+    dry_run: DryRun = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -83,11 +85,20 @@ def create(
     )
     created = True
     try:
-        connection.ask(lambda admin: admin.create_topics([wanted], operation_timeout=timeout_s)[topic])
+        connection.ask(
+            lambda admin: admin.create_topics([wanted], operation_timeout=timeout_s, validate_only=dry_run)[topic]
+        )
     except Failure as failure:
         if failure.code != "TOPIC_ALREADY_EXISTS" or not if_not_exists:
             raise
         created = False
+    if dry_run:
+        if as_json:
+            print_json({"topic": topic, "would_create": created})
+        else:
+            say(f"{topic}: {'would be created' if created else 'exists'}")
+            remark(DRY_RUN)
+        return
     view = describe(connection, topic, measured=False)
     if as_json:
         print_json({"topic": topic, "created": created, "partitions": len(view.partitions), "topic_id": view.topic_id})

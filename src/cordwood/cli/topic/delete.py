@@ -1,10 +1,10 @@
 """`cordwood topic delete`."""
 
-import sys
 from typing import Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.deleting import delete_each
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
@@ -15,12 +15,13 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicNames,
 )
-from cordwood.cli.output import count_in_words, remark, say
+from cordwood.cli.output import count_in_words, print_json, remark, say
 
 
 def delete(
     topics: TopicNames,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -38,20 +39,18 @@ def delete(
         except Failure as failure:
             if failure.exit_code is not ExitCode.NOT_FOUND or not if_exists:
                 raise
-    if found and not yes:
-        if not sys.stdin.isatty():
-            raise Failure(
-                "USAGE",
-                "deleting needs a confirmation, and there is no terminal to ask on",
-                "add --yes",
-                ExitCode.USAGE,
-            )
+    if found and not (yes or as_json):
         for view in found:
             records = sum(part.span or 0 for part in view.partitions)
             say(f"{view.name}: {count_in_words(records, 'record')} will be gone for every reader")
-        if not typer.confirm("Delete?"):
-            remark("Nothing was deleted.")
-            raise typer.Exit(ExitCode.FAILED)
+    if dry_run:
+        if as_json:
+            print_json({"would_delete": [view.name for view in found]})
+        else:
+            remark(DRY_RUN)
+        return
+    if found:
+        confirm("deleting", "Delete?", yes=yes, otherwise="Nothing was deleted.")
     delete_each(
         "topic",
         [view.name for view in found],

@@ -1,5 +1,6 @@
 """`cordwood topic describe`."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicNames,
 )
-from cordwood.cli.output import console, count_in_words, facts, print_json, print_table, size_in_words
+from cordwood.cli.output import count_in_words, facts, print_json, print_table, say, size_in_words
 from cordwood.cli.record_text import time_in_words
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cordwood.cli.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
-"""More partitions than a person reads; scripts get all of them."""
+"""More partitions than a person reads; a pipe gets all of them."""
 NAMED = 10
 """The partitions that a sentence names."""
 
@@ -75,14 +76,10 @@ def topic_as_json(view: "TopicView") -> dict[str, Any]:
 
 
 def _show(view: "TopicView", *, all_settings: bool) -> None:
-    from rich.text import Text
-
-    out = console()
-    out.print(
-        Text.assemble((view.name, "bold"), f"  {count_in_words(len(view.partitions), 'partition')}, id {view.topic_id}")
-    )
+    say(f"{view.name}  {count_in_words(len(view.partitions), 'partition')}, id {view.topic_id}", "bold")
     facts([(f"order ({view.order.name})", view.order.meaning), (f"ack ({view.ack.name})", view.ack.meaning)])
     policy = view.settings.get("cleanup.policy")
+    shown_partitions = PARTITIONS_SHOWN if sys.stdout.isatty() else len(view.partitions)
     gaps = policy is not None and "compact" in (policy.value or "")
     print_table(
         [
@@ -108,17 +105,17 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
                 part.span,
                 None if part.size_bytes is None else size_in_words(part.size_bytes),
             )
-            for part in view.partitions[:PARTITIONS_SHOWN]
+            for part in view.partitions[:shown_partitions]
         ],
     )
-    if (hidden := len(view.partitions) - PARTITIONS_SHOWN) > 0:
-        out.print(Text(f"{count_in_words(hidden, 'partition')} more: --json has them all.\n", style="dim"))
+    if (hidden := len(view.partitions) - shown_partitions) > 0:
+        say(f"{count_in_words(hidden, 'partition')} more: --json has them all.", "dim")
     for words in _unknown_ends(view):
-        out.print(Text(f"{words}\n", style="yellow"))
+        say(words, "yellow")
     for damage in view.damage:
-        out.print(Text(damage_in_words(damage), style="bold red"))
+        say(damage_in_words(damage), "bold red")
     for repair in view.repairs:
-        out.print(Text(repair_in_words(repair), style="yellow"))
+        say(repair_in_words(repair), "yellow")
     shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
     if shown:
         print_table(
@@ -126,7 +123,7 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
             [(setting.name, setting.value, setting.source) for setting in shown.values()],
         )
     else:
-        out.print(Text("All settings have their defaults.\n", style="dim"))
+        say("All settings have their defaults.", "dim")
 
 
 def damage_in_words(damage: "DamageView") -> str:
@@ -135,7 +132,7 @@ def damage_in_words(damage: "DamageView") -> str:
         f"partition {damage.partition} is damaged on broker {damage.broker}: "
         f"offsets {damage.first_offset} to {damage.last_offset} cannot be read "
         f"({damage.file} at byte {damage.position}: {damage.reason}; found {time_in_words(damage.found_ms)}). "
-        f"Readers of this broker go on from offset {damage.last_offset + 1}.{repair}\n"
+        f"Readers of this broker go on from offset {damage.last_offset + 1}.{repair}"
     )
 
 
@@ -143,7 +140,7 @@ def repair_in_words(repair: "RepairView") -> str:
     brokers = ", ".join(str(broker) for broker in repair.from_brokers)
     return (
         f"partition {repair.partition} was damaged on broker {repair.broker}: offsets {repair.first_offset} to "
-        f"{repair.last_offset} were repaired from broker {brokers} {time_in_words(repair.repaired_ms)}.\n"
+        f"{repair.last_offset} were repaired from broker {brokers} {time_in_words(repair.repaired_ms)}."
     )
 
 

@@ -4,13 +4,21 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    Quiet,
+    TimeoutSeconds,
+)
+from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.model.identifiers import INTERNAL_TOPICS
 
 
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="List the broker's internal topics, too.")] = False,
+    quiet: Quiet = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -32,6 +40,8 @@ def list_topics(
     ]
     if as_json:
         print_json(topics)
+    elif quiet:
+        print_names(str(topic["name"]) for topic in topics)
     elif topics:
         print_table(
             ["topic", "partitions", "replicas"],

@@ -1,10 +1,10 @@
 """`cordwood topic truncate`: deletes a topic's records before a place."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from cordwood.cli.asking import DryRun, Yes, confirm
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -51,8 +51,8 @@ def truncate(
             "--partition", "-p", min=0, help="Only this partition; may be given several times.", show_default=False
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -77,8 +77,8 @@ def truncate(
             [(cut.partition, cut.start, cut.new_start, cut.end) for cut in cuts],
         )
     if gone and not dry_run:
-        if not yes:
-            _ask(topic, gone)
+        question = f"{topic}: {count_in_words(gone, 'offset')} will be gone for every reader. Delete?"
+        confirm("deleting", question, yes=yes, otherwise="Nothing was deleted.")
         _delete(connection, topic, cuts)
     if as_json:
         print_json({"topic": topic, "deleted": not dry_run, "partitions": [cut._asdict() for cut in cuts]})
@@ -116,16 +116,6 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
     return [
         Cut(index, place.start, max(place.offset, place.start), place.end) for index, place in sorted(places.items())
     ]
-
-
-def _ask(topic: str, gone: int) -> None:
-    if not sys.stdin.isatty():
-        raise Failure(
-            "USAGE", "deleting needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
-        )
-    if not typer.confirm(f"{topic}: {count_in_words(gone, 'offset')} will be gone for every reader. Delete?"):
-        remark("Nothing was deleted.")
-        raise typer.Exit(ExitCode.FAILED)
 
 
 def _delete(connection: "Connection", topic: str, cuts: list[Cut]) -> None:

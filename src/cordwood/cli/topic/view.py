@@ -101,7 +101,7 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
         told = known_damage(_replicas(description), name, connection.timeout_s)
     return TopicView(
         name=name,
-        topic_id=str(description.topic_id),
+        topic_id=topic_id_of(str(description.topic_id)),
         internal=bool(description.is_internal),
         partitions=tuple(
             PartitionView(
@@ -139,6 +139,11 @@ def _description(connection: Connection, name: str) -> Any:
         if failure.code == "UNKNOWN_TOPIC_OR_PARTITION":
             raise connection.unknown_topic(name) from failure
         raise
+
+
+def topic_id_of(text: str) -> str:
+    """A topic id as Kafka prints it, in base64 for URLs. librdkafka prints the other alphabet of base64."""
+    return text.replace("+", "-").replace("/", "_")
 
 
 def settings_of(connection: Connection, resource: ConfigResource) -> dict[str, SettingView]:

@@ -1,11 +1,6 @@
 """`cordwood transaction abort`."""
 
-import sys
-from typing import Annotated
-
-import typer
-
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.transaction.options import TransactionalId
@@ -13,7 +8,8 @@ from cordwood.cli.transaction.options import TransactionalId
 
 def abort_transaction(
     transactional_id: TransactionalId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -30,20 +26,17 @@ def abort_transaction(
     connection = Connection(bootstrap_servers, timeout_s)
     found = described(connection, transactional_id)
     slot = slot_of(transactional_id)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise Failure(
-                "USAGE",
-                "aborting needs a confirmation, and there is no terminal to ask on",
-                "add --yes",
-                ExitCode.USAGE,
-            )
+    if not (yes or as_json):
         say(f"{transactional_id} is {found['state']}; its producer, id {found['producer_id']}, will be fenced")
         if slot is not None:
             say(f"all other writers that have joined family {slot.family} will be fenced, too")
-        if not typer.confirm("Abort?"):
-            remark("Nothing was aborted.")
-            raise typer.Exit(ExitCode.FAILED)
+    if dry_run:
+        if as_json:
+            print_json({"would_abort": transactional_id, "is": found["state"], "producer_id": found["producer_id"]})
+        else:
+            remark(DRY_RUN)
+        return
+    confirm("aborting", "Abort?", yes=yes, otherwise="Nothing was aborted.")
     if slot is None:
         epoch = aborted(connection, transactional_id, found["timeout_ms"])
     else:

@@ -1,0 +1,35 @@
+"""Confirmations and dry runs, spelled and asked alike by every command that changes or deletes something."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.output import remark
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+
+DRY_RUN = "Dry run: nothing was changed."
+
+
+def as_dry(dry_run: bool) -> dict[str, bool]:
+    """What the JSON of a dry run has beside that of a change."""
+    return {"dry_run": True} if dry_run else {}
+
+
+def confirm(doing: str, question: str, *, yes: bool, otherwise: str = "Nothing was changed.") -> None:
+    """Returns if `yes` was given or a person agrees. Ends the command if a person does not, or if nobody can be asked.
+
+    `doing` begins a sentence: "deleting" needs a confirmation.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(
+            "USAGE", f"{doing} needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
+        )
+    if not typer.confirm(question):
+        remark(otherwise)
+        raise typer.Exit(ExitCode.FAILED)
