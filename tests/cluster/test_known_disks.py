@@ -8,18 +8,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import LocalCluster
-from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync
+from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, consume, produce
 from tests.deadline import eventually
 
 COMPACTED_WITHIN_S = 60.0
-OPTIONS = (
-    "--metadata",
-    "supervisor",
-    "--set",
-    "log.flush.offset.checkpoint.interval.ms=500",
-    "--set",
-    "log.cleaner.backoff.ms=200",
-)
+SUPERVISED = ("--metadata", "supervisor")
+OFTEN = ("--set", "log.flush.offset.checkpoint.interval.ms=500", "--set", "log.cleaner.backoff.ms=200")
+NEVER = ("--set", "log.flush.offset.checkpoint.interval.ms=3600000")
 pytestmark = pytest.mark.timeout(200)
 
 
@@ -47,7 +42,7 @@ def first_batch(cluster: LocalCluster, node_id: int, topic: str) -> int:
 
 def test_a_replica_that_was_filled_from_a_compacted_leader_is_sound_after_its_next_start(tmp_path: Path) -> None:
     topic = "latest"
-    with LocalCluster(tmp_path / "data", *OPTIONS) as cluster:
+    with LocalCluster(tmp_path / "data", *SUPERVISED, *OFTEN) as cluster:
         compacts = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"}
         create(cluster, topic, **compacts)
         write(cluster, topic, 60)
@@ -64,3 +59,24 @@ def test_a_replica_that_was_filled_from_a_compacted_leader_is_sound_after_its_ne
         eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync again")
         assert "are damaged" not in cluster.log_of(3)
         assert sorted((cluster.directory / "node-3" / f"{topic}-0").glob("*.log"))[0] == files[0]
+
+
+def test_a_broker_that_lost_a_log_before_its_first_checkpoint_and_starts_first_takes_none_from_the_others(
+    tmp_path: Path,
+) -> None:
+    topic = "orders"
+    values = [f"{number:03d}".ljust(100, ".") for number in range(300)]
+    with LocalCluster(tmp_path / "data", *SUPERVISED, *NEVER) as cluster:
+        create(cluster, topic, **{"ack.durability": "os"})
+        for first in range(0, len(values), 30):
+            produce(cluster, topic, values[first : first + 30])
+        for node_id in (2, 3, 1):
+            cluster.kill(node_id)
+        shutil.rmtree(cluster.directory / "node-1" / f"{topic}-0")
+        cluster.restart(1)
+        eventually(lambda: cluster.log_of(1).count("cordwood ready") == 2, FAILOVER_WITHIN_S, what="broker 1")
+        cluster.restart(2)
+        cluster.restart(3)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        assert consume(cluster, topic, len(values)) == values
+        assert f"{topic}-0 had records, and its directory is missing" in cluster.log_of(1)

@@ -111,6 +111,28 @@ def test_records_that_a_broker_lost_behind_its_last_checkpoint_stay_on_the_other
         write(world, image(world).leader, 2)
 
 
+def lose_first_file(machine: Machine) -> None:
+    machine.disk.platter.remove(f"{PARTITION}/{segment_names(machine)[0]}")
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+@pytest.mark.parametrize("lose", [lose_directory, lose_first_file])
+def test_records_that_a_broker_lost_before_its_first_checkpoint_stay_on_the_others(
+    durability: str, lose: Callable[[Machine], None]
+) -> None:
+    with three_brokers(checkpoint_ms=20_000) as world:
+        leader = create(world, ack_durability=durability, segment_bytes="300")
+        write(world, leader, 10)
+        whole = content(log(world, leader))
+        assert log(world, leader).offsets.saved_recovery_point == 0
+        restart_with(world, leader, lose)
+        # The checkpoint of the new life lets a repair begin.
+        world.advance(20_000)
+        assert same_everywhere(world, whole)
+        assert [log(world, broker_id).offsets.start for broker_id in ALL] == [0, 0, 0]
+        assert set(image(world).isr) == set(ALL)
+
+
 @pytest.mark.parametrize("lose", [lose_directory, lose_last_files])
 def test_records_that_vanished_after_a_clean_stop_stay_on_the_others(lose: Callable[[Machine], None]) -> None:
     with three_brokers(checkpoint_ms=1_000) as world:

@@ -7,10 +7,12 @@ whose compaction had removed the first batches. The first of these that holds, i
 | --- | --- |
 | files that retention dropped are still there, renamed | begins at its first file: its start was not saved yet |
 | its leader epochs begin at the first file, or behind it | misses nothing, and keeps its start: it was filled so |
-| the recovery point vouches for files before the first one | misses these files |
+| something vouches for files before the first one | misses these files |
 | nothing of that | begins at its first file |
 
-The log start is on disk before retention removes a file, and the leader epochs before the recovery point moves. A file
+The recovery point vouches, and a witness that the log began with an earlier file (segments/end_witness.py), which is
+all that is known before the first checkpoint. The log start is on disk before retention removes a file, and the leader
+epochs before the recovery point moves. A file
 that holds no batch takes the place of missing ones, so that their offsets are damage, which is said, refused to
 readers, and repaired from another replica.
 """
@@ -37,11 +39,15 @@ _LONGEST_SUBSTITUTE: Final = 200
 class Beginning:
     """The beginning of one log, whose segments are those on disk."""
 
-    def __init__(self, segments: LogSegments, offsets: LogOffsets, dropped: Sequence[int]) -> None:
-        """`dropped`: the base offsets of files that retention dropped, which are among the deletions of `segments`."""
+    def __init__(
+        self, segments: LogSegments, offsets: LogOffsets, dropped: Sequence[int], first_file: int | None
+    ) -> None:
+        """`dropped`: the base offsets of files that retention dropped, which are among the deletions of `segments`.
+        `first_file`: the base offset of the log's first file, as a witness knows it; None: unknown."""
         self._segments = segments
         self._offsets = offsets
         self._dropped = dropped
+        self._first_file = first_file
 
     def settle(self, *, start_is_known: bool) -> bool:
         """Sets the log's start, and adds a segment in the place of missing ones. True if some are missing.
@@ -55,11 +61,19 @@ class Beginning:
         first = segments[0].base_offset
         if first_record is not None and first_record >= first and not self._dropped:
             return False
-        if start_is_known and first <= offsets.recovery_point and not self._explained():
-            self._substitute(max(offsets.start, first_record or 0), first)
+        if self._vouched(first, start_is_known=start_is_known) and not self._explained():
+            self._substitute(max(offsets.start, first_record or 0, self._first_file or 0), first)
+            # The files behind the missing ones show how far the log came: recovery cuts none of them.
+            offsets.witnessed_end = max(offsets.witnessed_end, first)
             return True
         offsets.start = first
         return False
+
+    def _vouched(self, first: int, *, start_is_known: bool) -> bool:
+        """Whether the log had files between its start and its first file."""
+        if self._first_file is not None and self._first_file < first:
+            return True
+        return start_is_known and first <= self._offsets.recovery_point
 
     def _may_begin_later(self) -> bool:
         """Whether the first file, as far as its name and size tell, has no record at the log's start."""

@@ -120,9 +120,11 @@ class Log:
         describe_topic: DescribeTopic = lambda topic_id: None,
         witnessed_end_offset: int = 0,
         start_is_known: bool = False,
+        first_file: int | None = None,
     ) -> "Log":
         """The log in this directory, recovered after an unclean stop. No file is created before the first append.
-        `start_is_known`: files from `log_start_offset` on that are not there were lost."""
+        `start_is_known`: files from `log_start_offset` on that are not there were lost. `first_file`: the base offset
+        of the log's first file, as far as a witness knows; None: unknown."""
         place = PartitionDirectory(filesystem, directory, partition, topic_id, describe_topic)
         offsets = LogOffsets(
             log_start_offset,
@@ -132,7 +134,9 @@ class Log:
         )
         segments = LogSegments(place, offsets, settings, loaded_indexes, now, ever_compacted=ever_compacted)
         replayed, saved, reports = Replayed(), SavedState(place), LogReports(partition, offsets)
-        opening = Opening(segments, offsets, replayed, saved, reports, start_is_known=start_is_known)
+        opening = Opening(
+            segments, offsets, replayed, saved, reports, start_is_known=start_is_known, first_file=first_file
+        )
         opening.open_files(clean=clean)
         return cls(segments, offsets, replayed, saved, reports)
 

@@ -12,6 +12,7 @@ class LogOffsets:
         "durable_end",
         "end",
         "end_in_doubt",
+        "on_begin",
         "on_cut",
         "on_removal",
         "recovery_point",
@@ -42,6 +43,9 @@ class LogOffsets:
         this log until it has followed another one, or nobody else can have these records."""
         self.truncations = 0
         """How often the log was cut: a cut voids the tickets that were taken before."""
+        self.on_begin: Callable[[int], None] = lambda base_offset: None
+        """Called in the loop when the log has got its first file, with the base offset of the file, before a batch is
+        in it."""
         self.on_cut: Callable[[int], None] | None = None
         """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
         before it returns."""

@@ -31,7 +31,7 @@ from cordwood.segments.time_index import TimeIndex
 class Opening:
     """Fills the state of one log from its files."""
 
-    __slots__ = ("_offsets", "_replayed", "_reports", "_saved", "_segments", "_start_is_known")
+    __slots__ = ("_first_file", "_offsets", "_replayed", "_reports", "_saved", "_segments", "_start_is_known")
 
     def __init__(
         self,
@@ -42,8 +42,10 @@ class Opening:
         reports: LogReports,
         *,
         start_is_known: bool,
+        first_file: int | None,
     ) -> None:
         self._start_is_known = start_is_known
+        self._first_file = first_file
         self._segments = segments
         self._offsets = offsets
         self._replayed = replayed
@@ -60,13 +62,15 @@ class Opening:
             files = sort_out(filesystem, path, names, offsets.start if self._start_is_known else None)
             segments.deletions = [_dropped(filesystem, path, base) for base in files.dropped]
             segments.all = tuple(Segment.existing(filesystem, path, base) for base in files.segments)
-            clean &= not Beginning(segments, offsets, files.dropped).settle(start_is_known=self._start_is_known)
+            beginning = Beginning(segments, offsets, files.dropped, self._first_file)
+            clean &= not beginning.settle(start_is_known=self._start_is_known)
             self._saved.snapshots = files.snapshots
         if ABORTS_FILE in names:
             witness = decode_witness(filesystem.read_bytes(f"{path}/{ABORTS_FILE}"))
             for segment in segments if witness else ():
                 segment.witnessed = witness.get(segment.base_offset)
-        if not segments.all and max(offsets.recovery_point, offsets.witnessed_end) <= offsets.start:
+        had_records = self._first_file is not None or max(offsets.recovery_point, offsets.witnessed_end) > offsets.start
+        if not segments.all and not had_records:
             offsets.begin_at(offsets.start)
             self._saved.forget_later(offsets)
             return

@@ -79,7 +79,7 @@ class Recovery:
             directory.filesystem.sync_directory(directory.parent or ".")
         report.damage = [damage for damage in report.damage if damage.end_offset > offsets.start]
         # The offsets say that there were records up to here. Nothing says that there were none behind them.
-        offsets.end_in_doubt = any(damage.end_offset == end_offset for damage in report.damage)
+        offsets.end_in_doubt = not kept or any(damage.end_offset == end_offset for damage in report.damage)
         report.log_end_offset = end_offset
         self._reports.recovered(report)
 
@@ -108,9 +108,10 @@ class Recovery:
         """Reports that a log with offsets has no segments; returns its end."""
         offsets, directory = self._offsets, self._segments.directory
         end_offset = max(offsets.recovery_point, offsets.start, offsets.witnessed_end)
-        self._report.damage.append(
-            Damage(directory.partition, directory.path, 0, offsets.start, end_offset, "there is no log file")
-        )
+        if end_offset > offsets.start:
+            self._report.damage.append(
+                Damage(directory.partition, directory.path, 0, offsets.start, end_offset, "there is no log file")
+            )
         # A log without a segment gets no checkpoint, and the next one of all logs empties the witness.
         offsets.recovery_point = end_offset
         return end_offset

@@ -38,7 +38,10 @@ def segment_for_append(
             # The first batch of a leader's compacted log may lie far behind the start of a log that is filled anew. The
             # epochs tell the next start that no record was here before that batch.
             replayed.start_at(base_offset)
-        return begin_segment(segments, replayed, base_offset, wall_ms)
+        begun = begin_segment(segments, replayed, base_offset, wall_ms)
+        if len(segments) == 1:
+            offsets.on_begin(base_offset)
+        return begun
     if segment.size:
         fits = segment.size + size <= MAX_FILE_BYTES and last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET
         if fits and len(segments.closing) >= MAX_CLOSING:
@@ -48,6 +51,9 @@ def segment_for_append(
     if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         # The segment is empty, and lies too far before the next offset of a leader's compacted log.
         begun = begin_segment(segments, replayed, base_offset, wall_ms)
+        if segments[0] is segment:
+            replayed.start_at(base_offset)
+            offsets.on_begin(base_offset)
         segments.replace((segment,), ())
         segment.file.close()
         segments.directory.filesystem.remove(segment.file.path)

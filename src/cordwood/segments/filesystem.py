@@ -6,7 +6,7 @@ with "/" between the parts. Nothing written is durable before `sync` (content) a
 """
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cordwood.records.batch import Buffer
 
@@ -110,6 +110,14 @@ class Filesystem(Protocol):
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""
+
+
+@runtime_checkable
+class KnowsBoot(Protocol):
+    """A filesystem of a machine that can lose its power."""
+
+    def boot_number(self) -> int | None:
+        """A number of the machine's boot: while it stays the same, no write is lost, synced or not. None: unknown."""
 
 
 def read_if_there(filesystem: Filesystem, path: str) -> bytes | None:

@@ -185,6 +185,9 @@ class SimulatedDisk:
         self.loss_not_noted = False
         self.platter_witness = self.platter_epochs = None
 
+    def boot_number(self) -> int:
+        return self.platter.boot_number()
+
     def die_within(self, operations: int) -> None:
         """Lets the process die at one of its next operations."""
         self.die_at = self.operations + self._chance.randint(1, operations)

@@ -15,6 +15,7 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import assign_offset
 from cordwood.records.build import build_batch
 from cordwood.segments.checkpoint_witness import witness_path
+from cordwood.segments.end_witness import FILE_NAMES as END_WITNESS
 from cordwood.segments.filesystem import remove_if_there
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
@@ -167,6 +168,8 @@ def test_a_start_that_is_not_known_is_where_the_first_file_begins(harm: str) -> 
     lose(filesystem, 0)
     path = f"{PATH}/{LOG_START_FILE}"
     filesystem.remove(witness_path(path))
+    for name in END_WITNESS:
+        remove_if_there(filesystem, f"{PATH}/{name}")
     if harm == "no entry":
         filesystem.replace(path, b"0\n0\n")
     _, log = opened(filesystem)
@@ -257,3 +260,95 @@ def test_missing_first_files_stay_damage_when_the_leader_epochs_are_lost_as_well
         assert damaged(log) == [(0, second)]
         directory.checkpoint()
         end(directory, log, clean=False)
+
+
+# Before the first checkpoint
+
+
+@pytest.mark.parametrize("settings", [KEEPS_ALL, COMPACTED])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_first_files_that_are_missing_before_the_first_checkpoint_are_damage(
+    lost: int, settings: TopicSettings
+) -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, settings)
+    expected = fill(log, 40)
+    there = bases(log)
+    end(directory, log, clean=False)
+    lose(filesystem, *there[:lost])
+    for _ in range(3):
+        directory, log = opened(filesystem, settings)
+        assert damaged(log) == [(0, there[lost])]
+        assert (log.offsets.start, log.offsets.end, log.offsets.end_in_doubt) == (0, 40, False)
+        assert values(log, there[lost]) == expected[there[lost] :]
+        end(directory, log, clean=False)
+    directory, log = opened(filesystem, settings)
+    directory.close()
+    assert opened(filesystem, settings)[1].offsets.start == 0
+
+
+def test_a_file_that_is_missing_after_the_log_began_anew_is_damage() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 40)
+    directory.cuts.begin(log, 100, anew=True)()
+    assert directory.cuts.end(log)
+    refill(log, 100)
+    first, second = bases(log)[:2]
+    end(directory, log, clean=False)
+    assert damaged(opened(filesystem)[1]) == []
+    lose(filesystem, first)
+    _, log = opened(filesystem)
+    assert (first, damaged(log)) == (100, [(100, second)])
+
+
+@pytest.mark.parametrize("checkpoint", ["none", "of another log", "that was not saved"])
+def test_a_log_whose_directory_is_missing_before_its_first_checkpoint_is_lost(checkpoint: str) -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    if checkpoint == "of another log":
+        other = directory.open_log(TopicPartition("other", 0), uuid.UUID(int=43), KEEPS_ALL, at(NOW_MS))
+        fill(other, 3)
+    fill(log, 10)
+    if checkpoint == "of another log":
+        directory.hold(log)
+        directory.checkpoint()
+        directory.checkpoint()
+    elif checkpoint == "that was not saved":
+        directory.checkpoints.begin().write()
+    end(directory, log, clean=False)
+    filesystem.remove_tree(f"{PATH}/{ORDERS}")
+    directory = DataDirectory(filesystem, PATH)
+    directory.open()
+    assert directory.lacks(TOPIC_ID, ORDERS)
+    assert not directory.lacks(uuid.UUID(int=44), ORDERS), "a new topic of the same name has lost nothing"
+    log = directory.open_log(ORDERS, TOPIC_ID, KEEPS_ALL, at(NOW_MS))
+    assert log.lost
+    fill(log, 1)
+    end(directory, log, clean=False)
+    directory, log = opened(filesystem)
+    assert not log.lost, "it has records again"
+
+
+def test_a_log_that_left_its_directory_is_not_missed() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 10)
+    directory.set_logs_aside([(TOPIC_ID, ORDERS)], "it is tested", NOW_MS).run()
+    directory.close(clean=False)
+    directory, log = opened(filesystem)
+    assert not log.lost
+
+
+def test_a_power_cut_before_the_first_checkpoint_leaves_neither_damage_nor_doubt() -> None:
+    for seed in range(60):
+        filesystem = CrashingFilesystem(seed)
+        for _ in range(3):
+            directory, log = opened(filesystem)
+            assert (damaged(log), log.offsets.end_in_doubt) == ([], False)
+            fill(log, 1 + seed % 20)
+            if seed % 3 == 0 and (ticket := log.begin_flush()) is not None:
+                ticket.sync()
+                directory.note_durable([ticket])
+                ticket.finish()
+            filesystem.crash()

@@ -11,7 +11,8 @@ from collections.abc import Callable, MutableMapping
 from cordwood.log.directory.durable_ends import DurableEnds
 from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.log import Log
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.segments.end_witness import end_key
 
 
 class Cuts:
@@ -40,10 +41,15 @@ class Cuts:
         log = self._logs.get(partition)
         if log not in self.under_way:
             start = 0 if log is None else log.offsets.start
-            self._lower(partition, recovery_point, recovery_point, start)()
+            topic_id = None if log is None else log.directory.topic_id
+            self._lower(partition, topic_id, recovery_point, recovery_point, start)()
 
-    def _lower(self, partition: TopicPartition, recovery_point: int, end: int, start: int) -> Callable[[], None]:
-        sync_ends = self._ends.begin_forget()
+    def _lower(
+        self, partition: TopicPartition, topic_id: TopicId | None, recovery_point: int, end: int, start: int
+    ) -> Callable[[], None]:
+        # The first file may go with the cut: until the log has another one, nothing tells of it.
+        gone = () if topic_id is None else (end_key(topic_id, partition.partition),)
+        sync_ends = self._ends.begin_forget(gone)
         save_offsets = self._offsets.begin_cut(partition, recovery_point, end, start)
 
         def save() -> None:
@@ -67,7 +73,7 @@ class Cuts:
         offsets.truncations += 1
         self.under_way.add(log)
         start = max(offsets.start, offset) if anew else offsets.start
-        save = self._lower(log.partition, offsets.recovery_point, offset, start)
+        save = self._lower(log.partition, log.directory.topic_id, offsets.recovery_point, offset, start)
 
         def cut() -> None:
             with self._renaming:
@@ -88,6 +94,8 @@ class Cuts:
         are as a crash in the middle of the cut leaves them, and the next `open_log` recovers them as a start does."""
         self.under_way.discard(log)
         if log not in self._halfway:
+            if log.segments:
+                log.offsets.on_begin(log.segments[0].base_offset)
             return True
         self._halfway.discard(log)
         partition = log.partition

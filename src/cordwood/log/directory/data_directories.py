@@ -310,13 +310,14 @@ class DataDirectories:
                     yield Stray(directory, partition, Verdict(Fate.EMPTY, f"its log is in {kept.path}"))
             directories[:] = [kept]
 
-    def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def missing(self, wanted: Iterable[tuple[TopicId, TopicPartition]]) -> list[TopicPartition]:
         """The partitions that had records and have no directory any more."""
-        return [
-            partition
-            for directory, partitions in self._grouped(wanted).items()
-            for partition in directory.on_disk.missing(partitions)
-        ]
+        missing = []
+        for topic_id, partition in wanted:
+            place = self._only or self._places.get(partition)
+            if any(each.lacks(topic_id, partition) for each in ((place,) if place else self.directories)):
+                missing.append(partition)
+        return missing
 
     def describe_topic(self, topic_id: TopicId, description: TopicDescription | None) -> None:
         """Sets the description of a topic for its directories, in the loop. None: the topic was deleted."""
@@ -364,9 +365,9 @@ class DataDirectories:
         return directory.open_log(partition, topic_id, settings, now)
 
     def _choose(self, partition: TopicPartition, topic_id: TopicId | None) -> DataDirectory:
-        """The directory with a durable end of the log, whose files are lost; else that with the fewest partitions."""
+        """The directory whose witness knows the log, whose files are lost; else that with the fewest partitions."""
         for directory in self.directories:
-            if directory.witnessed_end(topic_id, partition):
+            if directory.has_witnessed(topic_id, partition):
                 return directory
         return min(self._online, key=lambda each: self._counts[each])
 

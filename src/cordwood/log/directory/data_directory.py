@@ -253,9 +253,15 @@ class DataDirectory:
         """Partitions with saved offsets. A log without segments has nothing else."""
         return self._offsets.partitions()
 
-    def witnessed_end(self, topic_id: TopicId | None, partition: TopicPartition) -> int:
-        """The end up to which a log that is not open yet was durable, as far as is known; else 0."""
-        return self._ends.of(topic_id, partition)
+    def has_witnessed(self, topic_id: TopicId | None, partition: TopicPartition) -> bool:
+        """Whether the witness tells of a log that is not open yet: it was durable up to some end, or had begun."""
+        return bool(self._ends.of(topic_id, partition)) or self._ends.first_file(topic_id, partition) is not None
+
+    def lacks(self, topic_id: TopicId, partition: TopicPartition) -> bool:
+        """Whether a log that is not open yet had records here, and has no directory any more."""
+        return bool(self.on_disk.missing([partition])) or (
+            partition not in self.on_disk and self.has_witnessed(topic_id, partition)
+        )
 
     def log(self, partition: TopicPartition) -> Log | None:
         return self._logs.get(partition)
@@ -294,20 +300,29 @@ class DataDirectory:
             describe_topic=self._descriptions.of,
             witnessed_end_offset=self._ends.of(topic_id, partition),
             start_is_known=self._knows_start(partition),
+            first_file=self._ends.first_file(topic_id, partition),
         )
         self._descriptions.opened(partition, topic_id)
         if log.reports.damage and log.offsets.witnessed_end > log.offsets.saved_recovery_point:
             self._ends.make_durable()
-        self._ends.opened(topic_id, partition, log.offsets)
-        self._offsets.log_opened(partition, log.offsets)
-        log.offsets.on_cut = partial(self.cuts.about_to_be_cut, partition)
-        log.offsets.on_removal = partial(self._about_to_be_removed, log)
+        self._take_over(log)
         # Work that began before a cut that failed must not take this log for the one that it knew.
         log.offsets.truncations += self.cuts.to_recover.pop(partition, 0)
         self._logs[partition] = log
         if self.on_disk.take_missing_id(partition):
             log.directory.restore_topic_id()
         return log
+
+    def _take_over(self, log: Log) -> None:
+        """Hears of an open log's beginning, cuts and removals from now on."""
+        partition, topic_id, offsets = log.partition, log.directory.topic_id, log.offsets
+        self._ends.opened(topic_id, partition, offsets)
+        self._offsets.log_opened(partition, offsets)
+        offsets.on_cut = partial(self.cuts.about_to_be_cut, partition)
+        offsets.on_removal = partial(self._about_to_be_removed, log)
+        offsets.on_begin = lambda first_file: self._ends.began(topic_id, partition, first_file, offsets)
+        if log.segments:
+            offsets.on_begin(log.segments[0].base_offset)
 
     def _knows_start(self, partition: TopicPartition) -> bool:
         """Whether the log had its present files from the saved log start on when this directory was last in use."""
@@ -464,14 +479,11 @@ class DataDirectory:
     def take_in(self, log: Log, note: Note, high_watermark: int) -> Callable[[], None]:
         """Takes a log that was moved here, in the loop. The returned function saves its offsets, in any thread: until
         then the note in its directory has them."""
-        partition, topic_id = log.partition, log.directory.topic_id
+        partition = log.partition
         assert partition not in self._logs, f"{partition} is here already"
         self._logs[partition] = log
         self.on_disk.add(partition)
-        self._ends.opened(topic_id, partition, log.offsets)
-        self._offsets.log_opened(partition, log.offsets)
-        log.offsets.on_cut = partial(self.cuts.about_to_be_cut, partition)
-        log.offsets.on_removal = partial(self._about_to_be_removed, log)
+        self._take_over(log)
         self._descriptions.read(partition)
         if note.cleaned_to is not None:
             self._offsets.clean_offsets[partition] = note.cleaned_to

@@ -1,20 +1,31 @@
-"""Notes the durable end of each log behind every fsync (segments/end_witness.py), and tells the ends to the next start.
+"""Notes the durable end of each log behind every fsync, and the first file of each log that begins
+(segments/end_witness.py), and tells both to the next start.
 
 Entries are appended to one of two files. A checkpoint of all logs begins the other file when it is taken, in the loop;
 once its recovery points are saved, it empties the file before, in any thread. Ends of the last life whose logs are not
-open yet are carried over. A failure to read or write the witness is no failure of a start or a flush: a log without an
-entry is believed.
+open yet are carried over, and so are the first files of logs without a checkpoint. A failure to read or write the
+witness is no failure of a start or a flush: a log without an entry is believed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
+from typing import NamedTuple
 
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.segments.end_witness import ENTRY_SIZE, FILE_NAMES, EndKey, decode_ends, encode_ends, end_key
-from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.end_witness import (
+    ENTRY_SIZE,
+    FILE_NAMES,
+    EndKey,
+    decode_witness,
+    encode_beginnings,
+    encode_ends,
+    end_key,
+)
+from cordwood.segments.filesystem import File, Filesystem, KnowsBoot
 
 MAX_FILE_BYTES = 4 << 20
 """A file of this size is written anew, with the last entry of each log only, unless most of it are last entries."""
@@ -24,6 +35,20 @@ def do_nothing() -> None:
     """The end of a checkpoint that covers no noted end."""
 
 
+class Begun(NamedTuple):
+    """A log that may have no checkpoint yet."""
+
+    first_file: int
+    """The base offset of its first file."""
+    offsets: LogOffsets | None = None
+    """The offsets of the log; None: it is not open."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether a checkpoint tells by now that the log was there."""
+        return self.offsets is not None and self.offsets.saved_recovery_point > self.first_file
+
+
 class DurableEnds:
     """The ends of all logs of a data directory. Methods are called in the loop, functions that they return in any
     thread."""
@@ -31,6 +56,8 @@ class DurableEnds:
     def __init__(self, filesystem: Filesystem, path: str, *, kept: bool) -> None:
         """`kept`: False for files that end with the process, where nobody reads the witness."""
         self._kept = kept
+        self._boot = filesystem.boot_number() if isinstance(filesystem, KnowsBoot) else None
+        """The number of the machine's boot; None: unknown, and no beginning is noted."""
         self._filesystem = filesystem
         self._path = path
         self._paths = [f"{path}/{name}" for name in FILE_NAMES]
@@ -40,6 +67,8 @@ class DurableEnds:
         """The ends in the file that takes entries, and perhaps more."""
         self._inherited: dict[EndKey, int] = {}
         """Ends of the last life, of logs that are not open yet."""
+        self._begun: dict[EndKey, Begun] = {}
+        """Logs that began in this boot of the machine, and that may have no checkpoint yet."""
         self._durable = False
         """Whether all inherited ends are synced. A checkpoint copies those that are left."""
 
@@ -53,7 +82,8 @@ class DurableEnds:
                 continue
             except StorageFailure as failure:
                 problems.append(f"{failure}: a log that lost its end may be taken for whole")
-        self._inherited = decode_ends(contents)
+        self._inherited, first_files = decode_witness(contents, self._boot)
+        self._begun = {key: Begun(first_file) for key, first_file in first_files.items()}
         self._noted = dict(self._inherited)
         return problems
 
@@ -68,6 +98,28 @@ class DurableEnds:
             key = end_key(topic_id, partition.partition)
             if offsets.durable_end > max(offsets.recovery_point, self._inherited.pop(key, 0)):
                 self._append({key: offsets.durable_end})
+
+    def first_file(self, topic_id: TopicId | None, partition: TopicPartition) -> int | None:
+        """The base offset of the first file of a log that began in this boot of the machine, and has no checkpoint as
+        far as the witness knows; None: unknown. The file was there, if no power was cut since."""
+        begun = None if topic_id is None else self._begun.get(end_key(topic_id, partition.partition))
+        return None if begun is None else begun.first_file
+
+    def began(self, topic_id: TopicId | None, partition: TopicPartition, first_file: int, offsets: LogOffsets) -> None:
+        """Notes that a log has its first file, unless a checkpoint tells of it."""
+        if topic_id is None or self._boot is None:
+            return
+        key = end_key(topic_id, partition.partition)
+        begun = Begun(first_file, offsets)
+        known = self._begun.get(key)
+        self._begun[key] = begun
+        if not begun.covered and (known is None or known.first_file != first_file):
+            self._append({}, {key: first_file})
+
+    def _without_checkpoint(self) -> dict[EndKey, int]:
+        """The first files of the logs that have no checkpoint yet; forgets all others."""
+        self._begun = {key: begun for key, begun in self._begun.items() if not begun.covered}
+        return {key: begun.first_file for key, begun in self._begun.items()}
 
     def make_durable(self) -> None:
         """Syncs the witness, waiting for the disk. Called when only the witness tells of a loss: if a power cut took
@@ -91,14 +143,14 @@ class DurableEnds:
             }
         )
 
-    def _append(self, ends: dict[EndKey, int]) -> bool:
+    def _append(self, ends: dict[EndKey, int], first_files: Mapping[EndKey, int] = MappingProxyType({})) -> bool:
         """Writes entries. False if the disk refuses them, of which those tell who must write."""
-        if not ends or not self._kept:
+        if not self._kept or not (ends or first_files):
             return True
         try:
             current, _ = self._opened_files()
             self._noted.update(ends)
-            entries = encode_ends(ends)
+            entries = encode_ends(ends) + encode_beginnings(first_files, self._boot or 0)
             if current.size + len(entries) <= max(MAX_FILE_BYTES, 2 * ENTRY_SIZE * len(self._noted)):
                 current.append(entries)
             else:
@@ -109,7 +161,8 @@ class DurableEnds:
 
     def _write_anew(self, current: File) -> None:
         """Replaces the file, durably: entries that `make_durable` synced are never without a copy on disk."""
-        self._filesystem.replace(current.path, encode_ends(self._noted))
+        beginnings = encode_beginnings(self._without_checkpoint(), self._boot or 0)
+        self._filesystem.replace(current.path, encode_ends(self._noted) + beginnings)
         current.close()
         self._files[0] = self._filesystem.open(current.path)
 
@@ -125,7 +178,7 @@ class DurableEnds:
     def begin_checkpoint(self) -> Callable[[], None]:
         """Begins the other file. The returned function is called once the checkpoint is saved: its recovery points
         cover the entries so far, but for logs that are not open."""
-        if not self._files and not self._inherited:
+        if not self._files and not self._inherited and not self._begun:
             return do_nothing
         try:
             covered, other = self._opened_files()
@@ -137,24 +190,25 @@ class DurableEnds:
         else:
             self._files, self._noted = [other, covered], {}
         self._durable = False
-        if not self._append(dict(self._inherited)):
+        if not self._append(dict(self._inherited), self._without_checkpoint()):
             return do_nothing
         return lambda: _empty(covered)
 
     def unknown_to(self, known: Collection[EndKey]) -> list[EndKey]:
-        """The inherited ends of partitions that are not among these."""
-        return [key for key in self._inherited if key not in known]
+        """The inherited ends and beginnings of partitions that are not among these."""
+        return [key for key in self._inherited.keys() | self._begun.keys() if key not in known]
 
     def begin_forget(self, gone: Iterable[EndKey] = ()) -> Callable[[], None]:
         """Empties the witness before a log is cut, or before the logs `gone` leave this directory: batches that were
         cut or moved away must not count as lost. The returned function makes that durable, in any thread."""
         for key in gone:
             self._inherited.pop(key, None)
+            self._begun.pop(key, None)
         self._noted, self._durable = {}, False
         files = list(self._opened_files()) if self._kept else []
         for file in files:
             file.truncate(0)
-        self._append(dict(self._inherited))
+        self._append(dict(self._inherited), self._without_checkpoint())
 
         def sync() -> None:
             for file in files:

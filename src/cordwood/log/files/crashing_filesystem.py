@@ -189,6 +189,9 @@ class CrashingFilesystem:
         self._chance = random.Random(seed)
         self._root = _Directory()
 
+    def boot_number(self) -> int:
+        return self.crashes
+
     def crash(self) -> None:
         """Cuts the power."""
         self.crashes += 1

@@ -26,6 +26,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
 class OsFilesystem:
     """The directory tree at and below `root`; paths are the machine's own."""
 
@@ -51,6 +54,13 @@ class OsFilesystem:
     def close(self) -> None:
         """Closes the descriptor for syncfs. Files have their own `close`."""
         self.syncing.close()
+
+    def boot_number(self) -> int | None:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return int(file.read().strip().replace("-", "")[:15], 16)
+        except (OSError, ValueError):
+            return None
 
     @property
     def open_files(self) -> int:

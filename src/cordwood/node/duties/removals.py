@@ -138,7 +138,7 @@ class Removals:
             # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             self._loop.timers.at(self._loop.now.boot_ms, lambda _: self._forget_deletions(forgotten))
-        missing = set(self._logs.missing([partition.name for partition in self._hosted]))
+        missing = set(self._logs.missing((partition.topic_id, partition.name) for partition in self._hosted))
         for name in sorted(missing):
             logger.error("%s had records, and its directory is missing", name)
         return missing
