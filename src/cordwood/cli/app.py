@@ -15,6 +15,7 @@ from cordwood.cli.cluster.drain import drain
 from cordwood.cli.cluster.elect_preferred import elect_preferred
 from cordwood.cli.cluster.forget import forget
 from cordwood.cli.cluster.import_directory import import_directory
+from cordwood.cli.cluster.leaders import cluster_leaders
 from cordwood.cli.cluster.move_dir import move_dir
 from cordwood.cli.cluster.reassign import reassign
 from cordwood.cli.cluster.rebalance import rebalance
@@ -31,6 +32,7 @@ from cordwood.cli.demo.command import demo
 from cordwood.cli.doctor.command import doctor
 from cordwood.cli.group.delete import delete_groups
 from cordwood.cli.group.describe import describe_group
+from cordwood.cli.group.lags import group_lag
 from cordwood.cli.group.list import list_groups
 from cordwood.cli.group.reset import reset as reset_group
 from cordwood.cli.group.watch import watch_group
@@ -104,6 +106,7 @@ _group = typer.Typer(
     help="Consumer groups: show members, positions and lag; reset positions; delete groups.", no_args_is_help=True
 )
 _group.command("list")(list_groups)
+_group.command("lag")(group_lag)
 _group.command("describe")(describe_group)
 _group.command("watch")(watch_group)
 _group.command("reset")(reset_group)
@@ -161,6 +164,7 @@ _cluster = typer.Typer(help="Run a cluster on this machine; look at a cluster, a
 
 _cluster.command("up")(cluster_up)
 _cluster.command("status")(cluster_status)
+_cluster.command("leaders")(cluster_leaders)
 _cluster.command("import")(import_directory)
 _cluster.command("drain")(drain)
 _cluster.command("cordon")(cordon)

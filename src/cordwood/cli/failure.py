@@ -27,6 +27,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.NOT_FOUND: "a topic, partition, group, file or setting that the command names does not exist",
     ExitCode.PROBLEM_FOUND: (
         "a check was made and found a problem: `cluster status --exit-code`, `config check`, `doctor`, "
+        "`transaction list --hanging`, "
         "`inspect --verify`, `history check`, `audit`, a pipeline over its budget, a requeue of which records "
         "failed again, `pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
     ),

@@ -11,10 +11,12 @@ from cordwood.cli.reference import commands
 
 LOOKING = {
     "cluster status",
+    "cluster leaders",
     "topic list",
     "topic describe",
     "consume",
     "group list",
+    "group lag",
     "group describe",
     "group watch",
     "config list",

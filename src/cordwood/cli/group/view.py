@@ -6,6 +6,7 @@ from cordwood.cli.failure import ExitCode, Failure, near_names
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
+    from cordwood.cli.raw_request import Address
 
 
 _CONSUMERS = ("consumer", "")
@@ -55,21 +56,26 @@ class ListedGroup(NamedTuple):
 
 def listed(connection: "Connection") -> list[ListedGroup]:
     """The consumer groups of the cluster, by name. librdkafka would wait for brokers that ended a moment ago."""
+    from cordwood.cli.raw_request import from_every_broker
+
+    told = from_every_broker(connection, lambda address: groups_of(address, connection.timeout_s))
+    return sorted(group for groups in told for group in groups)
+
+
+def groups_of(address: "Address", timeout_s: float) -> list[ListedGroup]:
+    """The consumer groups that one broker coordinates. Raises Failure."""
     from cordwood.cli.connection import code_name
-    from cordwood.cli.raw_request import Address, ask, from_every_broker
+    from cordwood.cli.raw_request import ask
     from cordwood.wire.apis import ApiKey
 
-    def listed_by(address: Address) -> list[ListedGroup]:
-        answer = ask(address, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, connection.timeout_s)
-        if answer.error_code:
-            raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its groups")
-        return [
-            ListedGroup(each.group_id, _STATES.get(each.group_state, each.group_state.lower()), each.group_type.lower())
-            for each in answer.groups
-            if each.protocol_type in _CONSUMERS
-        ]
-
-    return sorted(group for groups in from_every_broker(connection, listed_by) for group in groups)
+    answer = ask(address, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, timeout_s)
+    if answer.error_code:
+        raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its groups")
+    return [
+        ListedGroup(each.group_id, _STATES.get(each.group_state, each.group_state.lower()), each.group_type.lower())
+        for each in answer.groups
+        if each.protocol_type in _CONSUMERS
+    ]
 
 
 def group_names(connection: "Connection") -> list[str]:

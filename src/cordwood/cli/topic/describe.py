@@ -11,11 +11,13 @@ from cordwood.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    Quiet,
     TimeoutSeconds,
-    TopicNames,
+    checked_names,
 )
-from cordwood.cli.output import count_in_words, facts, print_json, print_table, say, size_in_words
+from cordwood.cli.output import count_in_words, facts, print_json, print_names, print_table, say, size_in_words
 from cordwood.cli.record_text import time_in_words
+from cordwood.model.identifiers import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from cordwood.cli.topic.damage import DamageView, RepairView
@@ -28,7 +30,24 @@ NAMED = 10
 
 
 def describe_topics(
-    topics: TopicNames,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC", callback=checked_names, help="Topics; all if none is named.", show_default=False
+        ),
+    ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="List only partitions that lack replicas in sync.")
+    ] = False,
+    without_leader: Annotated[
+        bool, typer.Option("--without-leader", help="List only partitions that nobody leads.")
+    ] = False,
+    led_by: Annotated[
+        int | None,
+        typer.Option("--led-by", metavar="NODE", min=0, help="List only partitions that this broker leads."),
+    ] = None,
+    internal: Annotated[bool, typer.Option("--internal", help="The broker's internal topics, too.")] = False,
+    quiet: Quiet = False,
     all_settings: Annotated[
         bool, typer.Option("--all-settings", help="Show every setting, also those with their defaults.")
     ] = False,
@@ -36,12 +55,25 @@ def describe_topics(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and what an ack means."""
+    """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and what an ack means.
+
+    With `--under-replicated`, `--without-leader` or `--led-by` it lists partitions of all topics in that state, or in
+    one of several. `--quiet` prints names alone.
+    """
     from cordwood.cli.connection import Connection
+    from cordwood.cli.topic.by_state import Wanted, show_by_state
     from cordwood.cli.topic.view import describe
 
     connection = Connection(bootstrap_servers, timeout_s)
-    views = [describe(connection, topic) for topic in topics]
+    wanted = Wanted(under_replicated, without_leader, led_by)
+    if wanted.any:
+        show_by_state(connection, topics or [], wanted, internal=internal, quiet=quiet, as_json=as_json)
+        return
+    names = topics or [name for name in connection.topic_names() if internal or name not in INTERNAL_TOPICS]
+    if quiet:
+        print_names(names)
+        return
+    views = [describe(connection, topic) for topic in names]
     if as_json:
         print_json([topic_as_json(view) for view in views])
         return

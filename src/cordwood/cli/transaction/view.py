@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.init_producer_id import InitProducerId
 
 
+ENDING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+"""The states of a transaction whose end is still to come."""
+IDS_AT_ONCE = 500
+
+
 def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
     """The transactional ids of the cluster; with `states`, only those in one of these states."""
     filters = {"state_filters": states, "producer_id_filters": []}
@@ -31,17 +36,34 @@ def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
                 "states are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort",
                 ExitCode.USAGE,
             )
+        ending = [each.transactional_id for each in answer.transaction_states if each.transaction_state in ENDING]
+        ages = _ages(address, ending, connection.timeout_s)
         return [
             {
                 "transactional_id": each.transactional_id,
                 "state": each.transaction_state,
                 "producer_id": each.producer_id,
+                "open_for_ms": ages.get(each.transactional_id, (None, None))[0],
+                "timeout_ms": ages.get(each.transactional_id, (None, None))[1],
             }
             for each in answer.transaction_states
         ]
 
     found = chain.from_iterable(from_every_broker(connection, listed_by))
     return sorted(found, key=lambda each: str(each["transactional_id"]))
+
+
+def _ages(address: Address, transactional_ids: list[str], timeout_s: float) -> dict[str, tuple[int, int]]:
+    """How long each of these transactions is open, and its timeout, as its coordinator tells."""
+    ages = {}
+    now_ms = int(time.time() * 1000)
+    for first in range(0, len(transactional_ids), IDS_AT_ONCE):
+        asked = {"transactional_ids": transactional_ids[first : first + IDS_AT_ONCE]}
+        for each in ask(address, ApiKey.DESCRIBE_TRANSACTIONS, 0, asked, timeout_s).transaction_states:
+            if not each.error_code and each.transaction_start_time_ms > 0:
+                open_for_ms = max(0, now_ms - each.transaction_start_time_ms)
+                ages[each.transactional_id] = (open_for_ms, each.transaction_timeout_ms)
+    return ages
 
 
 def described(connection: Connection, transactional_id: str) -> dict[str, Any]:

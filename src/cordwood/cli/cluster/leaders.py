@@ -1,0 +1,59 @@
+"""`cordwood cluster leaders`: who leads what."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+
+
+def cluster_leaders(
+    node: Annotated[
+        int | None, typer.Argument(metavar="NODE", min=0, help="Only this broker.", show_default=False)
+    ] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show which partitions each broker leads, by topic. Partitions that nobody leads come first.
+
+    `cordwood topic describe --led-by NODE` lists them one by one.
+    """
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.output import print_json, print_table, remark
+    from cordwood.cli.topic.by_state import all_partitions
+
+    led: dict[tuple[int, str], list[int]] = {}
+    for each in all_partitions(Connection(bootstrap_servers, timeout_s)):
+        if node in (None, each.leader):
+            led.setdefault((each.leader, each.topic), []).append(each.partition)
+    rows = sorted(led.items())
+    if as_json:
+        print_json(
+            [
+                {"leader": None if leader < 0 else leader, "topic": topic, "partitions": partitions}
+                for (leader, topic), partitions in rows
+            ]
+        )
+    elif rows:
+        print_table(
+            ["leader", "topic", "leads", "partitions"],
+            [
+                (None if leader < 0 else leader, topic, len(partitions), ranges(partitions))
+                for (leader, topic), partitions in rows
+            ],
+        )
+    else:
+        remark("There are no partitions yet." if node is None else f"Broker {node} leads nothing.")
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3, 7` for 0, 1, 2, 3 and 7, which are sorted."""
+    parts: list[tuple[int, int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1] = (parts[-1][0], number)
+        else:
+            parts.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

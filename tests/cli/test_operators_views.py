@@ -1,0 +1,128 @@
+"""What operators look for over all topics, groups and transactions, against a real broker. tests/cluster looks at
+clusters in trouble."""
+
+import uuid
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.cli.conftest import Cordwood
+from tests.conftest import MakeTopic
+
+from cordwood.cli.cluster.leaders import ranges
+from cordwood.cli.cluster.view import PartitionState
+from cordwood.cli.failure import ExitCode
+from cordwood.cli.topic.by_state import Wanted
+from cordwood.cli.transaction import hanging
+from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
+
+
+def _commit(cordwood_cli: Cordwood, group: str, topic: str, offsets: dict[int, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
+    asked = [TopicPartition(topic, index, offset) for index, offset in offsets.items()]
+    for answer in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)]).values():
+        answer.result(10)
+
+
+def test_all_topics_are_described_if_none_is_named(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:
+    topics = {make_topic(1), make_topic(2)}
+    assert topics <= {view["name"] for view in cordwood_cli.json("topic", "describe")}
+    assert topics <= set(cordwood_cli("topic", "describe", "-q").splitlines())
+
+
+def test_partitions_are_listed_by_state(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    (node,) = cordwood_cli.json("cluster", "status")["nodes"]
+    led = cordwood_cli("topic", "describe", "--led-by", node["id"], "-q").splitlines()
+    assert {f"{topic}-{index}" for index in range(3)} <= set(led)
+    assert [each["partition"] for each in cordwood_cli.json("topic", "describe", topic, "--led-by", node["id"])] == [
+        0,
+        1,
+        2,
+    ]
+    assert cordwood_cli.json("topic", "describe", topic, "--under-replicated", "--without-leader") == []
+    code, error = cordwood_cli.error("topic", "describe", f"{topic}-gone", "--without-leader")
+    assert (code, error["code"]) == (ExitCode.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_a_state_is_that_of_the_partition() -> None:
+    whole = PartitionState("t", 0, 1, (1, 2), (1, 2))
+    lacking = PartitionState("t", 1, 1, (1, 2), (1,))
+    offline = PartitionState("t", 2, -1, (1, 2), (2,))
+    assert [Wanted(under_replicated=True).has(each) for each in (whole, lacking, offline)] == [False, True, True]
+    assert [Wanted(without_leader=True).has(each) for each in (whole, lacking, offline)] == [False, False, True]
+    assert [Wanted(led_by=1).has(each) for each in (whole, lacking, offline)] == [True, True, False]
+    assert not Wanted().any
+
+
+def test_who_leads_what_is_shown_by_broker(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    (row,) = [each for each in cordwood_cli.json("cluster", "leaders") if each["topic"] == topic]
+    assert row["partitions"] == [0, 1, 2]
+    assert f"{row['leader']}\t{topic}\t3\t0-2" in cordwood_cli("cluster", "leaders", row["leader"]).splitlines()
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8"
+
+
+def test_the_lag_of_all_groups_is_one_table(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:
+    topic, gone = make_topic(2), make_topic(1)
+    cordwood_cli("produce", topic, *"abcde", "--partition", 0)
+    slow, fast = f"slow-{topic}", f"fast-{topic}"
+    _commit(cordwood_cli, slow, topic, {0: 1, 1: 0})
+    _commit(cordwood_cli, fast, topic, {0: 5})
+    _commit(cordwood_cli, slow, gone, {0: 0})
+    found = [each for each in cordwood_cli.json("group", "lag") if each["topic"] == topic]
+    assert [(each["group"], each["partitions"], each["lag"], each["largest"]) for each in found] == [
+        (slow, 2, 4, 4),
+        (fast, 1, 0, 0),
+    ]
+    assert f"{fast}\tempty\t{topic}\t1\t0\t0\t-" in cordwood_cli("group", "lag", fast).splitlines()
+    code, error = cordwood_cli.error("group", "lag", f"{slow}x")
+    assert (code, error["code"], slow in error["hint"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND", True)
+
+
+@pytest.mark.parametrize(
+    ("state", "open_for_ms", "idle_ms", "hangs"),
+    [
+        ("Ongoing", 10, 10, False),
+        ("Ongoing", 1_000 + GRACE_MS, 10, False),
+        ("Ongoing", 1_001 + GRACE_MS, 10, True),
+        ("PrepareCommit", 1_001 + GRACE_MS, 10, True),
+        ("CompleteCommit", None, 10, False),
+        ("CompleteCommit", None, GRACE_MS, True),
+        (None, None, 10, False),
+        (None, None, GRACE_MS, True),
+    ],
+)
+def test_a_transaction_hangs_if_nobody_will_end_it(
+    state: str | None, open_for_ms: int | None, idle_ms: int, hangs: bool
+) -> None:
+    now_ms = 10_000_000
+    opened = OpenInPartition("t", 0, 7, 0, 12, now_ms - idle_ms)
+    known = None if state is None else {"state": state, "open_for_ms": open_for_ms, "timeout_ms": 1_000}
+    assert bool(why_hanging(opened, known, now_ms)) == hangs
+
+
+def test_an_open_transaction_has_an_age_and_hangs_only_after_its_timeout(
+    cordwood_cli: Cordwood, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cordwood_cli("topic", "create", topic)
+    transactional_id = f"writer-{uuid.uuid4().hex[:8]}"
+    producer = Producer({"bootstrap.servers": cordwood_cli.bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(30) == 0
+    (listed,) = [
+        each for each in cordwood_cli.json("transaction", "list") if each["transactional_id"] == transactional_id
+    ]
+    assert listed["open_for_ms"] >= 0
+    assert transactional_id in cordwood_cli("transaction", "list", "-q").splitlines()
+    assert topic not in {each["topic"] for each in cordwood_cli.json("transaction", "list", "--hanging")}
+    monkeypatch.setattr(hanging, "GRACE_MS", -1_000_000)
+    ended = cordwood_cli.run("transaction", "list", "--hanging")
+    assert ended.exit_code == ExitCode.PROBLEM_FOUND
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith(topic)]
+    assert transactional_id in line.split("\t")
+    assert "though its timeout is over" in line
+    producer.abort_transaction(30)
+    assert f"{topic}-0" not in cordwood_cli.run("transaction", "list", "--hanging", "-q").stdout.splitlines()
