@@ -15,7 +15,7 @@ from cordwood.cluster.planner import failover
 from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, plan_isr_change, together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Registration, plan_lift, plan_own_row, plan_registration
+from cordwood.cluster.planner.registration import Condition, Registration, plan_lift, plan_own_row, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
 from cordwood.cluster.stores.interface import Delete, present
@@ -137,7 +137,7 @@ class Cluster:
     async def say(self, broker: int, *, draining: bool = False, disk_full: bool = False) -> None:
         item = await self.metadata.store.get(broker_key(broker))
         if item is not None:
-            await self.metadata.store.txn(*plan_own_row(item, draining=draining, disk_full=disk_full))
+            await self.metadata.store.txn(*plan_own_row(item, Condition(draining=draining, disk_full=disk_full)))
             await self.metadata.refresh()
 
     async def lose(self, broker: int) -> None:

@@ -315,6 +315,24 @@ def a_follower_wrote_in_an_epoch_that_its_leader_does_not_know() -> None:
             raise InvariantBroken(f"rule 2: {reason}")
 
 
+def a_broker_is_elected_that_lacks_committed_records_and_nobody_says_so() -> None:
+    """As by metadata that went back. The records are lost to the checker, and only one replica still has them."""
+    with three_brokers() as (world, checker):
+        first = create(world)
+        second, third = others(first)
+        elect(world, first, isr=(first, second))
+        cut_off(world, third)
+        begin_produce(world, first, b"committed", acks=1)
+        world.advance(ROUND_MS)
+        begin_produce(world, first, b"tells the high watermark", acks=1)
+        world.advance(ROUND_MS)
+        for history in checker.histories.values():
+            history.accept_loss()
+        elect(world, third, isr=(third,))
+        world.links.heal_all()
+        world.advance(ROUND_MS)
+
+
 def a_fetch_of_an_earlier_registration_arrives_late() -> None:
     with three_brokers(clustered=True) as (world, _):
         leader = create(world)

@@ -68,6 +68,10 @@ def cuts_followers_at_their_high_watermark(patch: Patch) -> None:
     patch.setattr(Partition, "begin_following", begin_following)
 
 
+def cuts_committed_records_without_a_recorded_loss(patch: Patch) -> None:
+    patch.setattr(FollowerReplica, "loss_is_recorded", property(lambda follower: True))
+
+
 def counts_only_the_committed_isr(patch: Patch) -> None:
     patch.setattr(InSyncSet, "maximal", property(lambda in_sync: in_sync.committed))
 

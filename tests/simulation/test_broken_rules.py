@@ -81,6 +81,10 @@ IN_SCENES: list[tuple[Switch, Scene]] = [
         scenes.a_follower_wrote_in_an_epoch_that_its_leader_does_not_know,
     ),
     (
+        switches.cuts_committed_records_without_a_recorded_loss,
+        scenes.a_broker_is_elected_that_lacks_committed_records_and_nobody_says_so,
+    ),
+    (
         switches.counts_fetches_of_a_replica_that_left,
         scenes.a_fetch_of_a_replica_that_left_arrives_when_it_has_come_back,
     ),

@@ -18,7 +18,7 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.cluster.planner.registration import plan_own_row
+from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.cluster.rows import broker_key
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
 from cordwood.simulation.world import World
@@ -178,7 +178,7 @@ def test_a_late_word_that_the_disk_is_full_is_taken_back(world: World) -> None:
     full, _ = others(leader)
     registered = world.store._items[broker_key(full)]
     # The broker's own write, which was on its way while the disk got room again.
-    late = world.store.txn(*plan_own_row(registered, draining=False, disk_full=True))
+    late = world.store.txn(*plan_own_row(registered, Condition(disk_full=True)))
     with pytest.raises(StopIteration, match="succeeded=True"):
         late.send(None)
     world.advance(ROUND_MS)

@@ -328,7 +328,7 @@ def test_the_high_watermark_is_known_after_a_restart(world: World) -> None:
     machine = world.machine_of(down)
     machine.stop()
     machine.start()
-    assert machine.node.logs.saved_high_watermark(hosted(world, down).name) == 1
+    assert machine.node.logs.saved_high_watermark(hosted(world, down).name)[0] == 1
     assert hosted(world, down).log.offsets.end == 1
     assert hosted(world, down).high_watermark == 1
 

@@ -33,6 +33,8 @@ class BrokerImage:
     """Partitions with damage that is not repaired, as in the broker's row."""
     key: int = field(default=0, repr=False)
     """The secret that the requests of this registration carry; 0: the broker's release has none."""
+    withheld: tuple[str, ...] = ()
+    """Partitions with committed records that their leader lacks, as in the broker's row."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -47,14 +49,20 @@ class BrokerImage:
 
     def is_damaged(self, topic_id: TopicId, partition: int) -> bool:
         """Whether the broker's log of the partition has damage that is not repaired."""
-        return bool(self.damaged) and (
-            self.damaged[0] == ALL_DAMAGED or damaged_name(topic_id, partition) in self.damaged
-        )
+        return _names(self.damaged, topic_id, partition)
+
+    def withholds(self, topic_id: TopicId, partition: int) -> bool:
+        """Whether the broker's log of the partition has committed records that the leader lacks."""
+        return _names(self.withheld, topic_id, partition)
 
     @property
     def takes_records(self) -> bool:
         """Whether the broker may lead, or come into an in-sync set, with room for new records."""
         return self.electable and not self.disk_full
+
+
+def _names(named: tuple[str, ...], topic_id: TopicId, partition: int) -> bool:
+    return bool(named) and (named[0] == ALL_DAMAGED or damaged_name(topic_id, partition) in named)
 
 
 class MemberImage(NamedTuple):
@@ -103,6 +111,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.disk_full,
         row.damaged,
         row.key,
+        row.withheld,
         mod_revision,
     )
 

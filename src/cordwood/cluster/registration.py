@@ -19,8 +19,10 @@ from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
 from cordwood.cluster.broker_image import BrokerImage
 from cordwood.cluster.metadata_version import SUPPORTED, VersionRange, check_supported
 from cordwood.cluster.planner.registration import (
+    Condition,
     RegisteredBroker,
     Registration,
+    condition_of,
     finalised_version,
     plan_cluster_id,
     plan_first_metadata_version,
@@ -108,12 +110,9 @@ class BrokerRegistration:
         self._standing = standing
         self._holder = holder
         self._boot_ms = boot_ms
-        self._starting = standing.clustered
         self._unclean = standing.unclean
-        self._draining = False
-        self._disk_full = False
-        self._damaged: tuple[str, ...] = ()
-        self._said = self._to_say
+        self._condition = Condition(starting=standing.clustered)
+        self._said = self._condition
         """What the broker's row says, as far as this process knows."""
         self._registration: Registration
         self._new_id: Callable[[], UUID]
@@ -173,21 +172,15 @@ class BrokerRegistration:
             finalised = await self._metadata_version()
             epoch = await self._store.get(broker_epoch_key(broker_id))
             self._refuse_earlier(0 if epoch is None else int(epoch.value))
-            registration = self._registration._replace(
-                unclean=self._unclean,
-                starting=self._starting,
-                draining=self._draining,
-                disk_full=self._disk_full,
-                damaged=self._damaged,
-                key=key,
-            )
+            condition = self._condition
+            registration = self._registration._replace(unclean=self._unclean, key=key, **condition._asdict())
             registered = plan_registration(registration, epoch, lease, finalised)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
                 break
         else:
             raise OutcomeUnknown(f"the metadata store does not say whether broker {broker_id} is registered")
         self._registered, self.lease = registered, lease
-        self._said = (registration.starting, registration.draining, registration.disk_full, registration.damaged)
+        self._said = condition
         self._authority.registered(registered.epoch)
         if self._holder is not None:
             self._holder.registered(registered.epoch, key, sent_boot_ms)
@@ -227,28 +220,26 @@ class BrokerRegistration:
     def row_shows(self, row: BrokerImage) -> None:
         """The image has the row of this registration. A row that a late write changed back is corrected at the next
         renewal: nobody else would ever correct it."""
-        self._said = (row.starting, row.draining, row.disk_full, row.damaged)
+        self._said = condition_of(row)
 
     async def say(self, *, draining: bool) -> None:
         """Says in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""
-        self._starting, self._draining = False, draining
-        await self._say()
+        await self._say(self._condition._replace(starting=False, draining=draining))
 
     async def say_disk_full(self, disk_full: bool) -> None:
         """Says in the broker's row whether its disk has no space for records. Raises StoreFailure."""
-        self._disk_full = disk_full
-        await self._say()
+        await self._say(self._condition._replace(disk_full=disk_full))
 
     async def say_damaged(self, damaged: tuple[str, ...]) -> None:
         """Says in the broker's row which partitions have damage that is not repaired. Raises StoreFailure."""
-        self._damaged = damaged
-        await self._say()
+        await self._say(self._condition._replace(damaged=damaged))
 
-    @property
-    def _to_say(self) -> tuple[bool, bool, bool, tuple[str, ...]]:
-        return self._starting, self._draining, self._disk_full, self._damaged
+    async def say_withheld(self, withheld: tuple[str, ...]) -> None:
+        """Says in the broker's row of which partitions it has records that their leaders lack. Raises StoreFailure."""
+        await self._say(self._condition._replace(withheld=withheld))
 
-    async def _say(self) -> None:
+    async def _say(self, condition: Condition) -> None:
+        self._condition = condition
         key = broker_key(self._authority.broker_id)
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             item = await self._store.get(key)
@@ -256,16 +247,12 @@ class BrokerRegistration:
                 # The lease ended: the next registration says it, or, if that is under way, the renewal after it.
                 return
             row = decode_broker(key, item.value)
-            told = (row.starting, row.draining, row.disk_full, row.damaged)
-            starting, draining, disk_full, damaged = wanted = self._to_say
             if row.incarnation != self._registration.incarnation:
                 return
-            if told == wanted:
-                self._said = told
+            if condition_of(row) == self._condition:
+                self._said = self._condition
                 return
-            await self._authority.attempt(
-                plan_own_row(item, starting=starting, draining=draining, disk_full=disk_full, damaged=damaged)
-            )
+            await self._authority.attempt(plan_own_row(item, self._condition))
         raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
 
     async def stop(self) -> None:
@@ -287,8 +274,8 @@ class BrokerRegistration:
                 await self._store.renew(self.lease)
                 if self._holder is not None:
                     self._holder.lease_renewed(sent_boot_ms)
-                if self._said != self._to_say:
-                    await self._say()
+                if self._said != self._condition:
+                    await self._say(self._condition)
             except LeaseEnded:
                 try:
                     await self._come_back()

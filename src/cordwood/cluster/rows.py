@@ -97,6 +97,9 @@ class BrokerRow(NamedTuple):
     """Partitions (topic id and number, with a slash) with damage that is not repaired; "*": too many to name."""
     key: int = 0
     """A secret of brokers: the requests of this registration to other brokers carry it. 0: a release without keys."""
+    withheld: tuple[str, ...] = ()
+    """Partitions, named as above, of which the broker has committed records that their leader lacks: it keeps its log
+    as it is until an operator accepts their loss."""
     unknown: Unknown = ()
 
 
@@ -194,7 +197,7 @@ ALL_DAMAGED = "*"
 
 
 def damaged_name(topic_id: TopicId, partition: int) -> str:
-    """A partition in `BrokerRow.damaged`."""
+    """A partition in `BrokerRow.damaged` and `withheld`."""
     return f"{topic_id}/{partition}"
 
 
@@ -254,6 +257,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             fields.get("disk_full", False),
             tuple(fields.get("damaged", ())),
             fields.get("key", 0),
+            tuple(fields.get("withheld", ())),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

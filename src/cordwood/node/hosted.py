@@ -40,7 +40,7 @@ class HostedReplicas:
         serving: Serving,
         loop: Loop,
         open_log: Callable[[Partition], Log],
-        saved_high_watermark: Callable[[TopicPartition], int],
+        saved_high_watermark: Callable[[TopicPartition], tuple[int, int]],
     ) -> None:
         self._image = image
         self._broker_id = image.node_id
@@ -218,8 +218,8 @@ class HostedReplicas:
                 self._broker_id,
                 self._open_log,
                 image,
-                self._saved_high_watermark(name),
                 self._loop.in_turns.add_steps,
+                *self._saved_high_watermark(name),
             )
             self.topics.setdefault(topic.name, {})[index] = partition
         if partition.cutting:

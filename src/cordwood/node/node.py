@@ -145,6 +145,7 @@ class Node:
         self.near_reads.on_read = self._fetchers.tell_soon
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
+        fetching.cuts.was_set_aside = opening.report_set_aside
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.parked = ParkedRequests(loop)
@@ -337,12 +338,13 @@ class Node:
         self.groups.shards.log.load_led()
         self.transactions.log.load_led()
 
-    def _high_watermark_of(self, name: TopicPartition) -> int | None:
-        """The high watermark that the checkpoint keeps. A lone replica needs none: all of its log is committed."""
+    def _high_watermark_of(self, name: TopicPartition) -> tuple[int, int] | None:
+        """The high watermark that the checkpoint keeps, and the leader epoch in which it was known. A lone replica has
+        none: all of its log is committed."""
         partition = self.hosted.get(*name)
         if partition is None or not partition.replicated or partition.opened is None:
             return None
-        return partition.high_watermark
+        return partition.high_watermark, partition.watermark_epoch
 
     def _topic_created(self, topic: TopicImage) -> None:
         self._describe(topic)

@@ -22,7 +22,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.replication.follower import FollowerReplica
+from cordwood.replication.follower import UNKNOWN_EPOCH, FollowerReplica
 from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica
 
@@ -65,6 +65,7 @@ class Partition:
         "_replica",
         "_take_turns",
         "_waking",
+        "_watermark_epoch",
         "agreed_epoch",
         "appended_bytes",
         "cutting",
@@ -88,6 +89,7 @@ class Partition:
         "waiting_followers",
         "waiting_readers",
         "waiting_starts",
+        "withholds",
     )
 
     def __init__(
@@ -98,11 +100,13 @@ class Partition:
         broker_id: int,
         open_log: Callable[["Partition"], Log],
         image: PartitionImage,
-        high_watermark: int,
         take_turns: Callable[[Iterator[None]], None],
+        high_watermark: int,
+        watermark_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """A follower of nobody; `lead` makes it the leader. `high_watermark`: the last one that was saved.
-        `take_turns` takes each step of some work in a turn of its own."""
+        """A follower of nobody; `lead` makes it the leader. `take_turns` takes each step of some work in a turn of its
+        own. `high_watermark`: the last one that was saved, with the leader epoch in which it was known; -1: nobody
+        remembers."""
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
@@ -137,6 +141,11 @@ class Partition:
         self._following: FollowerReplica | None = None
         self._high_watermark = high_watermark
         """The last high watermark of an earlier leadership, or of a follower."""
+        self._watermark_epoch = watermark_epoch
+        """The leader epoch in which that was known."""
+        self.withholds = False
+        """Whether the log has committed records that its leader lacks, and is kept as it is until an operator accepts
+        their loss."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
         self.waiting_starts: deque[WaitingAck] = deque()
@@ -189,6 +198,14 @@ class Partition:
         following = self._following
         known = self._high_watermark if following is None else following.high_watermark
         return max(min(known, log.offsets.end), log.offsets.start)
+
+    @property
+    def watermark_epoch(self) -> int:
+        """The leader epoch in which the high watermark was last known; -1: nobody remembers."""
+        if self._replica is not None:
+            return max(self._watermark_epoch, self._replica.leader_epoch)
+        following = self._following
+        return self._watermark_epoch if following is None else following.watermark_epoch
 
     @property
     def last_stable_offset(self) -> int:
@@ -267,6 +284,7 @@ class Partition:
         if self.leads or (following is not None and following.heard_ms is not None):
             self.agreed_epoch = self.leader_epoch
         role = self._replica or following
+        self._watermark_epoch = self.watermark_epoch
         if role is not None:
             self._high_watermark = role.high_watermark
         self._replica = self._following = None
@@ -282,7 +300,14 @@ class Partition:
         following = self._following
         if following is None:
             log = self._log or self._opened_log()
-            following = FollowerReplica(log, self.leader, self.leader_epoch, self._high_watermark)
+            following = FollowerReplica(
+                log,
+                self.leader,
+                self.leader_epoch,
+                self._high_watermark,
+                self._watermark_epoch,
+                self.image.lossy_epoch,
+            )
             self._following = following
         return following
 

@@ -4,12 +4,17 @@
 | --- | --- |
 | records | appends them; its high watermark is min(leader's, own end); it takes the leader's log start over |
 | a diverging epoch and its end | cuts its log at min(that end, its own end of that epoch), and asks again |
+| the same, below its high watermark | keeps its log, and waits, unless a loss was recorded since it learned of it |
 | OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | another error | waits, and asks again |
 
 A follower whose log files are gone says that it has nothing, and takes nothing while it counts as in sync. Once it has
 left the in-sync set, its log begins anew.
+
+A leader that lacks committed records was elected by mistake: by metadata that went back, or on a disk that did. Only a
+loss that is recorded (`lossy_epoch` of the partition's row) after the epoch in which this replica learned of its high
+watermark allows a cut below the high watermark: otherwise the only copy of acknowledged records would be cut.
 
 The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Clients may read
 below it (`node/replication/near_reads.py` says when): the leader of this epoch has told that these records are
@@ -61,6 +66,13 @@ class Cut(NamedTuple):
     offset: int
 
 
+class Withhold(NamedTuple):
+    """The leader's history leaves the follower's at this offset, below the follower's high watermark, and no loss is
+    recorded. The log stays as it is."""
+
+    offset: int
+
+
 class Restart(NamedTuple):
     """The leader has nothing of what the follower's log could go on with. The log begins anew at this offset."""
 
@@ -83,16 +95,38 @@ class Late(NamedTuple):
     """The answer belongs to no outstanding request."""
 
 
-Step = Append | Cut | Restart | RestartWith | Refused | Late
+Step = Append | Cut | Withhold | Restart | RestartWith | Refused | Late
 
 
 class FollowerReplica:
     """Follows one leader in one epoch. A new epoch is a new object over the same log."""
 
-    __slots__ = ("_asked", "heard_ms", "high_watermark", "leader", "leader_epoch", "leader_high_watermark", "log")
+    __slots__ = (
+        "_asked",
+        "_lossy_epoch",
+        "heard_ms",
+        "high_watermark",
+        "leader",
+        "leader_epoch",
+        "leader_high_watermark",
+        "log",
+        "watermark_epoch",
+    )
 
-    def __init__(self, log: Log, leader: int, leader_epoch: int, high_watermark: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        leader: int,
+        leader_epoch: int,
+        high_watermark: int,
+        watermark_epoch: int = UNKNOWN_EPOCH,
+        lossy_epoch: int = 0,
+    ) -> None:
+        """`watermark_epoch`: the leader epoch in which the high watermark was last known; -1: nobody remembers.
+        `lossy_epoch`: the epoch of the last leader that may lack acknowledged records, by the partition's row."""
         self.log = log
+        self.watermark_epoch = watermark_epoch
+        self._lossy_epoch = lossy_epoch
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
@@ -144,7 +178,8 @@ class FollowerReplica:
         if answer.error != ErrorCode.NONE:
             return Refused(ErrorCode(answer.error))
         if answer.diverging_epoch >= 0:
-            return Cut(self.cut_at(answer.diverging_epoch, answer.diverging_end))
+            offset = self.cut_at(answer.diverging_epoch, answer.diverging_end)
+            return Cut(offset) if offset >= self.high_watermark or self.loss_is_recorded else Withhold(offset)
         offsets, records = self.log.offsets, answer.records or b""
         if records and (offsets.start == offsets.end or offsets.end <= answer.log_start):
             # The bytes are checked when they are appended.
@@ -159,13 +194,23 @@ class FollowerReplica:
         _, own_end = self.log.replayed.leader_epochs.end_offset_for(leader_epoch, offsets.end)
         return min(leader_end, own_end if own_end >= 0 else offsets.end, offsets.end)
 
+    @property
+    def loss_is_recorded(self) -> bool:
+        """Whether records below the high watermark may be lost: a leader that may lack them was elected since. A high
+        watermark that an earlier release saved has no epoch, and is not defended."""
+        return self.watermark_epoch == UNKNOWN_EPOCH or self._lossy_epoch > self.watermark_epoch
+
     def took(self, leader_high_watermark: int, boot_ms: int) -> bool:
         """The records of an answer are appended. True if the high watermark moved."""
         self.leader_high_watermark = leader_high_watermark
         self.heard_ms = boot_ms
         self.log.end_is_known()
         end = min(leader_high_watermark, self.log.offsets.end)
-        if end <= self.high_watermark:
+        if end < self.high_watermark:
+            return False
+        # Metadata that went back may have earlier epochs than this replica knows.
+        self.watermark_epoch = max(self.watermark_epoch, self.leader_epoch)
+        if end == self.high_watermark:
             return False
         self.high_watermark = end
         self.log.replayed.committed_to(end)

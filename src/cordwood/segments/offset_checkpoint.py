@@ -3,9 +3,12 @@
 `recovery-point-offset-checkpoint` (below it everything is fsynced), `log-start-offset-checkpoint` (where readable
 history begins), `cleaner-offset-checkpoint` (up to where the log is compacted) and `replication-offset-checkpoint` (the
 high watermark of replicated partitions). Kafka's text format: version 0, count, then lines "topic partition offset".
+
+`high-watermark-epoch-checkpoint` is our own, with one number more in each line: the high watermark, and the leader
+epoch in which the replica knew it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
@@ -16,6 +19,7 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_FILE = "cleaner-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+WATERMARK_EPOCH_FILE = "high-watermark-epoch-checkpoint"
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -32,3 +36,16 @@ def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
             raise DamagedCheckpoint(f"checkpoint: not an entry: {topic!r} {partition} {offset}")
         offsets[key] = number(offset)
     return offsets
+
+
+def encode_watermark_epochs(known: Iterable[tuple[TopicPartition, int, int]]) -> bytes:
+    """The content of the file of partitions, their high watermarks, and the leader epochs of these."""
+    return encode_lines([f"{name.topic} {name.partition} {offset} {epoch}" for name, offset, epoch in sorted(known)])
+
+
+def decode_watermark_epochs(data: Buffer) -> dict[TopicPartition, tuple[int, int]]:
+    """The high watermark of every partition, and its leader epoch. DamagedCheckpoint if the file is not whole."""
+    return {
+        TopicPartition(topic, number(partition)): (number(offset), number(epoch))
+        for topic, partition, offset, epoch in decode_lines(data, 4)
+    }

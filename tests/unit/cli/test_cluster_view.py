@@ -4,6 +4,7 @@ import pytest
 
 from cordwood.cli.cluster.status import worst_first
 from cordwood.cli.cluster.view import (
+    WITHHOLDS,
     GoneNode,
     NodeView,
     PartitionState,
@@ -43,6 +44,13 @@ def test_a_missing_replica_whose_disk_is_full_does_not_lag() -> None:
     full = THREE._replace(disk_full=True)
     trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, (ONE, full), {(3, "t", 0): 0})
     assert [str(each) for each in trouble.missing] == ["3 (its disk is full, 0 behind)"]
+
+
+@pytest.mark.parametrize("withheld", ["t-0", "*"])
+def test_a_replica_that_keeps_records_which_the_leader_lacks_does_not_lag(withheld: str) -> None:
+    keeper = THREE._replace(withheld=(withheld,))
+    trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, (ONE, keeper), {(3, "t", 0): 0})
+    assert [str(each) for each in trouble.missing] == [f"3 ({WITHHOLDS})"]
 
 
 def test_how_far_a_replica_is_behind_is_not_said_of_a_partition_without_a_leader() -> None:

@@ -7,7 +7,7 @@ from tests.unit.cluster.metadata import Metadata
 from cordwood.cluster.planner.failover import decide, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Registration, plan_lift, plan_own_row, plan_registration
+from cordwood.cluster.planner.registration import Condition, Registration, plan_lift, plan_own_row, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
 from cordwood.cluster.stores.interface import Delete, present
@@ -42,7 +42,12 @@ async def test_of_replicas_that_all_forgot_something_only_the_last_leader_stays_
     metadata = await topic_of("os", 3, 1, 2)
     for broker in (1, 2, 3):
         await restart(metadata, broker, unclean=True)
+    before = metadata.image.topics["t"].partitions[0]
     assert await carried_out(metadata) == (-1, (3,))
+    noted = metadata.image.topics["t"].partitions[0]
+    assert noted.lossy_epoch == noted.leader_epoch > before.leader_epoch, "the loss is recorded before the election"
+    assert plan_topic(metadata.image, metadata.image.topics["t"]).writes == []
+    assert [broker.broker_id for broker in ready_to_serve(metadata.image, ())] == [1, 2, 3]
 
 
 async def test_a_replica_that_forgot_something_makes_way_for_one_that_is_away() -> None:
@@ -109,7 +114,9 @@ async def test_a_topic_needs_the_writes_that_its_partitions_need() -> None:
             elif state in ("drains", "full"):
                 item = await metadata.store.get(broker_key(broker))
                 assert item is not None
-                await metadata.store.txn(*plan_own_row(item, draining=state == "drains", disk_full=state == "full"))
+                await metadata.store.txn(
+                    *plan_own_row(item, Condition(draining=state == "drains", disk_full=state == "full"))
+                )
             elif state != "serves":
                 await restart(metadata, broker, storage_id="another" if state == "emptied" else "")
         await metadata.refresh()

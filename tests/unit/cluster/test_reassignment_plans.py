@@ -9,7 +9,7 @@ from cordwood.cluster.partition_image import PartitionImage, partition_row
 from cordwood.cluster.planner.isr import GuardedPut, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move, next_step, plan_move, plan_steps
-from cordwood.cluster.planner.registration import plan_own_row
+from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.rows import ALL_DAMAGED, broker_key, damaged_name, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
@@ -196,11 +196,11 @@ async def test_a_move_waits_while_a_member_of_its_target_has_damage_that_is_not_
     ):
         item = await metadata.store.get(broker_key(broker))
         assert item is not None
-        await metadata.store.txn(*plan_own_row(item, damaged=damaged))
+        await metadata.store.txn(*plan_own_row(item, Condition(damaged=damaged)))
         await metadata.refresh()
         assert waits(metadata) is waiting
         item = await metadata.store.get(broker_key(broker))
         assert item is not None
-        await metadata.store.txn(*plan_own_row(item))
+        await metadata.store.txn(*plan_own_row(item, Condition()))
         await metadata.refresh()
     assert (await step(metadata)).leader == 2

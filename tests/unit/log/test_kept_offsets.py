@@ -6,6 +6,7 @@ from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES, MemoryFilesystem
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.offset_checkpoint import HIGH_WATERMARK_FILE, WATERMARK_EPOCH_FILE
 
 PATH = "/data"
 ORDERS = TopicPartition("orders", 0)
@@ -31,3 +32,36 @@ def test_a_cut_that_is_tried_again_after_a_full_disk_lowers_the_offsets_in_the_f
     kept.begin_cut(ORDERS, recovery_point=11, end=16)()
     found = read_again(filesystem)
     assert (found.recovery_points, found.high_watermarks) == ({ORDERS: 11}, {ORDERS: 16})
+
+
+def test_a_high_watermark_is_kept_with_the_leader_epoch_in_which_it_was_known() -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(PATH)
+    kept = KeptOffsets(filesystem, PATH)
+    kept.high_watermarks[ORDERS], kept.watermark_epochs[ORDERS] = 18, 5
+    kept.begin_save()()
+    assert read_again(filesystem).watermark_epochs == {ORDERS: 5}
+    kept.begin_cut(ORDERS, recovery_point=11, end=16)()
+    found = read_again(filesystem)
+    assert (found.high_watermarks, found.watermark_epochs) == ({ORDERS: 16}, {ORDERS: 5})
+    kept.forget(ORDERS)
+    kept.begin_save()()
+    assert read_again(filesystem).watermark_epochs == {}
+
+
+def test_the_epoch_of_a_high_watermark_that_an_earlier_release_wrote_is_unknown() -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(PATH)
+    kept = KeptOffsets(filesystem, PATH)
+    kept.high_watermarks[ORDERS], kept.watermark_epochs[ORDERS] = 18, 5
+    kept.begin_save()()
+    kept.high_watermarks[ORDERS] = 20
+    kept.begin_save([HIGH_WATERMARK_FILE])()
+    assert read_again(filesystem).watermark_epochs == {}
+
+
+def test_a_broker_without_replicated_partitions_has_no_file_of_their_epochs() -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(PATH)
+    KeptOffsets(filesystem, PATH).begin_save()()
+    assert not filesystem.exists(f"{PATH}/{WATERMARK_EPOCH_FILE}")

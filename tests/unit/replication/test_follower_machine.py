@@ -21,6 +21,7 @@ from cordwood.replication.follower import (
     Refused,
     Restart,
     RestartWith,
+    Withhold,
 )
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.checkers.content import read_batches
@@ -204,6 +205,40 @@ def test_a_log_is_never_cut_at_the_high_watermark() -> None:
     again = FollowerReplica(follower.log, ME, 1, high_watermark=0)
     assert catch_up(again, next_leader) == ["nothing"]
     assert again.log.offsets.end == 2
+
+
+@pytest.mark.parametrize(
+    ("watermark_epoch", "lossy_epoch", "step"),
+    [
+        pytest.param(2, 0, Withhold(0), id="no loss is recorded"),
+        pytest.param(2, 2, Withhold(0), id="the loss is no later than the high watermark"),
+        pytest.param(2, 3, Cut(0), id="the loss is later"),
+        pytest.param(-1, 0, Cut(0), id="nobody remembers when the high watermark was known"),
+    ],
+)
+def test_a_log_is_cut_below_its_high_watermark_only_after_a_recorded_loss(
+    watermark_epoch: int, lossy_epoch: int, step: object
+) -> None:
+    log = new_log(ack_durability="os")
+    append(log, 2, b"committed")
+    follower = FollowerReplica(log, ME, 5, 1, watermark_epoch, lossy_epoch)
+    asked = follower.ask()
+    assert asked is not None
+    diverging = LeaderAnswer(ErrorCode.NONE, 0, 0, None, diverging_epoch=1, diverging_end=0)
+    assert follower.answered(asked, diverging) == step
+
+
+def test_a_high_watermark_is_known_in_the_epoch_of_the_last_leader_that_confirmed_it() -> None:
+    log = new_log()
+    append(log, 1, b"a", b"b")
+    follower = FollowerReplica(log, OTHER, 4, 2, watermark_epoch=1)
+    follower.took(1, 0)
+    assert follower.watermark_epoch == 1, "a new leader may not know yet what is committed"
+    follower.took(2, 0)
+    assert follower.watermark_epoch == 4
+    went_back = FollowerReplica(log, OTHER, 2, 2, watermark_epoch=4)
+    went_back.took(2, 0)
+    assert went_back.watermark_epoch == 4
 
 
 elections = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)

@@ -83,7 +83,9 @@ def accept_loss(
 
     For partitions whose complete replicas lost their storage, or will never come back. Records that the new leader
     lacks are gone: other replicas drop them as well when they follow it. A broker that still has them should be
-    started instead. Shows first what each replica has. With `--on` all records of the partition are lost; a node that
+    started instead. Shows first what each replica has. A partition that has a leader is taken if a replica says that it
+    keeps committed records which the leader lacks: the leader goes on, and that replica sets its log aside; with
+    `--broker` that replica leads instead. With `--on` all records of the partition are lost; a node that
     comes back after all sets its log aside, and `cordwood recover list` shows it.
     """
     from cordwood.cli.cluster.electing import UNCLEAN, elect
@@ -188,6 +190,8 @@ def loss_of(
     )
     live = [each for each in replicas if each.state == "serves" and broker in (None, each.broker)]
     best = max(live, key=_worth, default=None)
+    if partition.leader >= 0 and broker is None:
+        best = next((each for each in live if each.broker == partition.leader), None)
     why = why_no_leader(partition, nodes) if partition.leader < 0 else f"is led by broker {partition.leader}"
     if on is not None:
         return Loss(partition, why, replicas, on if states.get(on) == "serves" else None)
@@ -228,7 +232,7 @@ def check(loss: Loss, broker: int | None, on: int | None) -> None:
 
     partition = loss.partition
     name = f"{partition.topic}-{partition.partition}"
-    if partition.leader >= 0:
+    if partition.leader >= 0 and (on is not None or set(partition.replicas) == set(partition.isr)):
         raise Failure("ELECTION_NOT_NEEDED", f"{name} {loss.why}: there is no loss to accept")
     running = [each.broker for each in loss.replicas if each.state != ABSENT]
     if on is not None and running:

@@ -28,6 +28,10 @@ _PARTITIONS_PER_PAGE = 2000
 MIN_IN_SYNC = "min.insync.replicas"
 
 
+MANY = "*"
+WITHHOLDS = "it keeps committed records that the leader lacks: see its log"
+
+
 class NodeView(NamedTuple):
     node_id: int
     address: Address
@@ -40,6 +44,8 @@ class NodeView(NamedTuple):
     starting: bool = False
     disk_full: bool = False
     cordoned: bool = False
+    withheld: tuple[str, ...] = ()
+    """Partitions (orders-0) of which the broker keeps committed records that their leader lacks; "*": many."""
 
     @property
     def state(self) -> str:
@@ -168,7 +174,12 @@ def trouble_of(
     if partition.leader < 0:
         # Nobody tells a replica what it lacks.
         lags = {}
-    missing = tuple(explained(node, nodes, lags.get((node, *where))) for node in partition.missing)
+    name = f"{partition.topic}-{partition.partition}"
+    withholding = {node.node_id for node in nodes if name in node.withheld or MANY in node.withheld}
+    missing = tuple(
+        ReplicaState(node, WITHHOLDS) if node in withholding else explained(node, nodes, lags.get((node, *where)))
+        for node in partition.missing
+    )
     return Trouble(partition, min_in_sync, missing, why_no_leader(partition, nodes) if partition.leader < 0 else "")
 
 
@@ -280,6 +291,7 @@ def _registered(told: "DescribeCluster.Response") -> list[NodeView]:
             starting=each.is_starting,
             disk_full=each.is_disk_full,
             cordoned=each.is_cordoned,
+            withheld=tuple(each.withheld),
         )
         for each in sorted(told.brokers, key=lambda each: each.broker_id)
         if not each.is_away

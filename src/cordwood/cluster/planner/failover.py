@@ -7,7 +7,8 @@ lack committed records.
 A broker that registered is fenced until the partitions have taken note of the registration: it leads nothing by an
 earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost with another storage id (a replaced or
 emptied disk), and under `ack.durability=os` with an unclean restart of the machine. If that happened to all replicas
-that could lead, one of them stays.
+that could lead, one of them stays. That it may lack records is written before it is elected (`lossy_epoch`): followers
+cut committed records only after such a note.
 
 A broker whose disk is full leaves every ISR, since acknowledgements would wait for it, and leads on only where no
 member of the ISR has room. It has every committed record until it left, so it goes into the ELR as others do.
@@ -63,6 +64,11 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, re
     holds_up = set(unworthy)
     if registered is not None and registered.fenced:
         holds_up.add(leader)
+    survivor = _survivor(image, topic, partition)
+    if survivor is not None:
+        holds_up.add(survivor)
+        if not _is_noted(image, partition):
+            return Decision(_with_note(image, partition, survivor, unworthy), frozenset(holds_up))
     successor = leader if leads else NOBODY
     chosen = None
     if registered is None or not leads or registered.draining:
@@ -84,12 +90,49 @@ def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
     emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
     if not topic.settings.acks_mean_disk:
         forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
-        if emptied.union(forgetful).issuperset(candidates):
-            # One of those that forgot something leads: the last leader, which has most, else the first.
-            kept = [broker for broker in (partition.leader, *candidates) if broker in forgetful - emptied]
-            forgetful -= set(kept[:1])
-        emptied |= forgetful
+        emptied |= forgetful - {_survivor(image, topic, partition)}
     return frozenset(emptied)
+
+
+def _survivor(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> int | None:
+    """The replica that stays though it may have lost committed records with the power of its machine, since nobody
+    lost less; None: there is one that lost nothing, or none that is left."""
+    candidates = (*partition.isr, *partition.elr)
+    if topic.settings.acks_mean_disk:
+        return None
+    fenced = [broker for broker in candidates if (each := image.brokers.get(broker)) is not None and each.fenced]
+    if len(fenced) < len(candidates):
+        return None
+    emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
+    forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
+    if not emptied.union(forgetful).issuperset(candidates):
+        return None
+    # The last leader has most, else the first.
+    kept = (broker for broker in (partition.leader, *candidates) if broker in forgetful - emptied)
+    return next(kept, None)
+
+
+def _is_noted(image: ClusterImage, partition: PartitionImage) -> bool:
+    """Whether the row says already that the next leader may lack committed records."""
+    return partition.leader == NOBODY and partition.lossy_epoch == image.leadership(partition).epoch
+
+
+def _with_note(
+    image: ClusterImage, partition: PartitionImage, survivor: int, unworthy: Collection[int]
+) -> PartitionRow:
+    """The partition without a leader, and with the note that its next one may lack committed records."""
+    epoch = image.leadership(partition).epoch + 1
+    isr = tuple(broker for broker in partition.isr if broker not in unworthy)
+    elr = tuple(broker for broker in partition.elr if broker not in unworthy)
+    return partition_row(partition)._replace(
+        leader=NOBODY,
+        leader_broker_epoch=0,
+        leader_epoch=epoch,
+        isr=isr or (survivor,),
+        elr=elr if isr else (),
+        partition_epoch=partition.partition_epoch + 1,
+        lossy_epoch=epoch,
+    )
 
 
 def is_electable(image: ClusterImage, broker: int) -> bool:
@@ -345,9 +388,12 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
     """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
 
     A replica that has every acknowledged record is elected instead if it is live, and waited for if its broker is
-    starting. Raises ProtocolError.
+    starting. Where a replica withholds records that the leader lacks, the broker, or the present leader, goes on in an
+    epoch that says so. Raises ProtocolError.
     """
     topic, partition = _named(image, topic_name, index)
+    if partition.leader != NOBODY and _is_withheld(image, topic, index):
+        return _accepted_by_leader(image, topic, index, broker_id)
     if partition.leader != NOBODY:
         raise ProtocolError(
             ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
@@ -378,6 +424,30 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
         )
     row = elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
     return Election(wanted[0], guarded(image, topic, index, row))
+
+
+def _is_withheld(image: ClusterImage, topic: TopicImage, index: int) -> bool:
+    """Whether a replica says that it has committed records which the leader lacks."""
+    registered = (image.brokers.get(broker) for broker in topic.partitions[index].replicas)
+    return any(broker is not None and broker.withholds(topic.topic_id, index) for broker in registered)
+
+
+def _accepted_by_leader(image: ClusterImage, topic: TopicImage, index: int, broker_id: int | None) -> Election:
+    """Has the present leader, or another live replica, lead in an epoch that says that records may be lost."""
+    partition = topic.partitions[index]
+    leader = partition.leader if broker_id is None else broker_id
+    if leader not in partition.replicas or not is_electable(image, leader):
+        raise ProtocolError(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"Broker {leader} is no live replica of partition {index} of '{topic.name}'.",
+        )
+    if leader != partition.leader:
+        row = elected(image, topic, partition, leader, {*partition.isr, *partition.elr})
+    else:
+        # The leader's own records stay, and so do the replicas that are in sync with it.
+        row = elected(image, topic, partition, leader, ())
+        row = row._replace(lossy_epoch=row.leader_epoch)
+    return Election(leader, guarded(image, topic, index, row))
 
 
 def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> Election:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.cluster.broker_image import ControllerImage
+from cordwood.cluster.broker_image import BrokerImage, ControllerImage
 from cordwood.cluster.metadata_version import FIRST_VERSION, SUPPORTED, VersionRange
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import (
@@ -60,6 +60,17 @@ class Registration(NamedTuple):
     damaged: tuple[str, ...] = ()
     key: int = 0
     """Known to brokers alone, and another for each registration."""
+    withheld: tuple[str, ...] = ()
+
+
+class Condition(NamedTuple):
+    """How a broker says that it is, in its row."""
+
+    starting: bool = False
+    draining: bool = False
+    disk_full: bool = False
+    damaged: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 class RegisteredBroker(NamedTuple):
@@ -120,6 +131,7 @@ def plan_registration(
                 registration.disk_full,
                 registration.damaged,
                 registration.key,
+                registration.withheld,
             )
         ),
         lease,
@@ -165,17 +177,13 @@ def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
     )
 
 
-def plan_own_row(
-    item: KeyValue,
-    *,
-    starting: bool = False,
-    draining: bool = False,
-    disk_full: bool = False,
-    damaged: tuple[str, ...] = (),
-) -> StoreTxn:
-    """Says how a broker is: whether it has started, stops, has no space, is damaged. `item` is its key as read."""
-    row = decode_broker(item.key, item.value)
-    row = row._replace(starting=starting, draining=draining, disk_full=disk_full, damaged=damaged)
+def condition_of(row: BrokerRow | BrokerImage) -> Condition:
+    return Condition(row.starting, row.draining, row.disk_full, row.damaged, row.withheld)
+
+
+def plan_own_row(item: KeyValue, condition: Condition) -> StoreTxn:
+    """Says how a broker is. `item` is its key as read."""
+    row = decode_broker(item.key, item.value)._replace(**condition._asdict())
     return StoreTxn((unchanged_since(item),), (Put(item.key, encode_broker(row), item.lease),))
 
 

@@ -2,7 +2,9 @@
 
 Elections since the copy have left epochs in the logs that the copy does not know. A leader that began in an epoch below
 those in its log, or in an epoch in which another broker wrote other records, would share no history with its followers.
-So a broker raises the epochs of its partitions before its fence is lifted, by more than anybody has held elections.
+So a broker raises the epochs of its partitions before its fence is lifted, by more than anybody has held elections. The
+copy may name a leader that lacks acknowledged records: the new epoch says so (`lossy_epoch`), else replicas would keep
+records that the operator has given up.
 """
 
 from cordwood.cluster.image import ClusterImage
@@ -23,8 +25,9 @@ def plan_later_epoch(image: ClusterImage, topic_name: str, index: int, known_epo
     present = image.leadership(partition).epoch
     if present >= known_epoch + MARGIN // 2:
         return None
+    epoch = max(present, known_epoch) + MARGIN
     row = partition_row(partition)._replace(
-        leader_epoch=max(present, known_epoch) + MARGIN, partition_epoch=partition.partition_epoch + 1
+        leader_epoch=epoch, lossy_epoch=epoch, partition_epoch=partition.partition_epoch + 1
     )
     if len(partition.replicas) == 1:
         # The registrations of a lone replica count from this epoch on.

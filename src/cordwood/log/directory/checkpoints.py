@@ -51,7 +51,7 @@ class DirectoryCheckpoints:
         self._sync_together = sync_together
         self.held: set[Log] = set()
         """Logs that are about to move to another directory: they are not checkpointed."""
-        self.high_watermark_of: Callable[[TopicPartition], int | None] = lambda partition: None
+        self.high_watermark_of: Callable[[TopicPartition], tuple[int, int] | None] = lambda partition: None
         """The present high watermark of a replicated partition; None: none is kept."""
 
     def begin(self, logs: Iterable[Log] | None = None) -> Checkpoint:
@@ -120,6 +120,6 @@ class DirectoryCheckpoints:
         if log.segments:
             self._on_disk.add(partition)
         self._offsets.note(partition, log.offsets, has_segments=bool(log.segments))
-        high_watermark = self.high_watermark_of(partition)
-        if high_watermark is not None:
-            self._offsets.high_watermarks[partition] = high_watermark
+        known = self.high_watermark_of(partition)
+        if known is not None:
+            self._offsets.high_watermarks[partition], self._offsets.watermark_epochs[partition] = known

@@ -413,12 +413,14 @@ class DataDirectories:
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._at(partition).set_clean_offset(partition, offset)
 
-    def saved_high_watermark(self, partition: TopicPartition) -> int:
-        """The last high watermark that was noted for a replicated partition; 0: none."""
+    def saved_high_watermark(self, partition: TopicPartition) -> tuple[int, int]:
+        """The last high watermark that was noted for a replicated partition, and the leader epoch in which it was
+        known; 0: none, -1: nobody remembers."""
         return self._at(partition).saved_high_watermark(partition)
 
-    def keep_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], int | None]) -> None:
-        """Checkpoints the high watermarks that the function tells; None: none is kept of that partition."""
+    def keep_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], tuple[int, int] | None]) -> None:
+        """Checkpoints the high watermarks that the function tells, with their epochs; None: none is kept of that
+        partition."""
         for directory in self.directories:
             directory.checkpoints.high_watermark_of = high_watermark_of
 

@@ -426,9 +426,10 @@ class DataDirectory:
         """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
         self._ends.note(tickets)
 
-    def saved_high_watermark(self, partition: TopicPartition) -> int:
+    def saved_high_watermark(self, partition: TopicPartition) -> tuple[int, int]:
         """The last high watermark that was noted for a replicated partition; 0: none."""
-        return self._offsets.high_watermarks.get(partition, 0)
+        kept = self._offsets
+        return kept.high_watermarks.get(partition, 0), kept.watermark_epochs.get(partition, -1)
 
     # Moves to another directory (moving.py)
 

@@ -1,12 +1,13 @@
 """Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends, and the
-high watermarks of replicated partitions.
+high watermarks of replicated partitions, with the leader epochs in which these were known.
 
-The offsets change in the loop, and are written to the four checkpoint files in any thread. A late write never replaces
+The offsets change in the loop, and are written to the five checkpoint files in any thread. A late write never replaces
 a newer one. Each checkpoint has a witness: a flipped bit in one of the two files changes no offset.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.model.identifiers import TopicPartition
@@ -18,19 +19,25 @@ from cordwood.segments.offset_checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
+    WATERMARK_EPOCH_FILE,
     decode_offsets,
+    decode_watermark_epochs,
     encode_offsets,
+    encode_watermark_epochs,
 )
 
-FILES = (LOG_START_FILE, CLEANER_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)
+FILES = (LOG_START_FILE, CLEANER_FILE, WATERMARK_EPOCH_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)
 """The files, in the order in which they are written."""
 
 _IF_LOST = {
     LOG_START_FILE: "records that were deleted within a segment can be read again",
     CLEANER_FILE: "logs are compacted from their start",
     HIGH_WATERMARK_FILE: "a new leader waits for its followers before it shows records",
+    WATERMARK_EPOCH_FILE: "committed records are not defended against a leader that lacks them until it is told again",
     RECOVERY_POINT_FILE: "logs are recovered from their start",
 }
+
+Kept = TypeVar("Kept")
 
 
 class KeptOffsets:
@@ -44,6 +51,8 @@ class KeptOffsets:
         self.clean_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """Of partitions with several replicas only."""
+        self.watermark_epochs: dict[TopicPartition, int] = {}
+        """The leader epochs in which the high watermarks were known; of an unknown one there is none."""
         self._filesystem = filesystem
         self._path = path
         self._open_logs: dict[TopicPartition, LogOffsets] = {}
@@ -65,17 +74,26 @@ class KeptOffsets:
     def read(self) -> list[str]:
         """Reads the files; returns their faults and the consequences. No fault costs records."""
         problems: list[str] = []
-        recovery_points = self._read(RECOVERY_POINT_FILE, problems)
+        recovery_points = self._read(RECOVERY_POINT_FILE, problems, decode_offsets)
         self.recovery_points, self.recovery_points_lost = recovery_points or {}, recovery_points is None
-        self.log_starts = self._read(LOG_START_FILE, problems) or {}
+        self.log_starts = self._read(LOG_START_FILE, problems, decode_offsets) or {}
         if LOG_START_FILE in self._written and self._filesystem.exists(witness_path(f"{self._path}/{LOG_START_FILE}")):
             self._starts_on_disk = dict(self.log_starts)
-        self.clean_offsets = self._read(CLEANER_FILE, problems) or {}
-        self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems) or {}
+        self.clean_offsets = self._read(CLEANER_FILE, problems, decode_offsets) or {}
+        self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems, decode_offsets) or {}
+        noted = self._read(WATERMARK_EPOCH_FILE, problems, decode_watermark_epochs) or {}
+        # An earlier release that ran meanwhile knows only the high watermarks: it may have had another topic of a name.
+        self.watermark_epochs = {
+            partition: epoch
+            for partition, (offset, epoch) in noted.items()
+            if self.high_watermarks.get(partition) == offset
+        }
         return problems
 
-    def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int] | None:
-        """The offsets of a file; None if neither the file nor its witness has them."""
+    def _read(
+        self, name: str, problems: list[str], decode: Callable[[bytes], dict[TopicPartition, Kept]]
+    ) -> dict[TopicPartition, Kept] | None:
+        """The content of a file; None if neither the file nor its witness has it."""
         path = f"{self._path}/{name}"
         data, problem = believe(
             read_if_there(self._filesystem, path), read_if_there(self._filesystem, witness_path(path))
@@ -83,7 +101,7 @@ class KeptOffsets:
         offsets = None
         if data is not None:
             try:
-                offsets = decode_offsets(data)
+                offsets = decode(data)
             except DamagedCheckpoint as error:
                 problem = str(error)
         if problem:
@@ -132,7 +150,7 @@ class KeptOffsets:
             lowered.append(RECOVERY_POINT_FILE)
         if self.high_watermarks.get(partition, 0) > end:
             self.high_watermarks[partition] = end
-            lowered.append(HIGH_WATERMARK_FILE)
+            lowered += [WATERMARK_EPOCH_FILE, HIGH_WATERMARK_FILE]
         # An earlier cut may have failed on a full disk: its offsets are lower here, and not in the file.
         lowered += [name for name, number in self._lowered_by.items() if self._saved.get(name, 0) < number]
         save = self.begin_save(lowered)
@@ -149,7 +167,12 @@ class KeptOffsets:
             HIGH_WATERMARK_FILE: self.high_watermarks,
             RECOVERY_POINT_FILE: self.recovery_points,
         }
-        offsets = {name: dict(current[name]) for name in names}
+        offsets = {name: dict(current[name]) for name in names if name in current}
+        known = [
+            (partition, self.high_watermarks[partition], epoch)
+            for partition, epoch in self.watermark_epochs.items()
+            if WATERMARK_EPOCH_FILE in names and epoch >= 0 and partition in self.high_watermarks
+        ]
         # The open logs of now: by the time of the write, other logs may have their names.
         open_logs = list(self._open_logs.items())
 
@@ -158,6 +181,11 @@ class KeptOffsets:
                 while self._notes:
                     self._notes[0]()
                     del self._notes[0]
+                if WATERMARK_EPOCH_FILE in names and self._saved.get(WATERMARK_EPOCH_FILE, 0) <= number:
+                    # A broker without replicated partitions has no such file.
+                    if known or WATERMARK_EPOCH_FILE in self._written:
+                        self._write(WATERMARK_EPOCH_FILE, encode_watermark_epochs(known))
+                    self._saved[WATERMARK_EPOCH_FILE] = number
                 for name, by_partition in offsets.items():
                     # A later save may have been written before.
                     if self._saved.get(name, 0) > number:
@@ -187,7 +215,13 @@ class KeptOffsets:
     def forget(self, partition: TopicPartition) -> bool:
         """Forgets a partition's offsets, and its log. True if a file may have some."""
         self._open_logs.pop(partition, None)
-        kept = (self.recovery_points, self.log_starts, self.clean_offsets, self.high_watermarks)
+        kept = (
+            self.recovery_points,
+            self.log_starts,
+            self.clean_offsets,
+            self.high_watermarks,
+            self.watermark_epochs,
+        )
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
     def note_before_saving(self, note: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, check_topic_name
+from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, TopicId, check_topic_name
 from cordwood.node.handlers.features import finalized_features, finalized_features_epoch, supported_features
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.told_brokers import reached_by
@@ -384,7 +384,15 @@ def _described(image: ClusterImage, broker: NodeEndpoint) -> DescribeCluster.Ans
         "is_disk_full": registered is not None and registered.disk_full,
         "is_cordoned": broker_id in image.cordoned_brokers(),
         "is_away": registered is None,
+        "withheld": () if registered is None else [_named(image, name) for name in registered.withheld],
     }
+
+
+def _named(image: ClusterImage, partition: str) -> str:
+    """A partition of a broker's row by the name of its topic, as far as that is known."""
+    topic_id, _, index = partition.rpartition("/")
+    topic = image.topic_name(TopicId(topic_id)) if topic_id else None
+    return partition if topic is None else f"{topic}-{index}"
 
 
 def describe_topic_partitions(rooms: MetadataRooms, request: Request[DescribeTopicPartitions]) -> Steps:

@@ -26,6 +26,7 @@ from cordwood.replication.follower import (
     Refused,
     Restart,
     RestartWith,
+    Withhold,
 )
 from cordwood.replication.throttle import is_listed
 from cordwood.wire.apis import ApiKey
@@ -327,8 +328,14 @@ class Fetcher:
         match step:
             case Append(records):
                 self._append(partition, following, records, answer, now)
+            case Cut(offset) if partition.withholds and offset < following.high_watermark:
+                self._rooms.withheld.let_go(partition)
+                self._rooms.cuts.set_aside(partition, following, offset, ended=self._ask_soon)
             case Cut(offset):
                 self._begin_cut(partition, following, offset, anew=False)
+            case Withhold(offset):
+                self._rooms.withheld.keep(partition, following, offset)
+                self._rest(partition, settings.replica_fetch_backoff_ms, now)
             case Restart(offset):
                 self._begin_cut(partition, following, offset, anew=True)
             case RestartWith(offset, records):
@@ -376,6 +383,8 @@ class Fetcher:
             self._rooms.reports.failed_write(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
+        if partition.withholds:
+            self._rooms.withheld.let_go(partition)
         if moved and partition.waiting_readers:
             partition.wake_readers(now)
         if not records:

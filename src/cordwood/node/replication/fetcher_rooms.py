@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cordwood.node.replication.cuts import Cuts
 from cordwood.node.replication.saved_starts import SavedStarts
 from cordwood.node.replication.suspects import Suspects
+from cordwood.node.replication.withheld import Withheld
 from cordwood.replication.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -54,3 +55,4 @@ class FetcherRooms:
         """Of replicas outside of their in-sync sets, where the topic lists this follower."""
         self.starts = SavedStarts(loop, logs, hosted, reports)
         self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)
+        self.withheld = Withheld(loop, hosted, reports)

@@ -16,6 +16,8 @@ class Fetchers:
 
     def role_changed(self, partition: Partition) -> None:
         """Has the partition fetched from its present leader, if it follows one."""
+        if partition.withholds and partition.leads:
+            self._rooms.withheld.let_go(partition)
         leads_elsewhere = not partition.leads and partition.leader != NO_LEADER
         leader = partition.leader if leads_elsewhere and self._rooms.hosted.hosts(partition) else NO_LEADER
         before = self._of.get(partition)
@@ -49,3 +51,5 @@ class Fetchers:
         fetcher = self._of.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
+        if partition.withholds and not self._rooms.hosted.hosts(partition):
+            self._rooms.withheld.let_go(partition)

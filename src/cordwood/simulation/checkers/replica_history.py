@@ -8,7 +8,8 @@ the last one: only new batches are read, unless the log was cut.
 The rules have numbers in messages, as in the specification of replication: 1 one leader per epoch, 2 same offset and
 epoch, same record, 3 and 4 a leader has every committed record, 5 sets in order, 6 in-sync replicas have every
 committed record, 7 ends in order, 8 no cut below the high watermark, 9 committed means min.insync.replicas, 11
-contiguous sequences, 12 one partition epoch per write, 13 a leader has no record whose deletion was acknowledged.
+contiguous sequences, 12 one partition epoch per write, 13 a leader has no record whose deletion was acknowledged, 14
+committed records are cut only after a recorded loss.
 """
 
 from bisect import bisect_right
@@ -70,6 +71,8 @@ class Replica:
     durable_end: int = 0
     agreed: int = 0
     """Up to this offset the log holds exactly the committed batches."""
+    watermark_epoch: int = -1
+    """The leader epoch in which its high watermark last moved."""
     excused: bool = False
     """Whether the replica may have lost records by a fault: power under ack.durability=os, or its disk. Ends when the
     broker is registered without a fence again."""
@@ -162,6 +165,8 @@ class PartitionHistory:
         if before is not None and before.log != seen.log:
             before = None
         self._check_ends(broker, before, seen)
+        if before is None or seen.high_watermark > before.high_watermark:
+            replica.watermark_epoch = seen.leader_epoch
         begins_anew = before is None or before.truncations != seen.truncations or seen.end < before.end
         if begins_anew or before is None or seen.start > before.end:
             self._take_all(broker, replica, before, seen, read(seen.start))
@@ -203,12 +208,25 @@ class PartitionHistory:
             if one != other:
                 break
             common = one.next
+        known = 0 if before is None else min(before.high_watermark, before.end)
+        if seen.start <= common < known and any(common < each.next and each.base < known for each in old):
+            self._check_recorded(broker, replica, common)
         # After a loss a replica may know of a high watermark that is void.
-        visible = 0 if before is None else min(before.high_watermark, before.end)
-        visible = min(visible, replica.agreed) if self.lost else visible
+        visible = min(known, replica.agreed) if self.lost else known
         if seen.start <= common < visible and any(common < each.next and each.base < visible for each in old):
             raise self._broken(8, f"broker {broker} was cut at {common}, below its high watermark: {before}, {self!r}")
         replica.agreed = min(replica.agreed, common)
+
+    def _check_recorded(self, broker: int, replica: Replica, common: int) -> None:
+        """Checks that a replica that dropped records below its high watermark had a leader that may lack them by its
+        row, in a later epoch than that in which the replica learned of the high watermark (rule 14)."""
+        lossy_epoch = 0 if self.row is None else self.row.lossy_epoch
+        if lossy_epoch <= replica.watermark_epoch:
+            raise self._broken(
+                14,
+                f"broker {broker} was cut at {common}, below its high watermark of epoch {replica.watermark_epoch}, "
+                f"and the last recorded loss is of epoch {lossy_epoch}: {self.row}, {self!r}",
+            )
 
     def _take(self, broker: int, known: list[Entry], entries: Sequence[Entry]) -> None:
         for entry in entries:

@@ -32,6 +32,7 @@ class DescribeCluster(
         is_disk_full: bool
         is_cordoned: bool
         is_away: bool
+        withheld: Sequence[str]
 
     class Response(Entity):
         throttle_time_ms: int
@@ -54,6 +55,7 @@ class DescribeCluster(
         is_disk_full: bool
         is_cordoned: bool
         is_away: bool
+        withheld: Array[str]
 
     class Answer(Protocol):
         def __call__(

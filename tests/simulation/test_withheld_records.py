@@ -1,0 +1,132 @@
+"""A leader lacks committed records, and nobody recorded a loss: replicas that have them keep them, and wait for an
+operator."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tests.simulation.test_replication_on_machines import (
+    ROUND_MS,
+    TOPIC,
+    begin_produce,
+    create,
+    cut_off,
+    elect,
+    hosted,
+    image,
+    log,
+    others,
+)
+
+from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.simulation.game import FENCES_LIFTED_MS
+from cordwood.simulation.world import World
+
+LONG_MS = 20_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    settings = {"replica.lag.time.max.ms": "1000"}
+    world = World(seed=1, settings=settings, machines=3, clustered=True).start()
+    world.advance(FENCES_LIFTED_MS)
+    yield world
+    world.kill()
+
+
+def a_leader_without_records(world: World, *, lossy: bool = False) -> tuple[int, int]:
+    """Has two of three replicas commit three records, and the third lead. Returns the third, and one that has them."""
+    first = create(world, min_insync_replicas="2")
+    second, third = others(first)
+    cut_off(world, third)
+    world.advance(LONG_MS)
+    assert set(image(world, first).isr) == {first, second}
+    for number in range(3):
+        sent = begin_produce(world, first, b"%d" % number)
+        world.advance(ROUND_MS)
+        assert sent.answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    elect(world, third, isr=(third,), lossy=lossy)
+    world.links.heal_all()
+    world.advance(LONG_MS)
+    assert log(world, third).offsets.end == 0
+    return third, second
+
+
+def writer_at(world: World, broker_id: int) -> MetadataWriter:
+    life = world.machine_of(broker_id).life
+    assert life is not None
+    return life.metadata_writer
+
+
+def accept_loss(world: World, at: int, broker_id: int | None = None) -> int:
+    life = world.machine_of(at).life
+    assert life is not None
+    accepting = life.loop.create_task(life.metadata_writer.accept_loss(TOPIC, 0, broker_id))
+    world.advance(LONG_MS)
+    return accepting.result()
+
+
+def set_aside(world: World, broker_id: int) -> list[str]:
+    disk = world.machine_of(broker_id).disk
+    return [name for name in disk.list_directories("/data") if name.startswith(TOPIC) and name.endswith("-stray")]
+
+
+def test_replicas_keep_committed_records_that_a_new_leader_lacks_and_say_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        leader, keeper = a_leader_without_records(world)
+    assert log(world, keeper).offsets.end == 3
+    assert hosted(world, keeper).withholds
+    assert image(world, leader).isr == (leader,)
+    assert f"broker {leader}, which leads, lacks committed records that are here: offsets 0 to 2" in caplog.text
+    assert f"cordwood cluster accept-loss {TOPIC} 0" in caplog.text
+    topic_id = hosted(world, keeper).topic_id
+    assert writer_at(world, leader).image.brokers[keeper].withholds(topic_id, 0)
+
+
+def test_a_replica_keeps_committed_records_over_a_clean_stop(world: World) -> None:
+    _, keeper = a_leader_without_records(world)
+    machine = world.machine_of(keeper)
+    machine.stop()
+    machine.start()
+    world.advance(LONG_MS)
+    assert log(world, keeper).offsets.end == 3
+    assert hosted(world, keeper).withholds
+
+
+def test_a_kept_log_is_set_aside_and_filled_anew_when_the_loss_is_accepted(world: World) -> None:
+    leader, keeper = a_leader_without_records(world)
+    begin_produce(world, leader, b"of the leader", acks=1)
+    assert accept_loss(world, at=leader) == leader
+    assert set(image(world, leader).isr) == {1, 2, 3}
+    for broker_id in others(leader):
+        assert log(world, broker_id).offsets.end == 1
+        (aside,) = set_aside(world, broker_id)
+        assert any(name.endswith(".log") for name in world.machine_of(broker_id).disk.list(f"/data/{aside}"))
+    assert not hosted(world, keeper).withholds
+    assert not writer_at(world, leader).image.brokers[keeper].withheld
+    with pytest.raises(ProtocolError, match="is led by broker"):
+        accept_loss(world, at=leader)
+
+
+def test_a_replica_that_kept_committed_records_leads_if_the_operator_says_so(world: World) -> None:
+    leader, keeper = a_leader_without_records(world)
+    begin_produce(world, leader, b"of the leader", acks=1)
+    assert accept_loss(world, leader, keeper) == keeper
+    assert set(image(world, leader).isr) == {1, 2, 3}
+    assert [log(world, broker_id).offsets.end for broker_id in (1, 2, 3)] == [3, 3, 3]
+    assert not writer_at(world, leader).image.brokers[keeper].withheld
+
+
+def test_replicas_follow_a_leader_without_records_whose_loss_is_recorded(world: World) -> None:
+    leader, _ = a_leader_without_records(world, lossy=True)
+    assert set(image(world, leader).isr) == {1, 2, 3}
+    assert [log(world, broker_id).offsets.end for broker_id in (1, 2, 3)] == [0, 0, 0]
+
+
+def test_a_loss_is_accepted_only_where_a_replica_has_something_to_lose(world: World) -> None:
+    leader = create(world)
+    with pytest.raises(ProtocolError, match="is led by broker"):
+        accept_loss(world, at=leader)
