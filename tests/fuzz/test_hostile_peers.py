@@ -9,8 +9,6 @@ from tests.deadline import eventually
 from tests.fuzz.conftest import IDLE_MS, MAX_GROWTH_BYTES, MAX_REQUEST_BYTES, Target
 from tests.fuzz.raw_connection import PROBE, RawConnection, framed
 
-from cordwood.broker.connections import REQUEST_ARRIVAL_S
-
 
 def test_announced_bytes_that_never_come_take_no_memory(target: Target) -> None:
     target.assert_serves()
@@ -30,7 +28,6 @@ def test_slow_peers_do_not_slow_others(target: Target) -> None:
     before = target.process.rss_bytes()
     peers = [RawConnection(target.bootstrap) for _ in range(200)]
     request = framed(PROBE)
-    began_s = time.monotonic()
     slowest_round_s = 0.0
     for place in range(len(request) - 1):
         round_began_s = time.monotonic()
@@ -42,8 +39,8 @@ def test_slow_peers_do_not_slow_others(target: Target) -> None:
     for peer in peers:
         peer.send(request[-1:])
     answered = [peer.receive_frame() is not None for peer in peers]
-    # On a machine that stood still for seconds, the broker has let peers go as idle, or as too slow, by right.
-    stood_still = slowest_round_s > IDLE_MS / 2000 or time.monotonic() - began_s > REQUEST_ARRIVAL_S / 2
+    # On a machine that stood still for seconds, the broker has let peers go as idle, by right.
+    stood_still = slowest_round_s > IDLE_MS / 2000
     assert all(answered) or stood_still
     assert target.process.rss_bytes() - before < MAX_GROWTH_BYTES
     for peer in peers:

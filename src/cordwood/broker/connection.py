@@ -103,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
         """Whether a request on this connection has proved that another broker sent it."""
+        self._claims_memory = False
+        """Whether the request that is arriving has, or waits for, more than an ordinary buffer."""
         self._limits = connections.limits
         self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
         self._unanswered: deque[PendingReply] = deque()
@@ -190,6 +192,9 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     all_served = True
                     break
+                if self._claims_memory:
+                    self._claims_memory = False
+                    connections.arriving.end(self, connections.loop.time())
                 header = parse_header(frame)
                 if header.sender is not None and not self._is_brokers and connections.is_broker(header):
                     self._is_brokers = True
@@ -238,12 +243,9 @@ class Connection(asyncio.BufferedProtocol):
         """Decides whether to receive more: no whole request is left in the buffer."""
         reader, connections = self._reader, self._connections
         may_receive = True
-        if reader.is_growing:
-            may_receive = connections.may_grow(self)
-        else:
-            connections.stopped_growing(self)
-            if connections.memory_is_short:
-                reader.expect_small()
+        if wanted_bytes := reader.wanted_bytes:
+            self._claims_memory = True
+            may_receive = connections.arriving.ask(self, wanted_bytes, connections.loop.time())
         if not may_receive or not self._may_serve():
             self._stop_reading()
         elif not self._reading:
@@ -340,6 +342,11 @@ class Connection(asyncio.BufferedProtocol):
     def quiet(self) -> bool:
         """Whether every answer has been sent."""
         return not self._unanswered and not self._sender.busy
+
+    @property
+    def arrived_bytes(self) -> int:
+        """The bytes that have arrived and belong to no request yet."""
+        return self._reader.unread_bytes
 
     @property
     def receiving(self) -> bool:

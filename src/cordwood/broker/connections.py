@@ -1,11 +1,8 @@
 """All connections of a broker and the bounds that hold for them together.
 
 Five bounds hold: the number of connections, in all and from one address; the idle time of a connection; the bytes of
-requests that wait for an answer; the memory into which large requests are received (each connection always gets an
-ordinary buffer). At a bound in bytes connections are not closed: the broker stops to read from them until there is
-room. One connection is always let through, however large its request, so that connections that each hold half a request
-cannot block each other for ever. Under such pressure the bytes of a request have to keep coming, without SILENCE_S
-between them, and all of them within REQUEST_ARRIVAL_S.
+requests that wait for an answer; the memory into which large requests are received (`arriving.py`). At a bound in bytes
+connections are not read from until there is room.
 """
 
 import asyncio
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.broker import clocks
 from cordwood.broker.activity import Activity
+from cordwood.broker.arriving import LOOK_S, Arriving
 from cordwood.broker.connection import Connection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
@@ -32,9 +30,7 @@ logger = logging.getLogger("cordwood.broker")
 MOST_STRANGERS: Final = 100
 """Connections at the listener of brokers that have not proved to be a broker's: those of operators, and of brokers in
 their first milliseconds. The oldest one makes way for the next."""
-REQUEST_ARRIVAL_S: Final = 30.0
-SILENCE_S: Final = 2.0
-_SWEEP_S: Final = 1.0
+_SWEEP_S: Final = LOOK_S
 _SELDOM_S: Final = 15.0
 """The longest pause between idle checks. A check of ten thousand connections takes milliseconds."""
 _REFUSALS_SAID_EVERY_S: Final = 10.0
@@ -91,7 +87,9 @@ class Connections:
         self.loop_watch = loop_watch
         self.activity = activity
         """Counters for metrics; None: no metrics are served."""
-        self.receive_buffers = BufferPool()
+        self.receive_buffers = BufferPool(plenty_bytes=limits.max_total_bytes // 2)
+        self.arriving = Arriving(limits.max_total_bytes)
+        """The memory of requests that are arriving."""
         self.unanswered_bytes = 0
         self._open: dict[int, Connection] = {}
         self._by_address: Counter[str] = Counter()
@@ -101,9 +99,6 @@ class Connections:
         self._last_id = 0
         self._stopping = False
         self._waiting_to_ask: deque[Connection] = deque()
-        self._waiting_to_grow: deque[Connection] = deque()
-        self._let_through: Connection | None = None
-        self._let_through_since_s = 0.0
         self._quiet: asyncio.Event | None = None
         self.refused = 0
         self._say_refusals_from_s = 0.0
@@ -180,10 +175,9 @@ class Connections:
             self._by_address[host] -= 1
             if not self._by_address[host]:
                 del self._by_address[host]
-        for waiting in (self._waiting_to_ask, self._waiting_to_grow):
-            if connection in waiting:
-                waiting.remove(connection)
-        self.stopped_growing(connection)
+        if connection in self._waiting_to_ask:
+            self._waiting_to_ask.remove(connection)
+        self.arriving.end(connection, self.loop.time())
         self.node.connection_closed(connection.connection_id)
         self.became_quiet(connection)
 
@@ -202,41 +196,6 @@ class Connections:
         while self._waiting_to_ask and self.unanswered_bytes < self.limits.max_total_bytes:
             self._waiting_to_ask.popleft().serve_on()
 
-    @property
-    def memory_is_short(self) -> bool:
-        return self.receive_buffers.lent_bytes >= self.limits.max_total_bytes
-
-    def may_grow(self, connection: Connection) -> bool:
-        """Whether a connection may receive more of a large request; if not, `serve_on` is called when it may."""
-        if not self.memory_is_short:
-            self._let_next_grow()
-            return True
-        if self._let_through is None:
-            self._let(connection)
-        if self._let_through is connection:
-            return True
-        if connection not in self._waiting_to_grow:
-            self._waiting_to_grow.append(connection)
-        return False
-
-    def stopped_growing(self, connection: Connection) -> None:
-        """Lets the next connection grow: this one has given back its large buffer."""
-        if connection is self._let_through:
-            self._let_through = None
-        self._let_next_grow()
-
-    def _let_next_grow(self) -> None:
-        # One connection at a time grows: its request may need all of the memory.
-        if self._waiting_to_grow and (self._let_through is None or not self.memory_is_short):
-            waiting = self._waiting_to_grow.popleft()
-            if self.memory_is_short:
-                self._let(waiting)
-            waiting.serve_on()
-
-    def _let(self, connection: Connection) -> None:
-        self._let_through = connection
-        self._let_through_since_s = self.loop.time()
-
     # Time
 
     @property
@@ -244,20 +203,13 @@ class Connections:
         return min(_SWEEP_S, self._idle_check_s)
 
     def _sweep(self) -> None:
-        self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
         now_s = self.loop.time()
+        until_next_s = min(self._sweep_interval_s, self.arriving.look(now_s))
+        self._sweep_timer = self.loop.call_later(until_next_s, self._sweep)
         self.sending.buffers.relieve(now_s)
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + self._idle_check_s
             self._close_idle(now_s - self.limits.max_idle_s)
-        if self._let_through is not None and self._waiting_to_grow:
-            self._close_slow(self._let_through, now_s)
-
-    def _close_slow(self, slow: Connection, now_s: float) -> None:
-        if slow.receiving and now_s - slow.last_received_s > SILENCE_S:
-            slow.close(f"it fell silent within a request for {SILENCE_S:.0f} s while others wait for memory")
-        elif now_s - self._let_through_since_s > REQUEST_ARRIVAL_S:
-            slow.close(f"its request did not arrive within {REQUEST_ARRIVAL_S:.0f} s while others wait for memory")
 
     def _close_idle(self, since_s: float) -> None:
         for connection in [each for each in self._open.values() if each.last_active_s < since_s]:

@@ -60,8 +60,9 @@ class NetworkSettings:
     )
     queued_max_request_bytes: int = int64(
         268_435_456,
-        "Memory for requests that have arrived and are not yet answered, over all connections. Beyond it "
-        "connections are not read until there is room.",
+        "Memory for requests that have arrived and are not yet answered, over all connections, and as much again for "
+        "requests that are arriving. Beyond it connections are not read until there is room; while they wait, those "
+        "whose requests arrive too slowly are closed.",
         low=1,
     )
     queued_max_response_bytes: int = int64(

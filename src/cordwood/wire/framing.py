@@ -6,7 +6,8 @@ without its size prefix; it is valid until the next `get_buffer` or `release` of
 the end of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
 
 Memory follows what has arrived, not what a size prefix claims: the buffer of a large frame doubles as it fills. Only a
-connection that has just delivered a frame of some size gets that much at once.
+connection that has just delivered a frame of some size gets that much at once, and only up to EXPECTED_BYTES before the
+next frame tells its size.
 """
 
 from mmap import mmap
@@ -23,19 +24,30 @@ BUFFER_BYTES: Final = 128 * 1024
 
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
+EXPECTED_BYTES: Final = 2 * 1024 * 1024
+"""The largest buffer that waits for a frame whose size is not known yet."""
+
 
 class BufferPool:
     """Memory for receiving, shared by the connections of one loop. Keeps some free buffers and counts lent bytes."""
 
-    def __init__(self, *, buffer_bytes: int = BUFFER_BYTES, keep_bytes: int = KEEP_BYTES) -> None:
+    def __init__(
+        self, *, buffer_bytes: int = BUFFER_BYTES, keep_bytes: int = KEEP_BYTES, plenty_bytes: int = 2**62
+    ) -> None:
+        """`plenty_bytes`: while more is lent, nobody gets a large buffer for a frame whose size is not known yet."""
         self.buffer_bytes = buffer_bytes
         """The size of an ordinary buffer. Larger buffers are multiples of it."""
         self.lent_bytes = 0
         """Bytes lent to connections now: the number to bound when many large requests arrive at once."""
         self.free_bytes = 0
         self._keep_bytes = keep_bytes
+        self._plenty_bytes = plenty_bytes
         self._ordinary: list[memoryview] = []
         self._large: list[memoryview] = []
+
+    def for_expected(self, size: int) -> int:
+        """How much a connection takes whose last frame had this size."""
+        return size if size <= EXPECTED_BYTES and self.lent_bytes < self._plenty_bytes else 0
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least this many bytes, with arbitrary content."""
@@ -102,12 +114,13 @@ class FrameReader:
         assert self._failure is None, "the stream is lost"
         buffer = self._buffer
         if buffer is None:
-            buffer = self._buffer = self._pool.take(self._expected)
+            buffer = self._buffer = self._pool.take(self._pool.for_expected(self._expected))
             return buffer
         if not self.unread_bytes:
             self._start = 0
-            if len(buffer) < self._expected or (self._expected == 0 and len(buffer) > self._buffer_bytes):
-                buffer = self._move_to(self._pool.take(self._expected))
+            expected = self._pool.for_expected(self._expected)
+            if len(buffer) < expected or (expected == 0 and len(buffer) > self._buffer_bytes):
+                buffer = self._move_to(self._pool.take(expected))
             return buffer
         assert self._pending or self.unread_bytes < _PREFIX, "frames are waiting to be taken"
         if self._pending > self._buffer_bytes:
@@ -145,13 +158,14 @@ class FrameReader:
         return self._buffer[start + _PREFIX : frame_end]
 
     @property
-    def is_growing(self) -> bool:
-        """Whether the frame that is arriving needs more than an ordinary buffer."""
-        return self._pending > BUFFER_BYTES
-
-    def expect_small(self) -> None:
-        """Lets the next frame get a large buffer only as it fills, because memory is short."""
-        self._expected = 0
+    def wanted_bytes(self) -> int:
+        """The size of the frame that is arriving if the next bytes of it need a larger buffer; else 0."""
+        pending = self._pending
+        if pending <= self._buffer_bytes or self._buffer is None:
+            return 0
+        capacity = len(self._buffer) - self._start
+        is_needed = self.unread_bytes == capacity or capacity < pending <= self._expected
+        return pending if is_needed else 0
 
     def release(self) -> None:
         """Gives the buffer back if nothing is waiting in it. Frames handed out before are void now."""
