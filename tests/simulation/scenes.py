@@ -34,6 +34,7 @@ from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
 from cordwood.simulation.game import FENCES_LIFTED_MS
 from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.links import STORE
 from cordwood.simulation.slow_store import Fate, SlowStore
 from cordwood.simulation.world import World
@@ -215,6 +216,26 @@ def the_only_replica_in_sync_loses_its_disk() -> None:
         machine.start()
         world.advance(10_000)
         assert image(world, leader).leader == -1
+
+
+def a_broker_that_lost_a_log_starts_first() -> None:
+    with three_brokers(clustered=True) as (world, checker):
+        leader = create(world, ack_durability="os")
+        for number in range(3):
+            begin_produce(world, leader, b"%d on all" % number, acks=1)
+            world.advance(ROUND_MS)
+        for broker in ALL:
+            world.machine_of(broker).kill()
+        world.advance(10_000)
+        machine = world.machine_of(leader)
+        machine.disk.platter.remove_tree(f"{DATA_DIRECTORY}/{TOPIC}-0")
+        checker.lost_disk(leader)
+        machine.start()
+        world.advance(10_000)
+        for broker in others(leader):
+            world.machine_of(broker).start()
+        world.advance(20_000)
+        assert [log(world, broker).offsets.end for broker in ALL] == [3, 3, 3]
 
 
 def a_leader_resumes_with_old_fetches_in_its_buffers() -> None:

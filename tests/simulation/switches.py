@@ -13,6 +13,7 @@ from cordwood.cluster.planner.isr import GuardedPut, IsrChange
 from cordwood.cluster.planner.registration import Registration
 from cordwood.cluster.rows import PartitionRow, decode_partition, encode_partition
 from cordwood.log.log import Log
+from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.truncation import Truncation
 from cordwood.model.errors import ErrorCode
 from cordwood.node.appends import Appends
@@ -43,6 +44,10 @@ def keeps_replicas_that_lost_their_power(patch: Patch) -> None:
     patch.setattr(
         SimulatedDisk, "loss_not_noted", property(lambda disk: False, lambda disk, value: None), raising=False
     )
+
+
+def follows_a_log_whose_end_is_in_doubt(patch: Patch) -> None:
+    patch.setattr(LogOffsets, "end_in_doubt", property(lambda offsets: False, lambda offsets, value: None))
 
 
 def takes_an_empty_disk_for_the_old_one(patch: Patch) -> None:

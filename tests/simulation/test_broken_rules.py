@@ -67,6 +67,7 @@ IN_SCENES: list[tuple[Switch, Scene]] = [
         scenes.a_replica_is_asked_into_the_isr_and_loses_its_disk_before_the_store_hears_of_it,
     ),
     (switches.elects_without_candidates, scenes.the_only_replica_in_sync_loses_its_disk),
+    (switches.follows_a_log_whose_end_is_in_doubt, scenes.a_broker_that_lost_a_log_starts_first),
     (switches.lets_old_fetches_vouch, scenes.a_leader_resumes_with_old_fetches_in_its_buffers),
     (
         switches.tells_its_end_before_it_knows_what_is_committed,

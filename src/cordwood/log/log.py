@@ -302,9 +302,12 @@ class Log:
 
     def accept_loss(self) -> None:
         """Goes on without the records that are missing at its end: nobody else can have them, or they were given up."""
+        offsets = self.offsets
         if self.lost:
-            self.delete_records_before(self.offsets.end)
-        self.offsets.end_in_doubt = False
+            self.delete_records_before(offsets.end)
+            # The next start must not miss the files again.
+            offsets.lower_recovery_point(offsets.end)
+        offsets.end_in_doubt = False
 
     # Read
 

@@ -43,7 +43,8 @@ class Truncation:
         place = segments.place_of(offset)
         segment = segments[place]
         position, end_offset = self._find_cut(segment, segments.end_of(place), offset)
-        if offset < offsets.start:
+        if offset < max(offsets.start, segments[0].base_offset):
+            # A log that was filled from a compacted leader begins behind its start: no batch is left of it either.
             self.restart_at(offset)
             return
         if end_offset <= offsets.start:

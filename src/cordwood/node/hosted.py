@@ -264,7 +264,8 @@ class HostedReplicas:
         if log is None or not log.offsets.end_in_doubt:
             return False
         others = {*image.isr, *image.elr} - {self._broker_id}
-        if image.recovering or len(image.replicas) == 1 or not (others or log.lost):
+        accepted = image.recovering and image.lossy_epoch >= image.leader_epoch
+        if accepted or len(image.replicas) == 1 or not (others or log.lost):
             log.accept_loss()
             return False
         return True

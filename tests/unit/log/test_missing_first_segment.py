@@ -15,6 +15,7 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import assign_offset
 from cordwood.records.build import build_batch
 from cordwood.segments.checkpoint_witness import witness_path
+from cordwood.segments.end_witness import ENTRY_SIZE
 from cordwood.segments.end_witness import FILE_NAMES as END_WITNESS
 from cordwood.segments.filesystem import remove_if_there
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
@@ -219,6 +220,20 @@ def test_a_refilled_log_that_then_loses_its_first_file_misses_its_records() -> N
     assert damaged(log) == [(first, second)]
 
 
+def test_a_refilled_log_that_is_cut_before_its_first_file_goes_on_there() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, COMPACTED)
+    refill(log, 190)
+    directory.checkpoint()
+    directory.cuts.begin(log, 150, anew=False)()
+    assert directory.cuts.end(log)
+    refill(log, 150, leader_epoch=4)
+    for clean in (False, True, False):
+        assert (damaged(log), log.offsets.end, bases(log)[0]) == ([], 170, 150)
+        end(directory, log, clean=clean)
+        directory, log = opened(filesystem, COMPACTED)
+
+
 def test_a_log_that_an_empty_leader_led_before_it_was_refilled_misses_nothing() -> None:
     filesystem = CrashingFilesystem()
     directory, log = opened(filesystem, COMPACTED)
@@ -328,6 +343,31 @@ def test_a_log_whose_directory_is_missing_before_its_first_checkpoint_is_lost(ch
     end(directory, log, clean=False)
     directory, log = opened(filesystem)
     assert not log.lost, "it has records again"
+
+
+def test_a_log_whose_loss_was_accepted_is_not_missed_again() -> None:
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem)
+    fill(log, 10)
+    end(directory, log, clean=False)
+    filesystem.remove_tree(f"{PATH}/{ORDERS}")
+    directory, log = opened(filesystem)
+    log.accept_loss()
+    assert not log.lost
+    end(directory, log, clean=False)
+    assert not opened(filesystem)[1].lost
+
+
+def test_the_witness_does_not_grow_with_topics_that_come_and_go() -> None:
+    filesystem = CrashingFilesystem()
+    directory = DataDirectory(filesystem, PATH)
+    directory.open()
+    for number in range(20):
+        log = directory.open_log(ORDERS, uuid.UUID(int=number + 1), KEEPS_ALL, at(NOW_MS))
+        fill(log, 1)
+        directory.delete_log(ORDERS)
+        directory.checkpoint()
+    assert sum(filesystem.open(f"{PATH}/{name}").size for name in END_WITNESS) < 5 * ENTRY_SIZE
 
 
 def test_a_log_that_left_its_directory_is_not_missed() -> None:

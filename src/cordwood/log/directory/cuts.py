@@ -65,6 +65,9 @@ class Cuts:
         segments, offsets = log.segments, log.offsets
         if not log.replayed.ready:
             log.replayed.make_ready()
+        if segments.all and offset < segments[0].base_offset:
+            # A log that was filled from a compacted leader begins behind its start: no batch is left of it.
+            anew = True
         # The base of the segment is known without a look at the disk. The next checkpoint moves the point up again.
         base = offset
         if segments.all:

@@ -360,6 +360,8 @@ class DataDirectory:
         forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
+            if log is not None:
+                self._ends.deleted(log.directory.topic_id, partition)
             self.cuts.to_recover.pop(partition, None)
             if self.on_disk.forget(partition):
                 forgotten.append(partition)

@@ -116,6 +116,11 @@ class DurableEnds:
         if not begun.covered and (known is None or known.first_file != first_file):
             self._append({}, {key: first_file})
 
+    def deleted(self, topic_id: TopicId | None, partition: TopicPartition) -> None:
+        """Notes no more that a log began whose topic was deleted: nobody asks for its id again."""
+        if topic_id is not None:
+            self._begun.pop(end_key(topic_id, partition.partition), None)
+
     def _without_checkpoint(self) -> dict[EndKey, int]:
         """The first files of the logs that have no checkpoint yet; forgets all others."""
         self._begun = {key: begun for key, begun in self._begun.items() if not begun.covered}
