@@ -1,5 +1,7 @@
 """Compaction against a dict: of every key the latest record stays, at its old offset, and nothing else is touched."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -262,3 +264,20 @@ def _records(data: bytes) -> list[Record]:
         records += records_in(data[position : position + size])
         position += size
     return records
+
+
+def test_a_round_tells_the_highest_tombstone_that_it_dropped_and_can_be_told_to_drop_none() -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, [[[(b"a", None)], [(b"b", None)]], [[(b"c", b"value")]]], Codec.NONE)
+    first = compact(filesystem, job(bases, sizes, end))
+    assert first.dropped == -1
+    swap(filesystem, first)
+    late = job(*files(filesystem), end, now_ms=RETENTION_MS, dirty=end)
+    before = read_all(filesystem)
+    kept = compact(filesystem, replace(late, drops_deletions=False))
+    assert (kept.dropped, kept.replacements) == (-1, [])
+    dropped = compact(filesystem, late)
+    assert dropped.dropped == 1
+    swap(filesystem, dropped)
+    assert [record.key for record in before] == [b"a", b"b", b"c"]
+    assert [record.key for record in read_all(filesystem)] == [b"c"]

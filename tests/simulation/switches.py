@@ -23,8 +23,11 @@ from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.partition import Partition
 from cordwood.node.replication import fetcher
+from cordwood.node.replication.asking_leaders import Asked
 from cordwood.node.replication.repair import Repair
 from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.replication import follower
+from cordwood.replication.dropped_deletions import Verdict
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 from cordwood.replication.leader import LeaderReplica
@@ -102,7 +105,7 @@ def leads_on_in_its_old_epoch(patch: Patch) -> None:
 
 
 def takes_late_answers(patch: Patch) -> None:
-    def still_counts(one: fetcher.Fetcher, asked: fetcher._Asked) -> bool:
+    def still_counts(one: fetcher.Fetcher, asked: Asked) -> bool:
         return asked.partition.following is not None and not asked.partition.cutting
 
     real = fetcher.Fetcher._append
@@ -402,6 +405,10 @@ def lets_replicas_join_with_records_that_were_deleted(patch: Patch) -> None:
         return outside and follower is not None and follower.end >= max(leader.high_watermark, leader.epoch_start)
 
     patch.setattr(LeaderReplica, "may_join", may_join)
+
+
+def goes_on_without_deletions_that_its_leader_dropped(patch: Patch) -> None:
+    patch.setattr(follower, "judge", lambda *arguments, **options: Verdict.GO_ON)
 
 
 def repairs_nothing(patch: Patch) -> None:

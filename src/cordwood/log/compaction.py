@@ -10,6 +10,8 @@ When records are removed:
   readers that are not far behind see the deletion. The batch remembers that moment (its delete horizon);
 - records of an aborted transaction: at once; the marker of a transaction: like a tombstone, once no batch of the
   transaction is left;
+  `CompactionResult.dropped` tells of both kinds: a replica that lacks them is not simply a compacted copy
+  (docs/decisions/dropped-deletions.md);
 - a batch that has lost all its records: at once, unless it is the last one of its producer, or the last one that was
   read. Its header then stays: the next sequence number is known from the one, the end of the log from the other.
 
@@ -70,6 +72,8 @@ class CompactionJob:
     """The last offset of each live producer id."""
     aborted_later: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions with data in the segments and a marker behind them."""
+    drops_deletions: bool = True
+    """Whether tombstones and markers may go whose time has come."""
 
 
 class Replacement(NamedTuple):
@@ -88,6 +92,8 @@ class CompactionResult:
     records_kept: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    dropped: int = -1
+    """The highest offset of a tombstone or marker that was dropped because its time had come; -1: none was."""
 
 
 def compact(filesystem: Filesystem, job: CompactionJob) -> CompactionResult:
@@ -271,7 +277,7 @@ class _Cleaner:
         if records is None:
             self._result.records_kept += header.record_count
             return batch
-        wall_ms, horizon_ms = self._job.wall_ms, header.delete_horizon_ms
+        horizon_ms = header.delete_horizon_ms
         kept: list[PackedRecord] = []
         tombstones = False
         for record in records:
@@ -279,7 +285,8 @@ class _Cleaner:
             if key is None or self._latest.get(key_identity(key), -1) > record.offset:
                 continue
             if record.value is None:
-                if horizon_ms is not None and horizon_ms <= wall_ms:
+                if self._due(horizon_ms):
+                    self._result.dropped = max(self._result.dropped, record.offset)
                     continue
                 tombstones = True
             kept.append(record)
@@ -287,7 +294,7 @@ class _Cleaner:
             return self._keep_empty(header, batch)
         self._result.records_kept += len(kept)
         if tombstones and horizon_ms is None:
-            horizon_ms = wall_ms + self._job.delete_retention_ms
+            horizon_ms = self._job.wall_ms + self._job.delete_retention_ms
         elif len(kept) == header.record_count:
             return batch
         return _rebuilt(header, kept, horizon_ms)
@@ -303,7 +310,14 @@ class _Cleaner:
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             return _rebuilt(header, packed_records_in(batch), self._job.wall_ms + self._job.delete_retention_ms)
-        return batch if horizon_ms > self._job.wall_ms else self._keep_empty(header, batch)
+        if not self._due(horizon_ms):
+            return batch
+        self._result.dropped = max(self._result.dropped, header.last_offset)
+        return self._keep_empty(header, batch)
+
+    def _due(self, horizon_ms: int | None) -> bool:
+        """Whether a deletion with this horizon is dropped."""
+        return self._job.drops_deletions and horizon_ms is not None and horizon_ms <= self._job.wall_ms
 
     def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
         last_of_producer = self._job.last_offsets.get(header.producer_id) == header.last_offset

@@ -50,6 +50,7 @@ from cordwood.records.batch import (
 )
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.validate import check_client_batch
+from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
 
@@ -406,6 +407,11 @@ class Log:
     def replace_segments(self, old: list[int], new: list[int]) -> None:
         """Puts `.cleaned` segments in the place of old ones, atomically; both by base offset."""
         replacement.replace_segments(self.segments, self.offsets, self.saved, old, new)
+
+    def take_over_dropped(self, dropped: Dropped) -> None:
+        """Notes, waiting for the disk, that this empty log becomes a copy of one that lacks these deletions."""
+        self.replayed.epochs_changed |= self.directory.make()
+        self.segments.save_dropped(dropped)
 
     def read_sound(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """Checked batches from the batch with the offset on, for the repair of another replica. In any thread."""

@@ -15,6 +15,8 @@ from cordwood.log.partition_directory import PartitionDirectory
 from cordwood.log.segment import Deletion, Segment, base_offset_of
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.dropped_deletions import FILE_NAME as DROPPED_FILE
+from cordwood.segments.dropped_deletions import Dropped, encode_dropped
 from cordwood.segments.filesystem import File
 from cordwood.segments.indexes import SegmentIndexes
 
@@ -27,6 +29,7 @@ class LogSegments:
         "closing",
         "deletions",
         "directory",
+        "dropped",
         "ever_compacted",
         "loaded_indexes",
         "opened",
@@ -54,6 +57,9 @@ class LogSegments:
         """When the log was opened."""
         self.ever_compacted = ever_compacted
         """Whether compaction may have removed offsets, whatever the topic's present policy is."""
+        self.dropped: Dropped | None = None
+        """The deletions that compaction dropped, here or where this log was filled from; None: no note was ever
+        made."""
         self.all: tuple[Segment, ...] = ()
         """The segments, oldest first. The tuple is replaced whole: threads that read cold data keep it."""
         self.active: Segment | None = None
@@ -88,6 +94,11 @@ class LogSegments:
     def may_have_gaps(self) -> bool:
         """Whether compaction may have removed offsets: now, or before the topic's policy was changed."""
         return self.settings.compacted or self.ever_compacted
+
+    def save_dropped(self, dropped: Dropped) -> None:
+        """Writes the note of dropped deletions, waiting for the disk. In any thread."""
+        self.directory.filesystem.replace(f"{self.directory.path}/{DROPPED_FILE}", encode_dropped(dropped))
+        self.dropped = dropped
 
     def end_of(self, place: int) -> int:
         """The end offset of the segment at this place."""

@@ -6,6 +6,8 @@ end of the active segment, and recovers the log if the end is not as the clean s
 `beginning.py` judges whether first files are missing.
 """
 
+from contextlib import suppress
+
 from cordwood.log import replay
 from cordwood.log.beginning import Beginning
 from cordwood.log.log_offsets import LogOffsets
@@ -19,7 +21,9 @@ from cordwood.log.segment import SEGMENT_SUFFIXES, Deletion, Segment
 from cordwood.model.errors import DamagedLog
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.abort_witness import decode_witness
-from cordwood.segments.damaged import DamagedIndex
+from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex
+from cordwood.segments.dropped_deletions import FILE_NAME as DROPPED_FILE
+from cordwood.segments.dropped_deletions import decode_dropped
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Stage, Suffix, segment_file
@@ -65,6 +69,9 @@ class Opening:
             beginning = Beginning(segments, offsets, files.dropped, self._first_file)
             clean &= not beginning.settle(start_is_known=self._start_is_known)
             self._saved.snapshots = files.snapshots
+        if DROPPED_FILE in names:
+            with suppress(DamagedCheckpoint):  # as if it were lost: the data directory knows how far compaction came
+                segments.dropped = decode_dropped(filesystem.read_bytes(f"{path}/{DROPPED_FILE}"))
         if ABORTS_FILE in names:
             witness = decode_witness(filesystem.read_bytes(f"{path}/{ABORTS_FILE}"))
             for segment in segments if witness else ():

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from cordwood.log.replacement import MANIFEST, finish_replacement
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
+from cordwood.segments.dropped_deletions import FILE_NAME as DROPPED_FILE
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
@@ -11,7 +12,7 @@ from cordwood.segments.names import Stage, Suffix, is_kept_cut, parse_segment_fi
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.set_aside import NOTE_FILE
 
-_OTHERS = frozenset({EPOCHS_FILE, EPOCHS_WITNESS, MANIFEST, NOTE_FILE, ABORTS_FILE})
+_OTHERS = frozenset({EPOCHS_FILE, EPOCHS_WITNESS, MANIFEST, NOTE_FILE, ABORTS_FILE, DROPPED_FILE})
 
 
 class PartitionFiles(NamedTuple):

@@ -1,12 +1,10 @@
 """Opens the logs of hosted partitions, and tells the books of flushes and damage about them."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from cordwood.log.directory.data_directories import DataDirectories
-from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.set_aside import read_note
 from cordwood.log.log import Log
 from cordwood.node.duties.damage_book import DamageBook
@@ -37,7 +35,7 @@ class LogOpening:
         self._logs = logs
         self._damage = damage
         self._flushes = flushes
-        self._reported_set_aside: Counter[DataDirectory] = Counter()
+        self._reported_set_aside: set[str] = set()
         self.on_doubt: Callable[[Partition], None] = lambda partition: None
         """Called with a partition whose log may lack records at its end."""
 
@@ -64,9 +62,13 @@ class LogOpening:
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""
         for directory in self._logs.directories:
-            aside = directory.on_disk.set_aside_directories
-            for path in aside[self._reported_set_aside[directory] :]:
+            for path in directory.on_disk.set_aside_directories:
+                if path in self._reported_set_aside:
+                    continue
+                self._reported_set_aside.add(path)
                 note = read_note(directory.filesystem, path)
+                if note is not None and note.until_in_sync:
+                    continue  # it goes by itself
                 logger.error(
                     "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
                     "what is set aside, %s",
@@ -75,7 +77,6 @@ class LogOpening:
                     directory.path,
                     self._put_back,
                 )
-            self._reported_set_aside[directory] = len(aside)
 
 
 def _report_recovery(log: Log) -> None:

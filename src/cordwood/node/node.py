@@ -146,6 +146,9 @@ class Node:
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
         fetching.cuts.was_set_aside = opening.report_set_aside
+        self._refills = fetching.refills
+        self._refills.after = self._load_coordinators
+        self._refills.emptied = damage.emptied
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.parked = ParkedRequests(loop)
@@ -188,6 +191,7 @@ class Node:
         self.transactions.schedule(now)
         self._load_coordinators()
         self.lag_watch.schedule(now)
+        self.loop.timers.at(now.boot_ms, lambda _: self._refills.find())
         if logs.undone_moves:
             # Later: nothing drives the node yet.
             self.loop.timers.at(now.boot_ms, lambda _: self.log_moves.resume(logs.undone_moves))
@@ -312,6 +316,7 @@ class Node:
         if delta.changed:
             self.lost_directories.leave()
             self.doubtful_logs.leave()
+            self._refills.image_changed()
         if delta.changed or delta.registered:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()

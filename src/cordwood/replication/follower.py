@@ -7,6 +7,7 @@
 | the same, below its high watermark | keeps its log, and waits, unless a loss was recorded since it learned of it |
 | OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
+| records, and deletions were dropped that this log may need | sets its log aside, and is filled anew |
 | another error | waits, and asks again |
 
 A follower whose log files are gone says that it has nothing, and takes nothing while it counts as in sync. Once it has
@@ -29,7 +30,9 @@ from typing import NamedTuple
 
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.replication.dropped_deletions import Verdict, judge
 from cordwood.replication.epochs import check_epoch
+from cordwood.segments.dropped_deletions import Dropped
 
 UNKNOWN_EPOCH = -1
 
@@ -52,12 +55,15 @@ class LeaderAnswer(NamedTuple):
     records: bytes | None = None
     diverging_epoch: int = -1
     diverging_end: int = -1
+    dropped: Dropped | None = None
 
 
 class Append(NamedTuple):
     """The answer holds what follows the follower's log; perhaps no records."""
 
     records: bytes
+    dropped: Dropped | None = None
+    """The leader's note of dropped deletions, which an empty log takes over before it takes records."""
 
 
 class Cut(NamedTuple):
@@ -85,6 +91,12 @@ class RestartWith(NamedTuple):
 
     offset: int
     records: bytes
+    dropped: Dropped | None = None
+    """As in `Append`."""
+
+
+class Refill(NamedTuple):
+    """The leader's log lacks deletions that the follower's may need. The log is set aside, and filled anew."""
 
 
 class Refused(NamedTuple):
@@ -95,7 +107,7 @@ class Late(NamedTuple):
     """The answer belongs to no outstanding request."""
 
 
-Step = Append | Cut | Withhold | Restart | RestartWith | Refused | Late
+Step = Append | Cut | Withhold | Restart | RestartWith | Refill | Refused | Late
 
 
 class FollowerReplica:
@@ -181,12 +193,17 @@ class FollowerReplica:
             offset = self.cut_at(answer.diverging_epoch, answer.diverging_end)
             return Cut(offset) if offset >= self.high_watermark or self.loss_is_recorded else Withhold(offset)
         offsets, records = self.log.offsets, answer.records or b""
-        if records and (offsets.start == offsets.end or offsets.end <= answer.log_start):
+        empty = offsets.start == offsets.end
+        verdict = judge(self.log.segments.dropped, answer.dropped, empty=empty, end=offsets.end)
+        if verdict is Verdict.REFILL:
+            return Refill()
+        dropped = answer.dropped if verdict is Verdict.TAKE_OVER else None
+        if records and (empty or offsets.end <= answer.log_start):
             # The bytes are checked when they are appended.
             base = int.from_bytes(records[:8], "big", signed=True)
             if 0 <= base < offsets.end:
-                return RestartWith(base, records)
-        return Append(records)
+                return RestartWith(base, records, dropped)
+        return Append(records, dropped)
 
     def cut_at(self, leader_epoch: int, leader_end: int) -> int:
         """Where the history that this log shares with the leader's ends: at most at this end of the leader's epoch."""

@@ -191,6 +191,15 @@ class LeaderReplica:
             and (follower.log_start >= self.log.offsets.start or follower.log_start == UNKNOWN_START)
         )
 
+    def has_latecomers(self, boot_ms: int, within_ms: int) -> bool:
+        """Whether a follower outside of the in-sync set has fetched within that time: it catches up."""
+        return any(
+            broker_id not in self.in_sync.committed
+            and follower.fetched_ms >= 0
+            and boot_ms - follower.fetched_ms < within_ms
+            for broker_id, follower in self._followers.items()
+        )
+
     def has_lost(self, broker_id: int) -> bool:
         """Whether a follower that had all committed records says that it lacks some: its log is gone."""
         follower, in_sync = self._followers.get(broker_id), self.in_sync

@@ -36,6 +36,8 @@ class Note(NamedTuple):
     recovery_point: int | None = None
     log_start_offset: int | None = None
     cleaned_to: int | None = None
+    until_in_sync: bool = False
+    """Whether the partition is filled anew here from its leader: once it is in sync, the directory is removed."""
 
 
 def set_aside_name(partition: str, number: int) -> str:
@@ -55,6 +57,8 @@ def encode_note(note: Note) -> bytes:
         "partition": str(note.partition),
         "topic_id": None if note.topic_id is None else topic_id_text(note.topic_id),
     }
+    if not note.until_in_sync:
+        del fields["until_in_sync"]  # releases that do not know the field would take the note for damaged
     return (json.dumps({**fields, "checksum": _checksum(fields)}, indent=2) + "\n").encode()
 
 

@@ -53,6 +53,8 @@ class FetchedPartition(NamedTuple):
     """Leader id and epoch (version 12 and later)."""
     snapshot_id: tuple[int, int] | None = None
     """End offset and epoch (version 12 and later)."""
+    dropped_deletions: tuple[int, int] | None = None
+    """For followers: mark and highest offset of the deletions that the log lacks (version 12 and later)."""
 
 
 FetchedTopics = Sequence[tuple[str | TopicId, Sequence[FetchedPartition]]]
@@ -73,6 +75,7 @@ _ABORTED_V12: Final = Struct(">qqB")
 _DIVERGING: Final = Struct(">iqB")
 _LEADER: Final = Struct(">iiB")
 _SNAPSHOT: Final = Struct(">qiB")
+_DROPPED: Final = Struct(">qqB")
 
 
 class _Body:
@@ -209,11 +212,22 @@ def _write_topic(chunks: list[Bytes], version: int, topic: str | TopicId, partit
 def _write_partitions(body: _Body, partitions: Sequence[FetchedPartition]) -> None:
     chunks = body.chunks
     for partition in partitions:
-        (index, code, high_watermark, stable, log_start, records, aborted, replica, diverging, leader, snapshot) = (
-            partition
-        )
+        (
+            index,
+            code,
+            high_watermark,
+            stable,
+            log_start,
+            records,
+            aborted,
+            replica,
+            divergence,
+            leader,
+            snapshot,
+            drops,
+        ) = partition
         length = _length(records)
-        tagged = diverging is not None or leader is not None or snapshot is not None
+        tagged = divergence is not None or leader is not None or snapshot is not None or drops is not None
         if aborted:
             chunks.append(_FOUND_V12_ABORTED.pack(index, code, high_watermark, stable, log_start))
             chunks.append(compact_array_count(len(aborted)))
@@ -243,6 +257,8 @@ def _partition_tags(partition: FetchedPartition) -> bytes:
         fields.append((1, _LEADER.pack(*partition.current_leader, 0)))
     if partition.snapshot_id not in (None, (-1, -1)):
         fields.append((2, _SNAPSHOT.pack(*partition.snapshot_id, 0)))
+    if partition.dropped_deletions is not None:
+        fields.append((10000, _DROPPED.pack(*partition.dropped_deletions, 0)))
     return tagged_fields(fields)
 
 

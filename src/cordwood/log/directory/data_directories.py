@@ -14,6 +14,7 @@ from cordwood.log.checkpoint import Checkpoint
 from cordwood.log.directory.condemned import Removal
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Claim, Place
+from cordwood.log.directory.dropped_notes import dropped_next
 from cordwood.log.directory.durable_ends import do_nothing
 from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.identity import Identity
@@ -26,6 +27,7 @@ from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.partition_metadata import TopicDescription
 
 PROBE_FILE = ".probe"
@@ -383,7 +385,12 @@ class DataDirectories:
         return RemovalOfAll(parts)
 
     def set_logs_aside(
-        self, partitions: Iterable[tuple[TopicId, TopicPartition]], reason: str, wall_ms: int
+        self,
+        partitions: Iterable[tuple[TopicId, TopicPartition]],
+        reason: str,
+        wall_ms: int,
+        *,
+        until_in_sync: bool = False,
     ) -> "RemovalOfAll":
         """As `DataDirectory.set_logs_aside`, for partitions of all directories."""
         topic_ids = {partition: topic_id for topic_id, partition in partitions}
@@ -391,7 +398,7 @@ class DataDirectories:
         for directory, names in self._grouped(topic_ids).items():
             if directory not in self.lost:
                 own = [(topic_ids[partition], partition) for partition in names]
-                parts.append(directory.set_logs_aside(own, reason, wall_ms))
+                parts.append(directory.set_logs_aside(own, reason, wall_ms, until_in_sync=until_in_sync))
             for partition in names:
                 self._forget(partition)
         return RemovalOfAll(parts)
@@ -409,6 +416,10 @@ class DataDirectories:
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
         """As `DataDirectory.expect_compaction`."""
         return self._at(partition).expect_compaction(partition)
+
+    def dropped_next(self, log: Log, highest: int, wall_ms: int) -> Dropped:
+        """As `dropped_notes.dropped_next`."""
+        return dropped_next(self._of(log).identity(), log, highest, wall_ms)
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._at(partition).set_clean_offset(partition, offset)
@@ -469,6 +480,10 @@ class DataDirectories:
         return self._of(log).cuts.end(log)
 
     # Disks
+
+    def free_bytes_of(self, log: Log) -> int:
+        """The free bytes of the disk that has this log. Raises StorageFailure."""
+        return self._of(log).free_bytes()[1]
 
     def free_bytes(self) -> list[tuple[int, int]]:
         """The size of each directory's disk and its free bytes, but for disks that failed. Raises StorageFailure."""

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from cordwood.log.directory.checkpoints import DirectoryCheckpoints
 from cordwood.log.directory.condemned import Condemned, Removal
 from cordwood.log.directory.cuts import Cuts
+from cordwood.log.directory.dropped_notes import dropped_before
 from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_owner
 from cordwood.log.directory.kept_offsets import KeptOffsets
@@ -303,6 +304,8 @@ class DataDirectory:
             first_file=self._ends.first_file(topic_id, partition),
         )
         self._descriptions.opened(partition, topic_id)
+        if log.segments.dropped is None and (cleaned_to := self._offsets.clean_offsets.get(partition, 0)):
+            log.segments.dropped = dropped_before(self.identity(), log, cleaned_to)
         if log.reports.damage and log.offsets.witnessed_end > log.offsets.saved_recovery_point:
             self._ends.make_durable()
         self._take_over(log)
@@ -371,10 +374,16 @@ class DataDirectory:
         return Removal(self._condemned, doomed, save, before)
 
     def set_logs_aside(
-        self, partitions: Sequence[tuple[TopicId, TopicPartition]], reason: str, wall_ms: int
+        self,
+        partitions: Sequence[tuple[TopicId, TopicPartition]],
+        reason: str,
+        wall_ms: int,
+        *,
+        until_in_sync: bool = False,
     ) -> Removal:
         """As `SettingAside.begin`."""
-        return self._setting_aside.begin(partitions, reason, wall_ms, self.forget_ends(partitions))
+        forget = self.forget_ends(partitions)
+        return self._setting_aside.begin(partitions, reason, wall_ms, forget, until_in_sync=until_in_sync)
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Removes a deleted partition, waiting for the disk."""

@@ -45,9 +45,12 @@ class SettingAside:
         reason: str,
         wall_ms: int,
         forget_ends: Callable[[], None],
+        *,
+        until_in_sync: bool = False,
     ) -> Removal:
         """Forgets partitions whose records nobody else may have, in the loop. Their directories are renamed in any
-        thread, and keep all files. `forget_ends` makes durable that their ends are forgotten.
+        thread, and keep all files. `forget_ends` makes durable that their ends are forgotten. `until_in_sync`: the
+        partitions are filled anew here.
 
         The names can be used again at once: a new log waits until the old directory is renamed. After a crash before
         that, the next start sets the directory aside.
@@ -58,7 +61,7 @@ class SettingAside:
             log = self._logs.pop(partition, None)
             half_cut = self._cuts.to_recover.pop(partition, None) is not None
             if log is not None or half_cut or partition in self._on_disk:
-                note = self._note(partition, topic_id, log, reason, wall_ms)
+                note = self._note(partition, topic_id, log, reason, wall_ms)._replace(until_in_sync=until_in_sync)
                 self._offsets.note_before_saving(partial(self._write_note, note))
                 if log is not None and (flush := log.begin_flush()) is not None:
                     before.append(flush.sync)

@@ -5,6 +5,7 @@ Compaction itself runs in another process; this module chooses the segments and 
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage
@@ -101,11 +102,11 @@ class Compaction:
             if not self._hosted.hosts(chosen.partition):
                 self._end(chosen)  # the topic was deleted with its files; a new topic may have its name
             elif isinstance(result, Exception):
-                self._end(chosen)
-                self._reports.failed_write(result)
-                self._pause(chosen.name)
+                self._failed(chosen, result)
+            elif result.dropped >= 0 and not self._may_drop(chosen.partition):
+                self._end(chosen)  # a follower came back meanwhile; the next round drops no deletions
             else:
-                self._loop.in_turns.begin_steps(self._swap(chosen, result))
+                self._note_dropped(chosen, result)
 
         write_down = self._logs.expect_compaction(chosen.name)
 
@@ -114,6 +115,41 @@ class Compaction:
             return self._compact_log(chosen.job)
 
         self._loop.effects.blocking(compact, compacted)
+
+    def _note_dropped(self, chosen: Candidate, result: CompactionResult) -> None:
+        """Makes durable which deletions the new segments lack, then puts them in place."""
+        log = chosen.partition.opened
+        if log is None or chosen.partition.cutting or log.offsets.truncations != chosen.truncations:
+            self._end(chosen)
+            return
+        dropped = self._logs.dropped_next(log, result.dropped, self._loop.now.wall_ms)
+
+        def noted(outcome: Exception | None) -> None:
+            if isinstance(outcome, Exception):
+                self._failed(chosen, outcome)
+            else:
+                self._loop.in_turns.begin_steps(self._swap(chosen, result))
+
+        if dropped == log.segments.dropped or not result.replacements:
+            noted(None)
+        else:
+            self._loop.effects.blocking(partial(log.segments.save_dropped, dropped), noted)
+
+    def _may_drop(self, partition: Partition) -> bool:
+        """Whether deletions may be dropped from the log now. A replica that is filled drops none: its note is that of
+        its leader. A leader drops none while a follower catches up, which would have to begin anew."""
+        if not partition.replicated:
+            return True
+        if self._image.node_id not in partition.image.isr:
+            return False
+        within_ms = self._image.settings.replica_lag_time_max_ms
+        leading = partition.leading
+        return leading is None or not leading.has_latecomers(self._loop.now.boot_ms, within_ms)
+
+    def _failed(self, chosen: Candidate, failure: Exception) -> None:
+        self._end(chosen)
+        self._reports.failed_write(failure)
+        self._pause(chosen.name)
 
     def _end(self, chosen: Candidate) -> None:
         self._working = chosen.partition.rewriting = False
@@ -167,6 +203,7 @@ class Compaction:
             key_memory_bytes=self._image.settings.log_cleaner_dedupe_buffer_size,
             last_offsets=log.replayed.producers.last_offsets(),
             aborted_later=log.aborts.later(count),
+            drops_deletions=self._may_drop(partition),
         )
         return Candidate(ratio, partition.name, partition, job, log.offsets.truncations)
 

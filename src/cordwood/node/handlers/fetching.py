@@ -223,10 +223,18 @@ class Fetching:
                     self._look_again(place)
         self._leave()
         if self._follower >= 0:
-            for partition in self._places:
+            for partition, place in self._places.items():
+                self._tell_dropped(partition, place)
                 answer_follower(partition, self._follower, self._request.reply.connection_id, self._rooms.loop.now)
         answer_fetch(self._rooms, self._request, self._plan, self._found)
         return True
+
+    def _tell_dropped(self, partition: Partition, place: int) -> None:
+        """Tells a follower which deletions compaction has dropped, as of now: its records may have been read before."""
+        replica = partition.leading
+        dropped = None if replica is None else replica.log.segments.dropped
+        if dropped is not None and dropped.highest >= 0:
+            self._found[place] = self._found[place]._replace(dropped_deletions=dropped)
 
     def abandon(self) -> None:
         """Ends the fetch without an answer: its connection is closed."""

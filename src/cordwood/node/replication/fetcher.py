@@ -8,29 +8,30 @@ partition whose log is cut by a thread, or whose leader refused, is left out of 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.replication.asking_leaders import Asked, fetch_values
 from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.replication.follower import (
     Append,
     Cut,
-    FetchFrom,
     FollowerReplica,
     Late,
     LeaderAnswer,
+    Refill,
     Refused,
     Restart,
     RestartWith,
     Withhold,
 )
 from cordwood.replication.throttle import is_listed
+from cordwood.segments.dropped_deletions import Dropped
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.fetch import Fetch
 
 FETCH_VERSIONS = (15, 18)
-NO_SESSION, SESSIONLESS = 0, -1
-MIN_BYTES = 1
 TIMEOUT_BEYOND_WAIT_MS = 10_000
 FIRST_PAUSE_MS = 50
 REST_MS = 100
@@ -67,18 +66,10 @@ WRONG_LEADER = (
 """Refusals that end when both brokers have the same image."""
 
 
-class _Asked(NamedTuple):
-    """One partition of a request."""
-
-    partition: Partition
-    following: FollowerReplica
-    place: FetchFrom
-
-
 class _Asking(NamedTuple):
     """The outstanding request."""
 
-    partitions: dict[tuple[TopicId, int], _Asked]
+    partitions: dict[tuple[TopicId, int], Asked]
 
 
 class Fetcher:
@@ -189,7 +180,7 @@ class Fetcher:
             return
         self._rests(now)
         settings = self._rooms.image.settings
-        asked: dict[tuple[TopicId, int], _Asked] = {}
+        asked: dict[tuple[TopicId, int], Asked] = {}
         wait_ms, opened = settings.replica_fetch_wait_max_ms, 0
         for partition in self._partitions:
             if partition in self._resting:
@@ -208,17 +199,17 @@ class Fetcher:
         self._outstanding = asking = _Asking(asked)
         self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asking, outcome, now))
 
-    def _request(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> PeerRequest[Fetch.Response]:
+    def _request(self, asked: dict[tuple[TopicId, int], Asked], wait_ms: int) -> PeerRequest[Fetch.Response]:
         return PeerRequest(
             self.leader,
             ApiKey.FETCH,
             FETCH_VERSIONS,
-            self._values(asked, wait_ms),
+            fetch_values(self._rooms, asked, wait_ms),
             wait_ms + TIMEOUT_BEYOND_WAIT_MS,
             waits_long=self._busy is not None,
         )
 
-    def _place_of(self, partition: Partition, now: Moment) -> _Asked | None:
+    def _place_of(self, partition: Partition, now: Moment) -> Asked | None:
         """Where the partition's log goes on; None if it cannot be asked for now."""
         try:
             following = partition.begin_following()
@@ -237,41 +228,7 @@ class Fetcher:
             self._rooms.flushes.sync(partition)
             self._wait_for_disk(partition, following)
             return None
-        return _Asked(partition, following, place)
-
-    def _values(self, asked: dict[tuple[TopicId, int], _Asked], wait_ms: int) -> dict[str, Any]:
-        settings = self._rooms.image.settings
-        topics: dict[TopicId, list[dict[str, int]]] = {}
-        for (topic_id, index), (partition, following, place) in asked.items():
-            topics.setdefault(topic_id, []).append(
-                {
-                    "partition": index,
-                    "current_leader_epoch": following.leader_epoch,
-                    "fetch_offset": place.offset,
-                    "last_fetched_epoch": place.last_fetched_epoch,
-                    "log_start_offset": place.log_start,
-                    "partition_max_bytes": settings.replica_fetch_max_bytes,
-                    # A leader that is told of an older high watermark than its own answers at once.
-                    "high_watermark": following.leader_high_watermark
-                    if partition.read_here_until_ms > self._loop.now.boot_ms
-                    else UNKNOWN_HIGH_WATERMARK,
-                }
-            )
-        return {
-            "replica_state": {
-                "replica_id": self._rooms.image.node_id,
-                "replica_epoch": self._rooms.serving.broker_epoch,
-            },
-            "max_wait_ms": wait_ms,
-            "min_bytes": MIN_BYTES,
-            "max_bytes": settings.replica_fetch_response_max_bytes,
-            "isolation_level": 0,
-            "session_id": NO_SESSION,
-            "session_epoch": SESSIONLESS,
-            "topics": [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()],
-            "forgotten_topics_data": [],
-            "rack_id": "",
-        }
+        return Asked(partition, following, place)
 
     # Answers
 
@@ -298,7 +255,7 @@ class Fetcher:
                     self._take(asked, answer, now)
         self._ask_soon()
 
-    def _still_counts(self, asked: _Asked) -> bool:
+    def _still_counts(self, asked: Asked) -> bool:
         """Whether the partition follows the same leader in the same epoch as when it was asked for."""
         partition = asked.partition
         return partition in self._partitions and partition.following is asked.following and not partition.cutting
@@ -306,14 +263,14 @@ class Fetcher:
     def _counts_as_in_sync(self, partition: Partition) -> bool:
         return self._rooms.image.node_id in (*partition.image.isr, *partition.image.elr)
 
-    def _take(self, asked: _Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
+    def _take(self, asked: Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
         partition, following, place = asked
         settings = self._rooms.image.settings
         if following.log.offsets.end_in_doubt and self._counts_as_in_sync(partition):
             # With these records it could be elected, as if it had all before them (`doubtful_logs.py`).
             self._rest(partition, REST_MS, now)
             return
-        diverging = answer.diverging_epoch
+        diverging, dropped = answer.diverging_epoch, answer.dropped_deletions
         step = following.answered(
             place,
             LeaderAnswer(
@@ -323,11 +280,12 @@ class Fetcher:
                 answer.records,
                 diverging.epoch,
                 diverging.end_offset,
+                None if dropped.mark < 0 else Dropped(dropped.mark, dropped.highest),
             ),
         )
         match step:
-            case Append(records):
-                self._append(partition, following, records, answer, now)
+            case Append(records, taken_over):
+                self._append(partition, following, records, taken_over, answer, now)
             case Cut(offset) if partition.withholds and offset < following.high_watermark:
                 self._rooms.withheld.let_go(partition)
                 self._rooms.cuts.set_aside(partition, following, offset, ended=self._ask_soon)
@@ -338,14 +296,16 @@ class Fetcher:
                 self._rest(partition, settings.replica_fetch_backoff_ms, now)
             case Restart(offset):
                 self._begin_cut(partition, following, offset, anew=True)
-            case RestartWith(offset, records):
+            case RestartWith(offset, records, taken_over):
                 self._begin_cut(
                     partition,
                     following,
                     offset,
                     anew=True,
-                    then=lambda: self._append(partition, following, records, answer, self._loop.now),
+                    then=lambda: self._append(partition, following, records, taken_over, answer, self._loop.now),
                 )
+            case Refill():
+                self._refill(partition, following, now)
             case Refused(error):
                 if error not in WRONG_LEADER:
                     self._rooms.reports.report(
@@ -362,12 +322,15 @@ class Fetcher:
         partition: Partition,
         following: FollowerReplica,
         records: bytes,
+        taken_over: Dropped | None,
         answer: Fetch.ResponsePartition,
         now: Moment,
     ) -> None:
         log = following.log
         try:
             if records:
+                if taken_over is not None:
+                    log.take_over_dropped(taken_over)
                 log.append_replicated(memoryview(records), leader_epoch=following.leader_epoch, now=now)
             moved = following.took(answer.high_watermark, now.boot_ms)
             if answer.log_start_offset > log.offsets.start:
@@ -465,7 +428,18 @@ class Fetcher:
             del self._resting[partition]
             self._ask_soon()
 
-    # Cuts
+    # Refills and cuts
+
+    def _refill(self, partition: Partition, following: FollowerReplica, now: Moment) -> None:
+        """Has the log set aside; the next request fills it anew. Without room for both copies it waits."""
+
+        def ended(succeeded: bool) -> None:
+            if not succeeded and partition in self._partitions:
+                self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
+            self._ask_soon()
+
+        if not self._rooms.refills.begin(partition, following, ended):
+            self._rest(partition, LONGEST_THROTTLED_MS, now)
 
     def _begin_cut(
         self,

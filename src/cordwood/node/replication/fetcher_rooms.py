@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordwood.node.replication.cuts import Cuts
+from cordwood.node.replication.refills import Refills
 from cordwood.node.replication.saved_starts import SavedStarts
 from cordwood.node.replication.suspects import Suspects
 from cordwood.node.replication.withheld import Withheld
@@ -54,5 +55,6 @@ class FetcherRooms:
         self.throttle = Throttle()
         """Of replicas outside of their in-sync sets, where the topic lists this follower."""
         self.starts = SavedStarts(loop, logs, hosted, reports)
+        self.refills = Refills(loop, image, logs, hosted, flushes, checkpoints, reports)
         self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)
         self.withheld = Withheld(loop, hosted, reports)

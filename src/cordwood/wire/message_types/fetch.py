@@ -67,6 +67,10 @@ class Fetch(
         end_offset: int
         epoch: int
 
+    class ResponseDroppedDeletions(Entity):
+        mark: int
+        highest: int
+
     class ResponseAbortedTransaction(Entity):
         producer_id: int
         first_offset: int
@@ -80,6 +84,7 @@ class Fetch(
         diverging_epoch: Fetch.ResponseDivergingEpoch
         current_leader: Fetch.ResponseCurrentLeader
         snapshot_id: Fetch.ResponseSnapshotId
+        dropped_deletions: Fetch.ResponseDroppedDeletions
         aborted_transactions: Sequence[Fetch.ResponseAbortedTransaction] | None
         preferred_read_replica: int
         records: bytes | None
@@ -114,6 +119,10 @@ class Fetch(
         end_offset: int
         epoch: int
 
+    class AnswerDroppedDeletions(TypedDict, total=False):
+        mark: int
+        highest: int
+
     class AnswerAbortedTransaction(TypedDict, total=False):
         producer_id: int
         first_offset: int
@@ -127,6 +136,7 @@ class Fetch(
         diverging_epoch: Fetch.AnswerDivergingEpoch
         current_leader: Fetch.AnswerCurrentLeader
         snapshot_id: Fetch.AnswerSnapshotId
+        dropped_deletions: Fetch.AnswerDroppedDeletions
         aborted_transactions: Array[Fetch.AnswerAbortedTransaction] | None
         preferred_read_replica: int
         records: bytes | None

@@ -1,0 +1,182 @@
+"""Refills: a follower's log that may need deletions which its leader lacks is set aside, and filled anew.
+
+The old files stay until the replica is in sync again: if the other replicas lose their disks meanwhile, the old copy is
+the best one left. Without room for both copies the replica waits, out of sync, and says so. The follower's machine
+tells when a refill is due (`replication/dropped_deletions.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.log.directory.replaced import remove_replaced, replaced_directories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.log.directory.data_directories import DataDirectories
+    from cordwood.log.directory.data_directory import DataDirectory
+    from cordwood.log.log import Log
+    from cordwood.node.duties.checkpoints import Checkpoints
+    from cordwood.node.flushes import FlushBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.partition import Partition
+    from cordwood.node.reports import Reports
+    from cordwood.replication.follower import FollowerReplica
+    from cordwood.segments.set_aside import Note
+
+logger = logging.getLogger("cordwood")
+
+REASON = "its leader removed markers or tombstones by compaction that this copy never had: the partition is filled anew"
+ROOM_BYTES = 16 << 20
+"""The room that a refill leaves free, beside that of a second copy."""
+
+
+class Refills:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectories,
+        hosted: HostedReplicas,
+        flushes: FlushBook,
+        checkpoints: Checkpoints,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._flushes = flushes
+        self._checkpoints = checkpoints
+        self._reports = reports
+        self._replaced: list[tuple[DataDirectory, Note, str]] = []
+        """The directories that go when their partitions are in sync."""
+        self._unnamed = False
+        """Whether a directory could not be renamed at once: it gets its new name when the new log is opened."""
+        self.after: Callable[[], None] = lambda: None
+        """Called when a log was set aside: the partition may have another role now."""
+        self.emptied: Callable[[Log, int], None] = lambda log, leader: None
+        """Called when a log was set aside, with the leader that its successor is filled from."""
+
+    # Beginning
+
+    def begin(self, partition: Partition, following: FollowerReplica, ended: Callable[[bool], None]) -> bool:
+        """Sets the log aside in a thread, if there is room for both copies; `ended` hears whether it did. False:
+        another thread rewrites the log, and the caller asks again later."""
+        if partition.rewriting:
+            return False
+        partition.cutting = True
+        # Clients that read here go to the leader.
+        partition.wake_readers(self._loop.now)
+        measured = partial(self._measured, partition, following, ended)
+        self._loop.effects.blocking(partial(self._logs.free_bytes_of, following.log), measured)
+        return True
+
+    def _measured(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        ended: Callable[[bool], None],
+        free_bytes: int | Exception,
+    ) -> None:
+        needed = following.log.segments.size_bytes + ROOM_BYTES
+        if isinstance(free_bytes, Exception):
+            self._reports.failure(free_bytes)
+        elif free_bytes < needed:
+            self._reports.report(
+                logging.ERROR,
+                f"{partition.name} stays out of sync: {REASON}, and that needs {needed} bytes beside the old copy, of "
+                f"which {following.log.directory.parent} has {free_bytes}",
+            )
+        else:
+            self._checkpoints.when_idle(partial(self._set_aside, partition, following, ended))
+            return
+        self._give_back(partition)
+        ended(False)
+
+    def _set_aside(self, partition: Partition, following: FollowerReplica, ended: Callable[[bool], None]) -> None:
+        if not self._hosted.hosts(partition):
+            partition.cutting = False
+            return
+        logger.warning(
+            "%s: %s from broker %d. It ended at %d; the old files are kept until it is in sync",
+            partition.name,
+            REASON,
+            following.leader,
+            following.log.offsets.end,
+        )
+        # From here on the log is forgotten: the next use opens the new one, or fails until the old name is free.
+        self._flushes.forget(partition)
+        partition.lose_log()
+        named = [(partition.topic_id, partition.name)]
+        aside = self._logs.set_logs_aside(named, REASON, self._loop.now.wall_ms, until_in_sync=True)
+        self._loop.effects.blocking(aside.run, partial(self._is_aside, partition, following, ended))
+
+    def _is_aside(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        ended: Callable[[bool], None],
+        result: Exception | None,
+    ) -> None:
+        if isinstance(result, Exception):
+            self._unnamed = True
+            self._reports.failed_write(result)
+        else:
+            self.emptied(following.log, following.leader)
+        self._give_back(partition)
+        self.find()
+        ended(result is None)
+
+    def _give_back(self, partition: Partition) -> None:
+        partition.cutting = False
+        if self._hosted.hosts(partition):
+            self._hosted.follow_again(partition, self._loop.now)
+            self.after()
+
+    # The end
+
+    def find(self) -> None:
+        """Finds the directories that wait for their partitions, at the start and behind each refill, and removes those
+        that need not wait."""
+        self._find()
+        self._remove()
+
+    def image_changed(self) -> None:
+        """Removes the old files of partitions that are in sync again."""
+        if self._unnamed:
+            self._find()
+        if self._replaced:
+            self._remove()
+
+    def _find(self) -> None:
+        self._replaced = [
+            (directory, note, path)
+            for directory in self._logs.directories
+            if directory not in self._logs.lost
+            for note, path in replaced_directories(directory)
+        ]
+
+    def _remove(self) -> None:
+        for entry in list(self._replaced):
+            directory, note, path = entry
+            partition = self._hosted.get(*note.partition)
+            if (
+                partition is not None
+                and partition.topic_id == note.topic_id
+                and not partition.cutting
+                and self._image.node_id in partition.image.isr
+            ):
+                self._replaced.remove(entry)
+                directory.on_disk.set_aside_directories.remove(path)
+                logger.info("%s is in sync again: %s is removed", note.partition, path)
+                self._loop.effects.blocking(partial(remove_replaced, directory, path), self._removed)
+
+    def _removed(self, result: Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._reports.failed_write(result)
