@@ -196,6 +196,20 @@ async def test_another_boot_without_the_mark_of_a_clean_stop_is_unclean(tmp_path
         assert found == [False, False, True, False]
 
 
+async def test_a_broker_on_another_directory_than_before_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_store(tmp_path) as store:
+        for directory in ("one", "one"):
+            await (await Server.start(settings(tmp_path / directory, store))).stop()
+        assert "had another before" not in caplog.text
+        # Nobody mounted the disk.
+        await (await Server.start(settings(tmp_path / "empty", store))).stop()
+        former = storage_id(tmp_path / "one")
+        assert f"the data directory is new: broker 1 had another before (storage id {former}, now " in caplog.text
+        assert "broker 1 takes part with another data directory than before" in caplog.text
+
+
 async def test_a_node_id_belongs_to_one_directory_while_its_broker_lives(tmp_path: Path) -> None:
     async with a_store(tmp_path) as store:
         one = await Server.start(settings(tmp_path / "one", store))

@@ -35,6 +35,7 @@ from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.known_epochs import known_epochs
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
+from cordwood.cluster.replaced_storage import told_by_broker
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
@@ -171,6 +172,12 @@ class Server:
         )
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
+        if (
+            clustered
+            and not storage.in_memory
+            and (replaced := told_by_broker(image, storage.standing.storage_id)) is not None
+        ):
+            logger.error("%s", replaced)
         storage.claim(image.cluster_id, known_topics(image))
         self._peers = PeerConnections(
             loop,

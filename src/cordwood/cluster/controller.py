@@ -20,6 +20,7 @@ from cordwood.cluster.planner.failover import plan_topic, preferred_elections, r
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
 from cordwood.cluster.planner.reassignment import plan_steps
 from cordwood.cluster.planner.registration import is_controller, plan_controller, plan_lift
+from cordwood.cluster.replaced_storage import told_by_controller
 from cordwood.cluster.rows import broker_key
 from cordwood.cluster.stores.interface import Compare, MetadataStore, StoreClosed, StoreFailure
 
@@ -224,10 +225,13 @@ class Controller:
         item = await self._store.get(broker_key(broker.broker_id))
         if item is None or item.mod_revision != broker.mod_revision:
             return False
+        replaced = told_by_controller(self._image, broker.broker_id)
         result = await self._authority.transact(plan_lift(item, broker.broker_id, is_controller(controller)))
         await self._follower.reach(result.revision)
         if result.succeeded:
             logger.info("broker %d takes part in epoch %d", broker.broker_id, broker.epoch)
+            if replaced is not None:
+                logger.error("%s", replaced)
         return result.succeeded
 
     # Preferred leaders

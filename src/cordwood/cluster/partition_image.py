@@ -29,6 +29,8 @@ class PartitionImage:
     """Fields of the row that this release does not know, for a row that is written again."""
     lossy_epoch: int = 0
     """As in `PartitionRow`."""
+    former_storage: tuple[tuple[int, str], ...] = ()
+    """As in `PartitionRow`."""
 
 
 class Leadership(NamedTuple):
@@ -54,6 +56,7 @@ def partition_image(row: PartitionRow, mod_revision: int) -> PartitionImage:
         mod_revision,
         row.unknown,
         row.lossy_epoch,
+        row.former_storage,
     )
 
 
@@ -71,6 +74,7 @@ def partition_row(image: PartitionImage) -> PartitionRow:
         image.partition_epoch,
         image.recovering,
         image.lossy_epoch,
+        image.former_storage,
         image.unknown,
     )
 

@@ -142,6 +142,9 @@ class PartitionRow(NamedTuple):
     """The epoch of the last leader that was elected though it may lack acknowledged records (an accepted loss, an
     unclean election); 0: none. A replica that has not followed the partition since then, and is a replica no more, sets
     its log aside."""
+    former_storage: tuple[tuple[int, str], ...] = ()
+    """Brokers, and the storage ids with which they had every acknowledged record: all of them lost their storage, and
+    nobody is left to lead. A broker that comes back with such a storage id leads again."""
     unknown: Unknown = ()
 
 
@@ -308,9 +311,10 @@ def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
     """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
     if version < SHORT_PARTITION_ROWS:
         fields = row._asdict()
-        if not row.lossy_epoch:
-            # Releases without this field write equal rows.
-            del fields["lossy_epoch"]
+        for name in ("lossy_epoch", "former_storage"):
+            # Releases without these fields write equal rows.
+            if not fields[name]:
+                del fields[name]
         return _encode({**dict(fields.pop("unknown")), **fields})
     fields = row._asdict()
     unknown = dict(fields.pop("unknown"))
@@ -336,9 +340,10 @@ def decode_partition(value: bytes) -> PartitionRow:
             partition_epoch=fields.get("partition_epoch", 0),
             recovering=fields.get("recovering", False),
             lossy_epoch=fields.get("lossy_epoch", 0),
+            former_storage=tuple((broker, storage_id) for broker, storage_id in fields.get("former_storage", ())),
             unknown=_unknown(PartitionRow, fields),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DamagedMetadata(f"a partition lacks {error}: {value[:200]!r}") from None
 
 

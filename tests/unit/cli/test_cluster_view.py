@@ -104,20 +104,22 @@ def test_a_broker_serves_or_is_fenced_or_starts_or_stops() -> None:
             (1, 7),
             (),
             (),
-            "all replicas lost their storage: `cordwood cluster accept-loss t 3` lets a replica begin with what it has",
+            "all replicas lost their storage: start a broker on the disk that it had, or `cordwood cluster accept-loss "
+            "t 3` lets a replica begin with what it has",
         ),
         (
             (3,),
             (),
             (),
-            "its only replica lost its storage: `cordwood cluster accept-loss t 3` lets a replica begin with what it "
-            "has",
+            "its only replica lost its storage: start a broker on the disk that it had, or `cordwood cluster "
+            "accept-loss t 3` lets a replica begin with what it has",
         ),
         (
             (7, 8, 5),
             (),
             (),
-            "all replicas lost their storage: start one of brokers 7, 8 or 5, then `cordwood cluster accept-loss t 3`",
+            "all replicas lost their storage: start one of brokers 7, 8 or 5; if its disk is lost, then `cordwood "
+            "cluster accept-loss t 3`",
         ),
     ],
 )

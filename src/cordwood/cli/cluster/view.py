@@ -194,8 +194,8 @@ def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
             "its only replica lost its storage" if len(partition.replicas) == 1 else "all replicas lost their storage"
         )
         if any(states.get(node) == "serves" for node in partition.replicas):
-            return f"{lost}: {command} lets a replica begin with what it has"
-        return f"{lost}: start one of {brokers_in_words(partition.replicas)}, then {command}"
+            return f"{lost}: start a broker on the disk that it had, or {command} lets a replica begin with what it has"
+        return f"{lost}: start one of {brokers_in_words(partition.replicas)}; if its disk is lost, then {command}"
     for state, words in _WAITS.items():
         if found := [node for node in complete if states.get(node) == state]:
             return words.format(broker=f"broker {found[0]}")

@@ -10,6 +10,9 @@ emptied disk), and under `ack.durability=os` with an unclean restart of the mach
 that could lead, one of them stays. That it may lack records is written before it is elected (`lossy_epoch`): followers
 cut committed records only after such a note.
 
+If all replicas that could lead lost their storage, the row keeps the ids of these storages: a disk that was not mounted
+may come back, and its broker then leads again, unless an operator accepted the loss meanwhile.
+
 A broker whose disk is full leaves every ISR, since acknowledgements would wait for it, and leads on only where no
 member of the ISR has room. It has every committed record until it left, so it goes into the ELR as others do.
 
@@ -78,6 +81,8 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, re
         chosen = _best(image, [broker for broker in live if has_room(image, broker)], recent)
     if chosen is not None:
         return Decision(elected(image, topic, partition, chosen, unworthy), frozenset(holds_up))
+    if (back := _back_with_storage(image, partition)) is not None:
+        return Decision(_taken_back(image, topic, partition, back), frozenset(holds_up))
     return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
 
 
@@ -182,6 +187,22 @@ def _elect(
     return None
 
 
+def _back_with_storage(image: ClusterImage, partition: PartitionImage) -> int | None:
+    """A broker that is back with the storage that had every acknowledged record, where nobody else is left."""
+    if partition.isr or partition.elr:
+        return None
+    former = dict(partition.former_storage)
+    live = (broker for broker in partition.replicas if broker in former and is_electable(image, broker))
+    return next((broker for broker in live if image.brokers[broker].storage_id == former[broker]), None)
+
+
+def _taken_back(image: ClusterImage, topic: TopicImage, partition: PartitionImage, leader: int) -> PartitionRow:
+    """The partition, led by a broker whose disk is back."""
+    row = elected(image, topic, replace(partition, isr=(leader,)), leader, ())
+    forgot = image.brokers[leader].unclean and not topic.settings.acks_mean_disk
+    return row._replace(lossy_epoch=row.leader_epoch) if forgot else row
+
+
 def elected(
     image: ClusterImage,
     topic: TopicImage,
@@ -210,6 +231,7 @@ def elected(
         recovering=partition.recovering or not clean,
         partition_epoch=partition.partition_epoch + 1,
         lossy_epoch=partition.lossy_epoch if clean else leader_epoch,
+        former_storage=(),
     )
 
 
@@ -235,6 +257,8 @@ def _without_lost(
         elr = tuple(broker for broker in partition.elr if broker not in unworthy)
         if not isr:
             isr, elr = elr, ()
+        if not isr and (partition.isr or partition.elr):
+            before = before._replace(former_storage=_former_storage(image, partition))
     else:
         stay = {leader, *(broker for broker in partition.isr if _stays(image, broker))}
         if stay.issuperset(partition.isr) and not unworthy:
@@ -243,9 +267,19 @@ def _without_lost(
     row = before._replace(isr=isr, elr=elr)
     if leader == NOBODY != partition.leader:
         row = row._replace(leader=NOBODY, leader_broker_epoch=0, leader_epoch=image.leadership(partition).epoch + 1)
-    if row == before:
+    if row == partition_row(partition):
         return None
     return row._replace(partition_epoch=partition.partition_epoch + 1)
+
+
+def _former_storage(image: ClusterImage, partition: PartitionImage) -> tuple[tuple[int, str], ...]:
+    """The storages that had every acknowledged record, of brokers that registered with another one."""
+    former = ((broker, image.storage_ids.get(broker, "")) for broker in (*partition.isr, *partition.elr))
+    return tuple(
+        (broker, storage_id)
+        for broker, storage_id in former
+        if storage_id and broker in image.brokers and image.brokers[broker].storage_id != storage_id
+    )
 
 
 def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow) -> GuardedPut:
