@@ -18,6 +18,7 @@ from cordwood.simulation.checkers.content import read_batches
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.requests import Sender
 
 ONE, TWO, THREE = 1, 2, 3
 ALL = (ONE, TWO, THREE)
@@ -357,8 +358,10 @@ def test_a_broker_that_is_no_replica_is_refused(world: World) -> None:
             }
         ],
     }
-    answer = world.ask_at(leader, ApiKey.FETCH, 15, **values)
-    assert ErrorCode(answer.responses[0].partitions[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"
+    sender = Sender(stranger, world.machine_of(stranger).node.serving.key)
+    exchange = world.machine_of(leader).network.connect(stranger).request(ApiKey.FETCH, 15, values, sender=sender)
+    world.settle()
+    assert ErrorCode(exchange.answer.responses[0].partitions[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"
 
 
 def test_each_replica_applies_retention_by_itself_and_starts_only_rise(world: World) -> None:

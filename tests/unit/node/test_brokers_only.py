@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch_values
 from tests.unit.node.test_listeners import BROKERS, CLIENTS, ask, ask_as
-from tests.unit.node.two_brokers import ME, OTHER, elect, register
+from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
+from cordwood.cluster.rows import broker_key
+from cordwood.cluster.stores.interface import Delete
 from cordwood.model.listeners import Callers, Entrance
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -76,6 +78,14 @@ def test_the_key_of_an_earlier_registration_counts_no_more(led: World) -> None:
     elect(led, "orders", ME)
     assert fetch(led, SHARED, Sender(OTHER, KEY)) == REFUSED
     assert fetch(led, SHARED, Sender(OTHER, KEY + 1)) == "NONE"
+
+
+def test_nobody_fetches_as_a_broker_whose_registration_has_ended(led: World) -> None:
+    """Its row is gone and its broker epoch is still known: no key could be compared."""
+    write(led, Delete(broker_key(OTHER)))
+    for sender in (*FORGED, Sender(OTHER, KEY)):
+        assert fetch(led, SHARED, sender) == REFUSED
+    assert high_watermark(led) == 0
 
 
 @pytest.mark.parametrize("entrance", EVERYWHERE, ids=lambda entrance: entrance.callers.name)
