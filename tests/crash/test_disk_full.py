@@ -1,6 +1,7 @@
 """A full disk: producers are told, readers read on, nothing acknowledged is lost, and freed space is used again."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
+from tests.cluster.local_cluster import CORDWOOD, clean_environment
 from tests.crash.conftest import MakeLoad, StartBroker
 from tests.crash.mounts import Disk, LoopDisk, MountUnavailable, SmallTmpfs
 from tests.crash.workload import Sender, Workload
@@ -121,6 +123,35 @@ def test_readers_read_on_and_producers_go_on_once_there_is_space(full: FullDisk)
 def test_deleting_a_topic_makes_space_on_a_disk_without_any(full: FullDisk) -> None:
     admin = AdminClient({"bootstrap.servers": full.broker.bootstrap})
     admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(60)
+    assert_all_is_well_again(full)
+
+
+@pytest.mark.timeout(400)
+def test_a_full_disk_is_named_wherever_an_operator_looks(full: FullDisk) -> None:
+    def cordwood(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*CORDWOOD, *arguments, "--bootstrap-server", full.broker.bootstrap],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    status = cordwood("cluster", "status", "--exit-code")
+    assert status.returncode == 5, status.stdout
+    assert "The disk of broker 1 is full" in status.stdout
+    produced = cordwood("produce", "orders", "--timeout", "5", "x" * 100_000)
+    assert produced.returncode == 1, produced.stderr
+    assert "the disk of broker 1" in produced.stderr
+    moved = cordwood("group", "reset", "late", "--topic", "orders", "--to", "earliest", "--execute")
+    assert moved.returncode == 1, moved.stderr + moved.stdout
+    assert "the disk of broker 1" in moved.stderr
+    assert full.broker.stop() == 0
+    assert "stopped on a full disk" in full.broker.output()
+    assert "the next start checks the logs" in full.broker.output()
+    (full.disk.path / "somebody-elses").unlink()
+    full.broker.start()
     assert_all_is_well_again(full)
 
 

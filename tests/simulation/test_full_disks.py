@@ -17,11 +17,14 @@ from tests.simulation.test_replication_on_machines import (
     read,
     told,
 )
+from tests.unit.node.speaking import batch_of, create_topic, produce
 
 from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.cluster.rows import broker_key
+from cordwood.model.errors import ErrorCode
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
 from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
 
 SOON_MS = 500
 """Much less than replica.lag.time.max.ms."""
@@ -185,3 +188,27 @@ def test_a_late_word_that_the_disk_is_full_is_taken_back(world: World) -> None:
     world.advance(SOON_MS)
     assert not world.machine_of(leader).node.image.brokers[full].disk_full
     assert in_sync(world) == set(ALL)
+
+
+def test_a_lone_broker_says_that_its_disk_is_full_to_who_asks_until_it_has_room() -> None:
+    world = World(seed=1).start()
+    create_topic(world)
+
+    def says_full() -> bool:
+        (told,) = world.ask(ApiKey.DESCRIBE_CLUSTER, 2, endpoint_type=1).brokers
+        assert told.is_disk_full is world.node.full_disk.full
+        return bool(told.is_disk_full)
+
+    assert not says_full()
+    world.disk.platter.free_for_appends = 0
+    (refused,) = produce(world, "orders", batch_of(world, b"value"))
+    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert says_full()
+    world.advance(ROOM_AGAIN_MS)
+    assert says_full(), "nobody made room"
+    world.disk.platter.free_for_appends = None
+    world.advance(ROOM_AGAIN_MS)
+    assert not says_full()
+    (taken,) = produce(world, "orders", batch_of(world, b"value"))
+    assert taken.error_code == 0
+    world.kill()

@@ -32,9 +32,10 @@ Readiness = Callable[[], str]
 
 
 class MetricsEndpoint:
-    def __init__(self, prepare: Prepare, not_ready: Readiness) -> None:
+    def __init__(self, prepare: Prepare, not_ready: Readiness, remark: Readiness) -> None:
         self._prepare = prepare
         self._not_ready = not_ready
+        self._remark = remark
         self._scrapes = 0
         self._open: dict[asyncio.WriteTransport, None] = {}
         """Connections, the oldest first."""
@@ -43,9 +44,11 @@ class MetricsEndpoint:
         self._socket: socket.socket | None = None
 
     @classmethod
-    async def start(cls, listener: ListenerAddress, prepare: Prepare, not_ready: Readiness) -> "MetricsEndpoint":
+    async def start(
+        cls, listener: ListenerAddress, prepare: Prepare, not_ready: Readiness, remark: Readiness = lambda: ""
+    ) -> "MetricsEndpoint":
         """Starts to listen. Raises OSError, with the setting and the address in its text, if that fails."""
-        endpoint = cls(prepare, not_ready)
+        endpoint = cls(prepare, not_ready, remark)
         try:
             endpoint._socket = bind(listener)
         except OSError as error:
@@ -89,10 +92,10 @@ class MetricsEndpoint:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             return _response("431 Request Header Fields Too Large", b"too long\n")
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        line = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
             return _response("400 Bad Request", b"not HTTP/1.1\n")
-        method, target = words[0], words[1].split(b"?", 1)[0]
+        method, target = line[0], line[1].split(b"?", 1)[0]
         if target not in (b"/metrics", b"/live", b"/ready"):
             return _response("404 Not Found", b"there are /metrics, /live and /ready\n")
         if method not in (b"GET", b"HEAD"):
@@ -103,7 +106,8 @@ class MetricsEndpoint:
         if target == b"/ready":
             reason = self._not_ready()
             status = "503 Service Unavailable" if reason else "200 OK"
-            return _response(status, f"{reason or 'the broker takes clients'}\n".encode(), with_body=with_body)
+            words = reason or f"the broker takes clients{self._remark()}"
+            return _response(status, f"{words}\n".encode(), with_body=with_body)
         if self._scrapes >= MAX_SCRAPES:
             return _response("503 Service Unavailable", b"too many scrapes at a time\n")
         self._scrapes += 1

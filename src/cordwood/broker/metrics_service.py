@@ -24,11 +24,12 @@ class MetricsService:
         self._scrape: Callable[[], Callable[[], bytes]] | None = None
 
     @classmethod
-    async def start(cls, listener: ListenerAddress, not_ready: Readiness) -> "MetricsService":
-        """Starts the endpoint. Raises OSError if the broker cannot listen on the address."""
+    async def start(cls, listener: ListenerAddress, not_ready: Readiness, remark: Readiness) -> "MetricsService":
+        """Starts the endpoint. `remark` adds to the words of a broker that takes clients. Raises OSError if the broker
+        cannot listen on the address."""
         service = cls()
         try:
-            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready)
+            service._endpoint = await MetricsEndpoint.start(listener, service._prepare, not_ready, remark)
         except BaseException:
             service.close()
             raise

@@ -54,6 +54,7 @@ def prepare_scrape(
         names.NEAR_READ_BYTES: _one(node.near_reads.served_bytes),
         names.SENT_NEAR: _one(node.near_reads.sent_near),
         names.SENT_BACK: _one(node.near_reads.sent_back),
+        names.DISK_FULL: _one(node.full_disk.full),
         names.LOST_DIRECTORIES: _one(len(node.logs.lost)),
         names.SET_ASIDE: _one(sum(len(each.on_disk.set_aside_directories) for each in node.logs.directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],

@@ -39,7 +39,7 @@ from cordwood.cluster.replaced_storage import told_by_broker
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import SyncFailure
+from cordwood.model.errors import DiskFull, SyncFailure
 from cordwood.model.listeners import Listener
 from cordwood.node.brokers_only import is_proven
 from cordwood.node.known_topics import known_topics
@@ -147,6 +147,11 @@ class Server:
             return "the cluster has not taken note of this broker: no controller, or no contact with the metadata store"
         return ""
 
+    def _remark(self) -> str:
+        """What clients of a broker that is ready do not get. A full disk makes no broker unready: who reads, and who
+        deletes to make room, has to reach it."""
+        return ", and refuses records: its disk is full" if self.node.full_disk.full else ""
+
     async def _start(self, before_listening: "Callable[[Server], None]") -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         for listener in settings.listener_list:
@@ -155,7 +160,7 @@ class Server:
             # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics_service import MetricsService
 
-            self._metrics = await MetricsService.start(settings.metrics_address, self._not_ready)
+            self._metrics = await MetricsService.start(settings.metrics_address, self._not_ready, self._remark)
             logger.info("metrics and health at http://%s:%d/metrics, /live and /ready", *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
@@ -407,9 +412,16 @@ class Server:
         self._file_workers.close()
         self._scrub_thread.close()
         self.node.damage.finish()
-        self._storage.close_logs()
+        how = "cleanly"
+        try:
+            self._storage.close_logs()
+        except DiskFull as failure:
+            # Everything acknowledged is on the disk. Only what would make the next start quick finds no space.
+            logger.warning("the disk is full: the next start checks the logs, which takes longer: %s", failure)
+            how = "on a full disk"
         logger.info(
-            "stopped cleanly in %.0f ms%s",
+            "stopped %s in %.0f ms%s",
+            how,
             (self._loop.time() - started_s) * 1000,
             f"; {owed} connections were still waiting for answers" if owed else "",
         )

@@ -245,6 +245,8 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
     """An error of librdkafka as a Failure: the protocol's name for a broker's error, our own for a client's."""
     carried = kafka_error(error) if isinstance(error, KafkaException) else error
     code = carried.code()
+    if code in _PERHAPS_FULL and (full := _full_disk(bootstrap_servers)) is not None:
+        return full
     if code > 0:
         return Failure(code_name(code), carried.str() or code_name(code), _HINTS.get(code, ""), _exit_code(code))
     if code == KafkaError._MSG_TIMED_OUT:
@@ -271,6 +273,23 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
     return Failure(carried.name().removeprefix("_"), carried.str())
 
 
+def _full_disk(bootstrap_servers: str) -> Failure | None:
+    """The failure to be told instead of one that a full disk leads to; None: no broker says that its disk is full."""
+    from cordwood.cli.cluster.view import nodes_of
+    from cordwood.cli.raw_request import first_answer
+
+    servers = [parse_server(server) for server in bootstrap_servers.split(",")]
+    try:
+        _, (_, nodes) = first_answer(servers, lambda asked: nodes_of(asked, _CONNECT_TIMEOUT_S))
+    except Failure:
+        return None
+    full = [node for node in nodes if node.disk_full]
+    if not full:
+        return None
+    names = ", ".join(f"broker {node.node_id} ({node.address[0]}:{node.address[1]})" for node in full)
+    return Failure("DISK_FULL", f"the disk of {names} is full: it takes no records", MAKE_ROOM)
+
+
 def code_name(code: int) -> str:
     """The protocol's name of an error code."""
     try:
@@ -284,6 +303,20 @@ def _exit_code(code: int) -> ExitCode:
 
 
 _NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.RESOURCE_NOT_FOUND})
+
+MAKE_ROOM = "make room: a lower retention.ms or retention.bytes, a topic that can go, a larger disk"
+
+_PERHAPS_FULL = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors that clients get from a broker without space for records."""
 
 _HINTS: Mapping[int, str] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "`cordwood topic describe` shows the topic; --if-not-exists accepts it as it is",

@@ -137,6 +137,7 @@ REFUSED_APPENDS = _counter(
     ("error",),
 )
 DISK_SIZE = _gauge("cordwood_disk_size_bytes", "The size of the disk that a data directory is on.", ("directory",))
+DISK_FULL = _gauge("cordwood_disk_full", "1 while the broker finds no space for records and refuses them, 0 otherwise.")
 DISK_FREE = _gauge(
     "cordwood_disk_free_bytes", "Bytes that the broker may still write to the disk of a data directory.", ("directory",)
 )

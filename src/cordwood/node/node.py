@@ -116,7 +116,7 @@ class Node:
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
-        full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
+        self.full_disk = full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
         self.appends = Appends(loop, flushes, checkpoints, full_disk)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)

@@ -25,6 +25,7 @@ from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.waiting import check_waiting
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.links import CLIENTS
 from cordwood.simulation.machine import BrokerFailed, Machine
 from cordwood.simulation.profile import Fault, Profile
 from cordwood.simulation.slow_store import Fate
@@ -348,7 +349,9 @@ class LogGame(Game[Outcome]):
             self._start(machine)
 
     def _connections(self) -> list[Connection]:
-        return [connection for machine in self.world.machines for connection in machine.network.connections]
+        """The connections of clients. Brokers keep theirs to each other."""
+        found = [connection for machine in self.world.machines for connection in machine.network.connections]
+        return [connection for connection in found if connection.source == CLIENTS]
 
     def _note(self, line: str) -> None:
         report = self._report

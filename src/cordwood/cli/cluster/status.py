@@ -22,7 +22,10 @@ TROUBLES_SHOWN = 50
 
 def cluster_status(
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="End with code 5 if a partition lacks a leader or replicas.")
+        bool,
+        typer.Option(
+            "--exit-code", help="End with code 5 if a partition lacks a leader or replicas, or a disk is full."
+        ),
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -39,7 +42,7 @@ def cluster_status(
         print_json(status_as_json(view))
     else:
         _show(view)
-    if exit_code and view.troubles:
+    if exit_code and (view.troubles or view.full_disks):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
@@ -104,6 +107,7 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 
 
 def _show(view: "ClusterView") -> None:
+    from cordwood.cli.connection import MAKE_ROOM
     from cordwood.cli.output import count_in_words, print_table, say
 
     gone = f" and {len(view.gone)} gone" if view.gone else ""
@@ -137,6 +141,8 @@ def _show(view: "ClusterView") -> None:
             for node in view.gone
         ],
     )
+    for node_id in view.full_disks:
+        say(f"The disk of broker {node_id} is full: it refuses records. {MAKE_ROOM[0].upper()}{MAKE_ROOM[1:]}.")
     if not view.troubles:
         say("Every partition has a leader and all its replicas in sync.")
         return

@@ -133,6 +133,11 @@ class ClusterView(NamedTuple):
     """The final one, as far as the asked broker knows."""
 
     @property
+    def full_disks(self) -> list[int]:
+        """The nodes whose disks have no space for records."""
+        return [node.node_id for node in self.nodes if node.disk_full]
+
+    @property
     def offline(self) -> list[Trouble]:
         return [trouble for trouble in self.troubles if trouble.offline]
 

@@ -222,12 +222,10 @@ def plan(connection: "Connection", name: str, topic: str, partitions: list[int] 
 def _execute(connection: "Connection", name: str, topic: str, moves: list[Move]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+    from cordwood.cli.connection import failure_of
+
     asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, move.partition, move.after) for move in moves])
     answer = connection.ask_all(lambda admin: admin.alter_consumer_group_offsets([asked]))[name]
     refused = next((each.error for each in answer.topic_partitions if each.error is not None), None)
     if refused is not None:
-        raise Failure(
-            refused.name(),
-            f"the broker refused: {refused.str()}",
-            "the positions of a group with members cannot be moved: stop its consumers first",
-        )
+        raise failure_of(refused, connection.bootstrap_servers)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
     from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
+    from cordwood.node.replication.full_disk import FullDisk
     from cordwood.node.reports import Reports
     from cordwood.node.told_brokers import ToldBrokers
     from cordwood.wire.apis import Api
@@ -68,6 +69,7 @@ class MetadataRooms(Protocol):
     reports: Reports
     served_apis: tuple[Api, ...]
     told_brokers: ToldBrokers
+    full_disk: FullDisk
 
 
 def api_versions(rooms: MetadataRooms, request: Request) -> None:
@@ -364,13 +366,14 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         endpoint_type=wanted,
         cluster_id=rooms.image.cluster_id,
         controller_id=rooms.image.controller_id,
-        brokers=[_described(rooms.image, broker) for broker in brokers],
+        brokers=[_described(rooms.image, broker, rooms.full_disk) for broker in brokers],
         cluster_authorized_operations=operations,
     )
 
 
-def _described(image: ClusterImage, broker: NodeEndpoint) -> DescribeCluster.AnswerBroker:
-    """The part that a broker takes in the cluster. A broker that is away counts as fenced, as in Kafka."""
+def _described(image: ClusterImage, broker: NodeEndpoint, own: FullDisk) -> DescribeCluster.AnswerBroker:
+    """The part that a broker takes in the cluster. A broker that is away counts as fenced, as in Kafka. `own`: the disk
+    of this broker, which tells nobody of it if it is alone."""
     broker_id, host, port, rack = broker
     registered = image.brokers.get(broker_id)
     return {
@@ -381,7 +384,7 @@ def _described(image: ClusterImage, broker: NodeEndpoint) -> DescribeCluster.Ans
         "is_fenced": registered is None or registered.fenced,
         "is_draining": registered is not None and registered.draining,
         "is_starting": registered is not None and registered.starting,
-        "is_disk_full": registered is not None and registered.disk_full,
+        "is_disk_full": (registered is not None and registered.disk_full) or (broker_id == image.node_id and own.full),
         "is_cordoned": broker_id in image.cordoned_brokers(),
         "is_away": registered is None,
         "withheld": () if registered is None else [_named(image, name) for name in registered.withheld],

@@ -1,9 +1,9 @@
-"""A disk without space for records, as other brokers have to know it.
+"""A disk without space for records, as operators and other brokers have to know it.
 
 Acknowledgements of all replicas would wait for a follower that cannot append, and a leader without space refuses every
 record. So the broker says in its registration that its disk is full: the controller has replicas with room lead, and
 leaders take the broker out of their in-sync sets. The broker takes that back when the disk has room and no append has
-failed for a while.
+failed for a while. A broker without others knows it for those who ask: `cluster status`, `/ready`, metrics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class FullDisk:
         self._free_bytes = free_bytes
         self._reports = reports
         self._shared = shared
-        self._full = False
+        self.full = False
+        """Whether the disk has no space for records, as far as this broker found."""
         self._failed_ms = 0
         """When the last append failed."""
         self._saying = False
@@ -42,23 +43,26 @@ class FullDisk:
     def found(self, failure: DiskFull) -> None:
         """An append found no space."""
         self._failed_ms = self._loop.now.boot_ms
-        if not self._full and self._shared:
-            self._full = True
-            self._reports.report(logging.WARNING, f"this broker leaves in-sync sets, for its disk is full: {failure}")
-            self._say()
-            self._loop.after(LOOK_MS, self._look)
+        if self.full:
+            return
+        self.full = True
+        words = "leaves in-sync sets" if self._shared else "refuses records"
+        self._reports.report(logging.WARNING, f"this broker {words}, for its disk is full: {failure}")
+        self._say()
+        self._loop.after(LOOK_MS, self._look)
 
     def _say(self) -> None:
-        if self._saying:
+        """Tells the other brokers, if there are any."""
+        if self._saying or not self._shared:
             return
-        self._saying, full = True, self._full
+        self._saying, full = True, self.full
 
         def done(result: Exception | None) -> None:
             self._saying = False
             if isinstance(result, Exception):
                 self._reports.failure(result)
                 self._loop.after(LOOK_MS, lambda now: self._say())
-            elif full is not self._full:
+            elif full is not self.full:
                 self._say()
 
         self._loop.effects.metadata(lambda writer: writer.registration.say_disk_full(full), done)
@@ -76,8 +80,9 @@ class FullDisk:
         else:
             calm = self._loop.now.boot_ms - self._failed_ms >= CALM_MS
             if calm and all(free >= min(ROOM_BYTES, size // ROOM_SHARE) for size, free in result):
-                self._full = False
-                self._reports.report(logging.INFO, "this broker may be in sync again, for its disk has room")
+                self.full = False
+                words = "may be in sync" if self._shared else "takes records"
+                self._reports.report(logging.INFO, f"this broker {words} again, for its disk has room")
                 self._say()
                 return
         self._loop.after(LOOK_MS, self._look)
