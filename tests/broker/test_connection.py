@@ -300,3 +300,45 @@ async def test_peers_that_hang_up_all_at_once_need_one_buffer_between_them(servi
         await broker.until(lambda: len(broker.connections) == 0)
         assert broker.connections.receive_buffers.lent_bytes == 0
         assert broker.connections.receive_buffers.free_bytes <= 2 * BUFFER_BYTES
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "speaks TLS: the listener PLAINTEXT takes"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "speaks HTTP: the listener PLAINTEXT takes"),
+        (b"PRI * HTTP/2.0\r\n\r\n", "speaks HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "speaks SSH"),
+    ],
+)
+async def test_another_protocol_is_recognised_said_once_and_closed(
+    serving: Any, caplog: pytest.LogCaptureFixture, first: bytes, said: str
+) -> None:
+    caplog.set_level(logging.INFO, "cordwood.broker")
+    async with serving() as broker:
+        for _ in range(3):
+            client = await broker.connect()
+            await client.send(first)
+            assert await client.closed()
+        await broker.until(lambda: len(broker.connections) == 0)
+        assert broker.connections.receive_buffers.lent_bytes == 0
+        assert not broker.node.requests
+    (line,) = caplog.messages
+    assert said in line
+    assert line.startswith("closing a connection from 127.0.0.1, which ")
+
+
+async def test_requests_and_bytes_are_counted_for_the_client_that_sent_them(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        # More than one turn takes, and a part of a request at the end.
+        packet = b"".join(request_frame(number) for number in range(150)) + request_frame(150)[:5]
+        await client.send(packet)
+        for number in range(150):
+            assert (await client.receive_response())[0] == number
+        (use,) = broker.connections._clients.clients(10)
+        assert (use.connections, use.accepted, use.requests, use.request_bytes) == (1, 1, 150, len(packet))
+        client.close()
+        await broker.until(lambda: len(broker.connections) == 0)
+        (use,) = broker.connections._clients.clients(10)
+        assert (use.connections, use.accepted, use.requests) == (0, 1, 150)

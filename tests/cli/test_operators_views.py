@@ -1,6 +1,7 @@
 """What operators look for over all topics, groups and transactions, against a real broker. tests/cluster looks at
 clusters in trouble."""
 
+import threading
 import uuid
 
 import pytest
@@ -9,12 +10,16 @@ from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
+from cordwood import __version__
+from cordwood.cli.client.list import ClientView, clients_of
 from cordwood.cli.cluster.leaders import ranges
 from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.failure import ExitCode
+from cordwood.cli.node_facts import NodeFacts
 from cordwood.cli.topic.by_state import Wanted
 from cordwood.cli.transaction import hanging
 from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
+from cordwood.node.census import ClientUse
 
 
 def _commit(cordwood_cli: Cordwood, group: str, topic: str, offsets: dict[int, int]) -> None:
@@ -78,6 +83,57 @@ def test_the_lag_of_all_groups_is_one_table(cordwood_cli: Cordwood, make_topic: 
     assert f"{fast}\tempty\t{topic}\t1\t0\t0\t-" in cordwood_cli("group", "lag", fast).splitlines()
     code, error = cordwood_cli.error("group", "lag", f"{slow}x")
     assert (code, error["code"], slow in error["hint"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND", True)
+
+
+def test_the_client_that_asks_most_comes_first(cordwood_cli: Cordwood, topic: str) -> None:
+    cordwood_cli("topic", "create", topic)
+    name = f"flood-{topic}"
+    flood = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap, "client.id": name})
+    stopped = threading.Event()
+
+    def ask() -> None:
+        while not stopped.is_set():
+            flood.list_topics(timeout=10)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        found = cordwood_cli.json("client", "list", "--sample", "1")
+    finally:
+        stopped.set()
+        asking.join()
+    (client,) = [each for each in found if each["client_id"] == name]
+    assert client["host"] == "127.0.0.1"
+    assert client["connections"] >= 1
+    assert client["requests_per_s"] > 1
+    assert client["bytes_per_s"] > client["requests_per_s"]
+    lines = cordwood_cli("client", "list", "--sample", "0.1", "--all").splitlines()
+    assert lines[0].startswith("client id\taddress\tconnections\taccepted\trequests/s")
+    assert f"{name}\t127.0.0.1" in cordwood_cli("client", "list", "--sample", "0.1", "-q").splitlines()
+
+
+def test_rates_are_of_the_time_between_two_looks_and_of_all_brokers_together() -> None:
+    def facts(*uses: ClientUse) -> NodeFacts:
+        return NodeFacts("1", "c", uses)
+
+    before = {1: facts(ClientUse("a", "h", 1, 1, 100, 1000)), 2: facts(), 3: None}
+    after = {
+        1: facts(ClientUse("a", "h", 1, 3, 120, 1400), ClientUse("b", "h", 1, 1, 6, 60)),
+        2: facts(ClientUse("a", "h", 2, 2, 10, 100)),
+        3: facts(ClientUse("c", "h", 1, 1, 1_000_000, 1)),
+        4: None,
+    }
+    a, b, c = clients_of(before, after, 2.0)
+    assert a == ClientView("a", "h", 3, 5, 130, 1500, 15.0, 250.0, 2.0)
+    assert (b.requests_per_s, b.requests) == (3.0, 6)
+    assert (c.client_id, c.requests_per_s, c.requests) == ("c", 0.0, 1_000_000)
+
+
+def test_status_has_the_release_of_each_node(cordwood_cli: Cordwood) -> None:
+    (node,) = cordwood_cli.json("cluster", "status")["nodes"]
+    assert node["version"] == __version__
+    assert node["commit"]
+    assert f"{__version__} ({node['commit'][:8]})" in cordwood_cli("cluster", "status")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.wire.apis import APIS
-from cordwood.wire.bad_messages import BadRequest
+from cordwood.wire.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
 from cordwood.wire.requests import RequestHeader, parse_header
 
@@ -119,6 +119,10 @@ class Connection(asyncio.BufferedProtocol):
         self.connection_id = 0
         self.client_host = ""
         self.last_received_s = 0.0
+        self.client_id: str | None = None
+        """That of its first request; None: none has come."""
+        self.requests = 0
+        self.received_bytes = 0
 
     # What the transport calls
 
@@ -137,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self._reader.received(count)
+        self.received_bytes += count
         self.last_received_s = self._connections.loop.time()
         self._serve()
 
@@ -190,6 +195,7 @@ class Connection(asyncio.BufferedProtocol):
                 reply = None
                 frame = next(reader, None)
                 if frame is None:
+                    left_this_turn += 1
                     all_served = True
                     break
                 if self._claims_memory:
@@ -212,9 +218,14 @@ class Connection(asyncio.BufferedProtocol):
                 took_s = watch.monotonic_s() - began_s
                 if took_s >= TURN_S:
                     # Other connections have their turn before the next request of this connection.
+                    self.requests -= left_this_turn
                     left_this_turn = 0
                     if took_s >= STALL_S:
                         watch.held(reply.api_name, str(reply), took_s, watch.cpu_s() - began_cpu_s)
+        except OtherProtocol as fault:
+            connections.speaks_other_protocol(self, fault.protocol)
+            self._serving = False
+            self._transport.abort()
         except BadRequest as fault:
             self._refuse(reply, str(fault))
         except Exception as failure:
@@ -224,6 +235,9 @@ class Connection(asyncio.BufferedProtocol):
             # Answers leave first: the rest is done while the peer reads them.
             outbox.uncork()
             reader.release()
+            self.requests += REQUESTS_PER_TURN - left_this_turn
+            if self.client_id is None and reply is not None and reply.header is not None:
+                self.client_id = reply.header.client_id or ""
         if all_served and self._serving:
             self._all_served()
 

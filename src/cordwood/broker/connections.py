@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from cordwood.broker import clocks
 from cordwood.broker.activity import Activity
 from cordwood.broker.arriving import LOOK_S, Arriving
+from cordwood.broker.client_book import ClientBook
 from cordwood.broker.connection import Connection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.model.moment import Moment
 from cordwood.wire.framing import BufferPool
+from cordwood.wire.other_protocols import REMEDIES
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Connections:
         *,
         loop_watch: LoopWatch,
         is_broker: Callable[[RequestHeader], bool] = lambda header: False,
+        clients: ClientBook | None = None,
     ) -> None:
         self.loop = loop
         self.node = node
@@ -87,6 +90,7 @@ class Connections:
         self.loop_watch = loop_watch
         self.activity = activity
         """Counters for metrics; None: no metrics are served."""
+        self._clients = clients or ClientBook()
         self.receive_buffers = BufferPool(plenty_bytes=limits.max_total_bytes // 2)
         self.arriving = Arriving(limits.max_total_bytes)
         """The memory of requests that are arriving."""
@@ -102,6 +106,8 @@ class Connections:
         self._quiet: asyncio.Event | None = None
         self.refused = 0
         self._say_refusals_from_s = 0.0
+        self._other_protocols = 0
+        self._say_other_protocols_from_s = 0.0
         self._idle_check_s = min(max(limits.max_idle_s / 4, 0.01), _SELDOM_S)
         self._next_idle_check_s = 0.0
         self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep)
@@ -131,6 +137,7 @@ class Connections:
             self._last_id += 1
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
+            self._clients.opened(connection)
             if for_brokers:
                 self._strangers[self._last_id] = connection
             else:
@@ -178,8 +185,26 @@ class Connections:
         if connection in self._waiting_to_ask:
             self._waiting_to_ask.remove(connection)
         self.arriving.end(connection, self.loop.time())
+        self._clients.closed(connection)
         self.node.connection_closed(connection.connection_id)
         self.became_quiet(connection)
+
+    def speaks_other_protocol(self, connection: Connection, protocol: str) -> None:
+        """Says who speaks another protocol than Kafka's to a listener. Rate limited: a probe comes again and again."""
+        self._other_protocols += 1
+        now_s = self.loop.time()
+        if now_s < self._say_other_protocols_from_s:
+            return
+        self._say_other_protocols_from_s = now_s + _REFUSALS_SAID_EVERY_S
+        logger.warning(
+            "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. %s "
+            "(%d such connections so far)",
+            connection.client_host,
+            protocol,
+            connection.entrance.name,
+            REMEDIES[protocol],
+            self._other_protocols,
+        )
 
     # Bounds on bytes
 

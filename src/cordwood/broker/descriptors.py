@@ -12,16 +12,17 @@ PER_CONNECTION: Final = 2
 
 def log_files(wanted: int) -> int:
     """The number of log files that may be open at a time: as wanted, up to half of all descriptors."""
-    allowed = _allowed()
-    return wanted if allowed is None else min(wanted, max(16, allowed // 2))
+    limit = allowed()
+    return wanted if limit is None else min(wanted, max(16, limit // 2))
 
 
 def connections(wanted: int, beside_log_files: int) -> int:
     """The number of connections that may be open at a time: as wanted, if they fit beside the files."""
-    allowed = _allowed()
-    return wanted if allowed is None else min(wanted, max(1, (allowed - beside_log_files - RESERVED) // PER_CONNECTION))
+    limit = allowed()
+    return wanted if limit is None else min(wanted, max(1, (limit - beside_log_files - RESERVED) // PER_CONNECTION))
 
 
-def _allowed() -> int | None:
+def allowed() -> int | None:
+    """The descriptors that this process may have; None: any number."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft

@@ -56,6 +56,14 @@ def _ready(settings: BrokerSettings, server: Server, *, as_json: bool) -> str:
     return json.dumps({"bootstrap_servers": host_and_port(*server.address), "nodes": nodes})
 
 
+def _say_release(node_id: int) -> None:
+    """Which release runs. After the ready line and in a thread, since it imports much that a start does not need."""
+    from cordwood.broker.build import build
+
+    release = build()
+    logger.info("node %d runs cordwood %s, commit %s", node_id, release.version, release.commit)
+
+
 async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
@@ -65,6 +73,7 @@ async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
             loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
     print(_ready(settings, server, as_json=as_json), flush=True)
+    saying = asyncio.ensure_future(asyncio.to_thread(_say_release, settings.node_id))
     garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
@@ -74,4 +83,5 @@ async def _serve(settings: BrokerSettings, *, as_json: bool) -> int:
     if not server.failed.done():
         logger.info("stopping: answering the requests that are under way")
     await server.stop()
+    await saying
     return FAILED if server.failed.done() else STOPPED

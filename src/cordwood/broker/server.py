@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker import clocks, descriptors
+from cordwood.broker.client_book import ClientBook
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.connections import Node as RequestHandler
@@ -86,6 +87,7 @@ class Server:
         self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
         self._loop_watch = LoopWatch(loop)
+        self._client_book = ClientBook()
         self.driver.loop_watch = self._loop_watch
         self.node: Node
         self._metadata_writer: MetadataWriter | None = None
@@ -203,6 +205,7 @@ class Server:
             apart=self._apart,
             log_levels=PythonLogLevels(),
             other_brokers=self._peers,
+            census=self._client_book,
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
@@ -233,6 +236,7 @@ class Server:
             now=self.driver.now,
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
+            clients=self._client_book,
         )
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
@@ -292,10 +296,14 @@ class Server:
         possible = descriptors.connections(wanted, self._storage.max_open_files)
         # Logged if few connections fit, or if the setting asks for more. Otherwise the log line of a refusal suffices.
         if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in self.settings.texts):
-            logger.info(
-                "up to %d connections, not max.connections (%d): more do not fit beside the files (ulimit -n)",
+            logger.warning(
+                "few file descriptors (ulimit -Hn is %s): up to %d connections, not max.connections (%d), and %d open "
+                "log files, not open.files.max (%d). Raise the limit (systemd: LimitNOFILE)",
+                descriptors.allowed(),
                 possible,
                 wanted,
+                self._storage.max_open_files,
+                self.settings.open_files_max,
             )
         return possible
 

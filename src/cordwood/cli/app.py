@@ -9,6 +9,7 @@ import typer
 
 from cordwood import __version__
 from cordwood.cli.audit import audit
+from cordwood.cli.client.list import list_clients
 from cordwood.cli.cluster.accept_loss import accept_loss
 from cordwood.cli.cluster.cordon import cordon, uncordon
 from cordwood.cli.cluster.drain import drain
@@ -112,6 +113,16 @@ _group.command("watch")(watch_group)
 _group.command("reset")(reset_group)
 _group.command("delete")(delete_groups)
 
+_client = typer.Typer(no_args_is_help=True)
+
+
+@_client.callback()
+def _client_group() -> None:
+    """Keeps `list` a subcommand: typer would make a group's only command the group itself."""
+
+
+_client.command("list")(list_clients)
+
 _config = typer.Typer(
     help="List, check, show and change the settings of topics, groups and brokers.", no_args_is_help=True
 )
@@ -184,6 +195,7 @@ app.add_typer(_topic, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(_group, name="group")
+app.add_typer(_client, name="client", help="Show which clients use the brokers, and which one floods them.")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_pipeline, name="pipeline")

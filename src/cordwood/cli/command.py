@@ -23,6 +23,7 @@ COMMAND_ORDER = [
     "produce",
     "consume",
     "group",
+    "client",
     "config",
     "transaction",
     "pipeline",

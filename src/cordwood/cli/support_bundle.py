@@ -248,10 +248,10 @@ def _settings_of(connection: "Connection", broker: int) -> dict[str, str]:
 
 
 def _state(connection: "Connection") -> Iterator[Part]:
-    from cordwood.cli.cluster.status import status_as_json
+    from cordwood.cli.cluster.status import status_as_json, with_releases
     from cordwood.cli.cluster.view import cluster_view
 
-    yield "status.json", _as_json(status_as_json(cluster_view(connection)))
+    yield "status.json", _as_json(status_as_json(with_releases(cluster_view(connection), connection.timeout_s)))
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
     topics = {
         name: [

@@ -10,6 +10,7 @@ from cordwood.node.handlers import (
     configs,
     consumer_groups,
     damage,
+    describing_node,
     elections,
     families,
     features,
@@ -58,6 +59,7 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     *transactions.HANDLERS,
     *families.HANDLERS,
     *watching.HANDLERS,
+    *describing_node.HANDLERS,
 )
 
 SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _HANDLERS}
@@ -88,6 +90,7 @@ def served_by(node: "Node") -> dict[int, Served]:
         **served(node, transactions.HANDLERS),
         **served(node, families.HANDLERS),
         **served(node, watching.HANDLERS),
+        **served(node, describing_node.HANDLERS),
     }
 
 

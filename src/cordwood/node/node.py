@@ -27,6 +27,7 @@ from cordwood.node.acks import Acks, Ended
 from cordwood.node.apis import SERVED_APIS, served_by, served_versions
 from cordwood.node.appends import Appends
 from cordwood.node.catching_up import CatchingUp
+from cordwood.node.census import Census, NoCensus
 from cordwood.node.coordinators.coordinator_log import Ground
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
@@ -98,12 +99,14 @@ class Node:
         other_brokers: Peers,
         seed: int,
         apart: RecordWork = HERE,
+        census: Census | None = None,
     ) -> None:
         self.image = image
         self.serving = serving
         self.logs = logs
         self.log_levels = log_levels
         self.apart = apart
+        self.census: Census = census or NoCensus()
         self.served_apis = SERVED_APIS
         self.loop = loop = Loop(effects, now)
         self.reports = reports = Reports(loop)

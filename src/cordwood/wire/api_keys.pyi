@@ -41,6 +41,7 @@ from cordwood.wire.message_types.describe_configs import DescribeConfigs
 from cordwood.wire.message_types.describe_delegation_token import DescribeDelegationToken
 from cordwood.wire.message_types.describe_groups import DescribeGroups
 from cordwood.wire.message_types.describe_log_dirs import DescribeLogDirs
+from cordwood.wire.message_types.describe_node import DescribeNode
 from cordwood.wire.message_types.describe_producers import DescribeProducers
 from cordwood.wire.message_types.describe_quorum import DescribeQuorum
 from cordwood.wire.message_types.describe_share_group_offsets import DescribeShareGroupOffsets
@@ -205,3 +206,4 @@ class ApiKey(int, Generic[Asked_co], metaclass=_Keys):
     DAMAGE_LIST: ClassVar[ApiKey[DamageList]]
     SOUND_BATCHES: ClassVar[ApiKey[SoundBatches]]
     WATCH_REPORT: ClassVar[ApiKey[WatchReport]]
+    DESCRIBE_NODE: ClassVar[ApiKey[DescribeNode]]

@@ -14,6 +14,14 @@ class FrameTooLarge(BadRequest):
     """A size prefix beyond the limit of a request. No memory was allocated for it."""
 
 
+class OtherProtocol(BadRequest):
+    """Bytes of another protocol than Kafka's, such as TLS or HTTP."""
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__(f"The peer speaks {protocol}, not the Kafka protocol.")
+        self.protocol = protocol
+
+
 class TooManyElements(BadRequest):
     """More array elements than a request may have, or than its reader reads in one go."""
 

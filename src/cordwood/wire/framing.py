@@ -14,7 +14,8 @@ from mmap import mmap
 from struct import Struct
 from typing import Final
 
-from cordwood.wire.bad_messages import BadRequest, FrameTooLarge
+from cordwood.wire.bad_messages import BadRequest, FrameTooLarge, OtherProtocol
+from cordwood.wire.other_protocols import other_protocol
 
 _SIZE: Final = Struct(">i")
 _PREFIX: Final = 4
@@ -146,7 +147,7 @@ class FrameReader:
         assert self._buffer is not None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if not 0 <= size <= self._max_request_bytes:
-            raise self._fail(size)
+            raise self._fail(size, bytes(self._buffer[start : start + _PREFIX]))
         size += _PREFIX
         if size > unread_bytes:
             self._pending = size
@@ -202,8 +203,10 @@ class FrameReader:
             self._buffer = target
         return target
 
-    def _fail(self, size: int) -> BadRequest:
-        if size < 0:
+    def _fail(self, size: int, prefix: bytes) -> BadRequest:
+        if (protocol := other_protocol(prefix)) is not None:
+            self._failure = OtherProtocol(protocol)
+        elif size < 0:
             self._failure = BadRequest(f"A request has the size {size}.")
         else:
             self._failure = FrameTooLarge(

@@ -86,6 +86,7 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.DAMAGE_LIST: ADMINISTERED_AT_ONCE,
     ApiKey.SOUND_BATCHES: NONE,
     ApiKey.WATCH_REPORT: REPORTED_AT_ONCE,
+    ApiKey.DESCRIBE_NODE: NONE,
 }
 """Widths by API key. A served API without an entry takes no arrays."""
 

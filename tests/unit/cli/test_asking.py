@@ -19,6 +19,7 @@ LOOKING = {
     "group lag",
     "group describe",
     "group watch",
+    "client list",
     "config list",
     "config describe",
     "config check",

@@ -37,13 +37,22 @@ def cluster_status(
     from cordwood.cli.failure import ExitCode
     from cordwood.cli.output import print_json
 
-    view = cluster_view(Connection(bootstrap_servers, timeout_s))
+    view = with_releases(cluster_view(Connection(bootstrap_servers, timeout_s)), timeout_s)
     if as_json:
         print_json(status_as_json(view))
     else:
         _show(view)
     if exit_code and (view.troubles or view.full_disks):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def with_releases(view: "ClusterView", timeout_s: float) -> "ClusterView":
+    """The view, with the release that each broker runs."""
+    from cordwood.cli.node_facts import PATIENCE_S, facts_of
+
+    patience_s = min(timeout_s, PATIENCE_S)
+    nodes = (node._replace(facts=facts_of(node.address, patience_s)) for node in view.nodes)
+    return view._replace(nodes=tuple(nodes))
 
 
 def status_as_json(view: "ClusterView") -> dict[str, Any]:
@@ -63,6 +72,8 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
                 "controller": node.controller,
                 "leads": node.leads,
                 "replicas": node.replicas,
+                "version": None if node.facts is None else node.facts.version,
+                "commit": None if node.facts is None else node.facts.commit,
             }
             for node in view.nodes
         ],
@@ -117,7 +128,7 @@ def _show(view: "ClusterView") -> None:
         f"metadata version {view.metadata_version}"
     )
     print_table(
-        ["broker", "address", "rack", "state", "leads", "replicas"],
+        ["broker", "address", "rack", "state", "leads", "replicas", "release"],
         [
             (
                 node.node_id,
@@ -126,6 +137,7 @@ def _show(view: "ClusterView") -> None:
                 ", ".join([node.state, *(word for word, holds in _remarks(node) if holds)]),
                 node.leads,
                 node.replicas,
+                None if node.facts is None else node.facts.release,
             )
             for node in view.nodes
         ]
@@ -137,6 +149,7 @@ def _show(view: "ClusterView") -> None:
                 "gone, cordoned" if node.cordoned else "gone",
                 0,
                 node.replicas,
+                None,
             )
             for node in view.gone
         ],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from cordwood.cli.cluster.node_versions import finalised_version
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import Failure
+from cordwood.cli.node_facts import NodeFacts
 from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
@@ -46,6 +47,8 @@ class NodeView(NamedTuple):
     cordoned: bool = False
     withheld: tuple[str, ...] = ()
     """Partitions (orders-0) of which the broker keeps committed records that their leader lacks; "*": many."""
+    facts: NodeFacts | None = None
+    """None: the broker does not tell."""
 
     @property
     def state(self) -> str:

@@ -1,0 +1,90 @@
+"""Who uses this broker: connections, requests and bytes by client id and address, also of connections that ended.
+
+Connections count for themselves, once for each receive and not for each request. The book adds them up when somebody
+asks. The totals of ended connections are bounded: beyond `MOST_ENDED` clients those that ended first share one entry.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from cordwood import __version__
+from cordwood.node.census import ClientUse
+
+MOST_ENDED: Final = 1_000
+LONGEST_ID: Final = 100
+"""Characters of a client id that are kept: it may have 32,767."""
+OTHERS: Final = ("(others that ended)", "")
+
+Key = tuple[str, str]
+
+
+class CountedConnection(Protocol):
+    client_id: str | None
+    """None: no request has come yet."""
+    client_host: str
+    requests: int
+    received_bytes: int
+
+
+class ClientBook:
+    version = __version__
+
+    def __init__(self) -> None:
+        self._open: set[CountedConnection] = set()
+        self._ended: OrderedDict[Key, ClientUse] = OrderedDict()
+        """By client, in the order in which each last ended a connection."""
+
+    @property
+    def commit(self) -> str:
+        # The first call imports much, which a start does not wait for: a broker's process makes it in a thread.
+        from cordwood.broker.build import build
+
+        return build().commit
+
+    def opened(self, connection: CountedConnection) -> None:
+        self._open.add(connection)
+
+    def closed(self, connection: CountedConnection) -> None:
+        self._open.remove(connection)
+        key = _key(connection)
+        self._ended[key] = _added(self._ended.pop(key, None), key, connection, is_open=False)
+        while len(self._ended) > MOST_ENDED:
+            key, first = next((key, use) for key, use in self._ended.items() if key != OTHERS)
+            del self._ended[key]
+            self._ended[OTHERS] = _sum(self._ended.pop(OTHERS, None), first)._replace(
+                client_id=OTHERS[0], host=OTHERS[1]
+            )
+
+    def clients(self, most: int) -> Sequence[ClientUse]:
+        """The clients that asked most, at most this many."""
+        if not most:
+            return ()
+        uses: dict[Key, ClientUse] = dict(self._ended)
+        for connection in self._open:
+            key = _key(connection)
+            uses[key] = _added(uses.get(key), key, connection, is_open=True)
+        return heapq.nlargest(most, uses.values(), key=lambda use: (use.requests, use))
+
+
+def _key(connection: CountedConnection) -> Key:
+    return (connection.client_id or "")[:LONGEST_ID], connection.client_host
+
+
+def _added(use: ClientUse | None, key: Key, connection: CountedConnection, *, is_open: bool) -> ClientUse:
+    own = ClientUse(*key, int(is_open), 1, connection.requests, connection.received_bytes)
+    return _sum(use, own)
+
+
+def _sum(one: ClientUse | None, other: ClientUse) -> ClientUse:
+    if one is None:
+        return other
+    return ClientUse(
+        one.client_id,
+        one.host,
+        one.connections + other.connections,
+        one.accepted + other.accepted,
+        one.requests + other.requests,
+        one.request_bytes + other.request_bytes,
+    )

@@ -1,0 +1,1 @@
+"""`cordwood client`: who uses the brokers."""
