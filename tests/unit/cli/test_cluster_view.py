@@ -8,9 +8,11 @@ from cordwood.cli.cluster.view import (
     GoneNode,
     NodeView,
     PartitionState,
+    ReplicaLog,
     ReplicaState,
     Trouble,
     gone_nodes,
+    lag_behind,
     trouble_of,
     why_no_leader,
     with_counts,
@@ -43,7 +45,30 @@ def test_a_missing_replica_is_gone_or_fenced_or_lags() -> None:
 def test_a_missing_replica_whose_disk_is_full_does_not_lag() -> None:
     full = THREE._replace(disk_full=True)
     trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, (ONE, full), {(3, "t", 0): 0})
-    assert [str(each) for each in trouble.missing] == ["3 (its disk is full, 0 behind)"]
+    assert [str(each) for each in trouble.missing] == ["3 (its disk is full)"]
+
+
+def test_a_missing_replica_that_has_caught_up_does_not_lag() -> None:
+    trouble = trouble_of(PartitionState("t", 0, 1, (1, 3), (1,)), 1, NODES, {(3, "t", 0): 0})
+    assert [str(each) for each in trouble.missing] == ["3 (it has caught up and is about to be in sync)"]
+
+
+@pytest.mark.parametrize(
+    ("replica", "leader", "lag"),
+    [
+        (ReplicaLog(0, 0, 4, 100), ReplicaLog(0, 0, 4, 160), 60),
+        (ReplicaLog(0, 0, 4, 160), ReplicaLog(0, 0, 4, 160), 0),
+        (ReplicaLog(0, 0, 3, 100), ReplicaLog(0, 0, 4, 160), 60),
+        (ReplicaLog(0, 0, 3, 170), ReplicaLog(0, 0, 4, 160), None),
+        (ReplicaLog(0, 0, -1, -1), ReplicaLog(0, 0, 4, 160), None),
+        (ReplicaLog(0, 9, -1, -1), ReplicaLog(0, 0, 4, 160), 9),
+    ],
+    ids=["cut off", "caught up", "of an earlier epoch", "with records of its own", "silent", "of an earlier release"],
+)
+def test_a_replica_is_behind_by_the_distance_to_its_leaders_end_whatever_it_heard_of_it_last(
+    replica: ReplicaLog, leader: ReplicaLog, lag: int | None
+) -> None:
+    assert lag_behind(replica, leader) == lag
 
 
 @pytest.mark.parametrize("withheld", ["t-0", "*"])

@@ -1,8 +1,8 @@
 """A cluster as a client sees it: its brokers, who leads, and which partitions lack replicas, with the reason.
 
 DescribeCluster tells the brokers, DescribeTopicPartitions the partitions, DescribeConfigs the min.insync.replicas of
-topics. How far a replica is behind is what its own broker answers to DescribeLogDirs: `offset_lag`, the distance from
-its log's end to the high watermark of the leader.
+topics. How far a replica is behind is the distance between the ends of its log and of its leader's log, as their
+brokers answer them to DescribeLogDirs: a replica that does not reach its leader does not know how far it is behind.
 """
 
 from collections import Counter
@@ -77,10 +77,10 @@ class ReplicaState(NamedTuple):
     node_id: int
     reason: str
     lag: int | None = None
-    """Records between the end of the replica and the leader's high watermark; None: unknown."""
+    """Records between the ends of the replica and of the leader; None: unknown."""
 
     def __str__(self) -> str:
-        behind = "" if self.lag is None else f", {self.lag} behind"
+        behind = f", {self.lag} behind" if self.lag else ""
         return f"{self.node_id} ({self.reason}{behind})"
 
 
@@ -250,13 +250,16 @@ def gone_nodes(
 
 
 def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
-    """Why a replica is not in sync: its node is gone or fenced, its disk is full, or else it lags."""
+    """Why a replica is not in sync: its node is gone or fenced, its disk is full, it lags, or the metadata store does
+    not show yet that it has caught up."""
     node = next((node for node in nodes if node.node_id == node_id), None)
     if node is None:
         return ReplicaState(node_id, "its node is gone")
     if node.state == "serves" and node.disk_full:
         return ReplicaState(node_id, "its disk is full", lag)
-    state = {"serves": "it lags", "draining": "its node is stopping"}.get(node.state, f"its node is {node.state}")
+    if node.state == "serves":
+        return ReplicaState(node_id, "it has caught up and is about to be in sync" if lag == 0 else "it lags", lag)
+    state = "its node is stopping" if node.state == "draining" else f"its node is {node.state}"
     return ReplicaState(node_id, state, lag)
 
 
@@ -357,9 +360,27 @@ def _min_in_sync(address: Address, topics: Sequence[str], timeout_s: float) -> d
 def _lags(
     nodes: Iterable[NodeView], suspicious: Sequence[PartitionState], timeout_s: float
 ) -> Mapping[tuple[int, str, int], int]:
-    """How far the missing replicas are behind, by node, topic and partition. Nodes that do not answer are left out."""
-    logs = replica_logs(nodes, ((each, each.missing) for each in suspicious), timeout_s)
-    return {replica: log.lag for replica, log in logs.items()}
+    """How far the missing replicas are behind, by node, topic and partition. Replicas of which that is not known are
+    left out."""
+    logs = replica_logs(nodes, ((each, (*each.missing, each.leader)) for each in suspicious), timeout_s)
+    lags: dict[tuple[int, str, int], int] = {}
+    for each in suspicious:
+        leader = logs.get((each.leader, each.topic, each.partition))
+        for node in each.missing:
+            replica = logs.get((node, each.topic, each.partition))
+            if leader is not None and replica is not None and (lag := lag_behind(replica, leader)) is not None:
+                lags[node, each.topic, each.partition] = lag
+    return lags
+
+
+def lag_behind(replica: "ReplicaLog", leader: "ReplicaLog") -> int | None:
+    """How many records a replica lacks; None: unknown. The end of a replica that has not heard of the leader's epoch
+    says nothing: its last records may be others than the leader's."""
+    if min(replica.end_offset, leader.end_offset) < 0:
+        return replica.lag or None
+    if replica.last_epoch < leader.last_epoch:
+        return max(leader.end_offset - replica.end_offset, 0) or None
+    return max(leader.end_offset - replica.end_offset, 0)
 
 
 class ReplicaLog(NamedTuple):
