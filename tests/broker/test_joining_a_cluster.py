@@ -1,5 +1,7 @@
 """A broker whose metadata is in a store that others share: what it keeps itself, and when it refuses to start."""
 
+import errno
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -8,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.cluster_witness import Seen, boot_id, read_epochs, read_seen, write_epochs, write_seen
+from cordwood.broker import cluster_witness
+from cordwood.broker.cluster_witness import (
+    ClusterWitness,
+    Seen,
+    boot_id,
+    read_epochs,
+    read_seen,
+    write_epochs,
+    write_seen,
+)
 from cordwood.broker.server import Server
 from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE, Storage
 from cordwood.cluster.known_epochs import KnownEpochs
@@ -267,3 +278,73 @@ def test_a_broker_alone_starts_without_the_stores_of_clusters(tmp_path: Path) ->
     assert "grpc" not in ran.stdout
     assert "stores.socket" not in ran.stdout
     assert "cluster_witness" not in ran.stdout
+
+
+async def test_a_copy_from_before_the_last_registration_gets_another_storage_id(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its replicas would count as in sync, and lead, without the records that were acknowledged since."""
+    one, copy = tmp_path / "one", tmp_path / "copy"
+    async with a_store(tmp_path) as store:
+        await (await Server.start(settings(one, store))).stop()
+        shutil.copytree(one, copy)
+        await (await Server.start(settings(one, store))).stop()
+        assert storage_id(copy) == storage_id(one)
+        assert "older copy" not in caplog.text
+        await (await Server.start(settings(copy, store))).stop()
+        assert "is an older copy" in caplog.text
+        assert storage_id(copy) != storage_id(one)
+        caplog.clear()
+        await (await Server.start(settings(copy, store))).stop()
+        assert "older copy" not in caplog.text, "from now on it is the broker's directory"
+
+
+async def test_a_directory_is_no_older_copy_if_its_broker_died_before_it_registered(tmp_path: Path) -> None:
+    directory = str(tmp_path / "one")
+    async with a_store(tmp_path) as store:
+        await (await Server.start(settings(tmp_path / "one", store))).stop()
+        seen = read_seen(directory)
+        assert seen is not None
+        assert seen.broker_epoch == 1
+        before = storage_id(tmp_path / "one")
+        write_seen(directory, seen._replace(broker_epoch=2))
+        await (await Server.start(settings(tmp_path / "one", store))).stop()
+        assert storage_id(tmp_path / "one") == before
+
+
+@pytest.mark.parametrize("known", [0, 1])
+async def test_a_directory_that_comes_back_after_another_one_is_no_older_copy(
+    tmp_path: Path, known: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk was not mounted for a while, or a release ran that notes no epochs."""
+    one = tmp_path / "one"
+    async with a_store(tmp_path) as store:
+        await (await Server.start(settings(one, store))).stop()
+        before = storage_id(one)
+        seen = read_seen(str(one))
+        assert seen is not None
+        write_seen(str(one), seen._replace(broker_epoch=known))
+        await (await Server.start(settings(one if known == 0 else tmp_path / "two", store))).stop()
+        write_seen(str(one), seen._replace(broker_epoch=known))
+        await (await Server.start(settings(one, store))).stop()
+        assert storage_id(one) == before
+        assert "older copy" not in caplog.text
+
+
+async def test_a_witness_that_cannot_be_written_knows_of_no_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the note, the broker would take its own directory for an older copy at its next start."""
+
+    def full(directory: str, seen: Seen) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    write_seen(str(tmp_path), Seen("cluster", 7, "boot", broker_epoch=3))
+    witness = ClusterWitness(str(tmp_path), lambda: KnownEpochs({}, {}))
+    witness.note_registration(4)
+    noted = read_seen(str(tmp_path))
+    assert noted is not None
+    assert noted.broker_epoch == 4
+    monkeypatch.setattr(cluster_witness, "write_seen", full)
+    witness.note_registration(5)
+    assert read_seen(str(tmp_path)) is None

@@ -11,12 +11,16 @@ ahead of the store, and a little behind it.
 The witness also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
 lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
 that stops before says so again at its next start.
+
+And it has the broker epoch, which is written before the broker registers in it. A directory that knows only an earlier
+epoch than the store, under the same storage id, is an older copy: it lacks records that the broker has acknowledged.
 """
 
 import asyncio
 import json
 import logging
 import os
+import threading
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -24,7 +28,7 @@ from typing import NamedTuple, TypeVar
 from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE
 from cordwood.cluster.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
 from cordwood.cluster.newest import Newest, is_in_history
-from cordwood.cluster.rows import CLUSTER_ID
+from cordwood.cluster.rows import CLUSTER_ID, broker_epoch_key, storage_key
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.identity import PROPERTIES_FILE
 from cordwood.model.errors import StorageFailure
@@ -49,6 +53,8 @@ class Seen(NamedTuple):
     boot_id: str
     newest: Newest | None = None
     """The newest change up to this revision, if it is known."""
+    broker_epoch: int = 0
+    """The highest epoch in which the broker may have registered with this directory; 0: unknown."""
 
 
 def boot_id() -> str:
@@ -85,6 +91,7 @@ def _decode_seen(body: bytes) -> Seen:
         int(fields["revision"]),
         str(fields["boot_id"]),
         None if newest is None else Newest(*newest),
+        int(fields.get("broker_epoch", 0)),
     )
 
 
@@ -163,6 +170,16 @@ async def check_cluster(
         )
 
 
+async def is_older_copy(store: MetadataStore, broker_id: int, storage_id: str, seen: Seen) -> bool:
+    """Whether the broker has registered with this storage since the directory was copied. Raises StoreFailure."""
+    if not seen.broker_epoch:
+        return False
+    stored, epoch = await store.get(storage_key(broker_id)), await store.get(broker_epoch_key(broker_id))
+    if stored is None or epoch is None or stored.value.decode() != storage_id:
+        return False
+    return int(epoch.value) > seen.broker_epoch
+
+
 class ClusterWitness:
     """Keeps the files up with the image, on an event loop. `begin` writes the first versions at once."""
 
@@ -174,14 +191,32 @@ class ClusterWitness:
         self._seen: Seen | None = None
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
+        self._one_at_a_time = threading.Lock()
+        """Held while a file is written: an earlier content must not replace a later one."""
 
-    def begin(self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool) -> None:
+    def begin(
+        self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool, broker_epoch: int = 0
+    ) -> None:
         """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
-        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id(), newest)
+        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id(), newest, broker_epoch)
         # The epochs first: without a witness nobody believes them.
         write_epochs(self._directory, self._epochs())
         write_seen(self._directory, self._seen)
         self._written = revision
+
+    def note_registration(self, broker_epoch: int) -> None:
+        """The broker is about to register in this epoch. Returns when the witness has it; on a disk without space there
+        is no witness then, which does not know of any epoch. Raises OSError."""
+        with self._one_at_a_time:
+            seen = self._seen = self._seen or read_seen(self._directory)
+            if seen is None or seen.broker_epoch >= broker_epoch:
+                return
+            self._seen = seen._replace(broker_epoch=broker_epoch)
+            try:
+                write_seen(self._directory, self._seen)
+            except OSError as failure:
+                logger.warning("%s/%s cannot be written, and is removed: %s", self._directory, WITNESS_FILE, failure)
+                os.unlink(f"{self._directory}/{WITNESS_FILE}")
 
     def loss_noted(self) -> None:
         """The controller has taken note that records may be lost. The file is written with the next revision."""
@@ -200,7 +235,7 @@ class ClusterWitness:
     async def _write_soon(self) -> None:
         while self._seen is not None and self._written < self._seen.revision:
             await asyncio.sleep(_WRITE_AFTER_S)
-            await asyncio.to_thread(self._write, self._seen, self._changed_epochs())
+            await asyncio.to_thread(self._write, self._changed_epochs())
         self._writing = None
 
     def _changed_epochs(self) -> KnownEpochs | None:
@@ -208,15 +243,18 @@ class ClusterWitness:
         written, self._epochs_written = self._epochs_written, True
         return None if written else self._epochs()
 
-    def _write(self, seen: Seen, epochs: KnownEpochs | None) -> None:
-        try:
-            if epochs is not None:
-                write_epochs(self._directory, epochs)
-            write_seen(self._directory, seen)
-        except OSError as failure:
-            logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
-            self._epochs_written = self._epochs_written and epochs is None
-        self._written = seen.revision
+    def _write(self, epochs: KnownEpochs | None) -> None:
+        with self._one_at_a_time:
+            seen = self._seen
+            assert seen is not None
+            try:
+                if epochs is not None:
+                    write_epochs(self._directory, epochs)
+                write_seen(self._directory, seen)
+            except OSError as failure:
+                logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
+                self._epochs_written = self._epochs_written and epochs is None
+            self._written = seen.revision
 
     async def close(self) -> None:
         """Writes what is not written yet."""
@@ -224,5 +262,5 @@ class ClusterWitness:
             self._writing.cancel()
             await asyncio.wait([self._writing])
         if self._seen is not None and self._written < self._seen.revision:
-            await asyncio.to_thread(self._write, self._seen, self._changed_epochs())
+            await asyncio.to_thread(self._write, self._changed_epochs())
         self._seen = None

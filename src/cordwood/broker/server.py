@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cordwood.broker.cluster_witness import ClusterWitness
     from cordwood.broker.memory import Memory
     from cordwood.broker.metrics_service import MetricsService
+    from cordwood.cluster.registration import NoteEpoch
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -176,6 +177,7 @@ class Server:
             standing=storage.standing,
             holder=serving,
             boot_ms=clocks.boot_ms,
+            note_epoch=self._note_epochs(image) if clustered and not storage.in_memory else None,
         )
         await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
@@ -213,9 +215,9 @@ class Server:
         await self._recover()
         if storage.may_be_newer:
             await writer.partitions.raise_epochs(self.node.epochs_in_logs())
-        if clustered and not storage.in_memory:
+        if self._witness is not None:
             # The witness says that the epochs are raised: a start that ends before raises them again.
-            self._keep_witness(follower)
+            self._keep_witness(follower, self._witness)
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
             self.node.repair.begin(self._scrub_thread.submit)
@@ -269,13 +271,23 @@ class Server:
             others = [broker for broker in image.brokers.values() if broker.broker_id != image.node_id]
             self._peers.keep({broker.broker_id for broker in others if not broker.fenced})
 
-    def _keep_witness(self, follower: ImageFollower) -> None:
-        """Notes from now on how far this broker has seen the cluster's metadata."""
+    def _note_epochs(self, image: ClusterImage) -> "NoteEpoch":
+        """Notes in the witness in which epochs the broker registers."""
         from cordwood.broker.cluster_witness import ClusterWitness
 
-        image = follower.image
         self._witness = witness = ClusterWitness(self._storage.logs.path, lambda: known_epochs(image))
-        witness.begin(image.cluster_id, image.revision, follower.newest, unclean=self._storage.standing.unclean)
+
+        async def note(broker_epoch: int) -> None:
+            await asyncio.to_thread(witness.note_registration, broker_epoch)
+
+        return note
+
+    def _keep_witness(self, follower: ImageFollower, witness: "ClusterWitness") -> None:
+        """Notes from now on how far this broker has seen the cluster's metadata."""
+        image = follower.image
+        assert self._metadata_writer is not None
+        epoch, unclean = self._metadata_writer.broker_epoch, self._storage.standing.unclean
+        witness.begin(image.cluster_id, image.revision, follower.newest, unclean=unclean, broker_epoch=epoch)
 
         def changed(delta: ImageDelta) -> None:
             if delta.brokers_changed and self._metadata_writer is not None and self._metadata_writer.takes_part:

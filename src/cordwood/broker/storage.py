@@ -16,7 +16,7 @@ from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
-from cordwood.log.directory.identity import PROPERTIES_FILE, Identity
+from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, write_identity
 from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
@@ -197,6 +197,20 @@ class Storage:
         kept = owner.storage_id if owner is not None and self._found.complete else ""
         self.standing = ALONE._replace(storage_id=kept or os.urandom(16).hex())
 
+    def _take_older_copy(self, home: DataDirectory) -> None:
+        """Takes a directory from before the broker's last registration: records that the broker has acknowledged since
+        are not in it. Its new storage id is durable before the cluster hears of the broker."""
+        logger.error(
+            "%s is an older copy: this broker has run with it since, and may have acknowledged records that are not in "
+            "it. Its replicas lead nothing and count as not in sync until they have fetched what they lack; a "
+            "partition without another replica waits for `cordwood cluster accept-loss`, or for the newer directory",
+            home.path,
+        )
+        owner = home.identity()
+        assert owner is not None, "a directory with a storage id says whose it is"
+        self.standing = self.standing._replace(storage_id=os.urandom(16).hex())
+        write_identity(home.filesystem, home.path, owner._replace(storage_id=self.standing.storage_id))
+
     def _owners(self) -> list[tuple[str, Identity]]:
         return [(each.path, owner) for each in self.logs.directories if (owner := each.identity()) is not None]
 
@@ -239,7 +253,7 @@ class Storage:
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses one that does not fit the directories."""
-        from cordwood.broker.cluster_witness import check_cluster, may_have_lost, read_epochs, read_seen
+        from cordwood.broker.cluster_witness import check_cluster, is_older_copy, may_have_lost, read_epochs, read_seen
         from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
 
         home = self.logs.home
@@ -274,6 +288,9 @@ class Storage:
             # Before the registration: the cluster must not hear of a broker that cannot use its directories.
             for each in self.logs.directories:
                 each.take_once()
+            kept = self.standing.storage_id
+            if seen is not None and await is_older_copy(self.metadata, self._node_id, kept, seen):
+                self._take_older_copy(home)
         except BaseException:
             await self.metadata.close()
             raise

@@ -47,7 +47,7 @@ from cordwood.cluster.planner.topics import (
     plan_create_topics,
     plan_delete_topics,
 )
-from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, Standing
+from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, NoteEpoch, Standing
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
@@ -89,6 +89,7 @@ class MetadataWriter:
         standing: Standing = ALONE,
         holder: LeaseHolder | None = None,
         boot_ms: Callable[[], int] = monotonic_ms,
+        note_epoch: NoteEpoch | None = None,
     ) -> None:
         """`lease_ms`: how long the broker's registration outlives the broker. `boot_ms` reads the boot clock."""
         self.follower = follower
@@ -104,6 +105,7 @@ class MetadataWriter:
             standing=standing,
             holder=holder,
             boot_ms=boot_ms,
+            note_epoch=note_epoch,
         )
         self._clustered = standing.clustered
         self.controller: Controller | None = None

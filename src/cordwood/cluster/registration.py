@@ -10,7 +10,7 @@ broker of a store of its own comes back in its epoch.
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -70,6 +70,9 @@ ALONE = Standing()
 """A broker with a store of its own."""
 
 
+NoteEpoch = Callable[[int], Awaitable[None]]
+
+
 class LeaseHolder(Protocol):
     """Counts for how long the broker may serve."""
 
@@ -101,9 +104,12 @@ class BrokerRegistration:
         standing: Standing = ALONE,
         holder: LeaseHolder | None = None,
         boot_ms: Callable[[], int] = monotonic_ms,
+        note_epoch: NoteEpoch | None = None,
     ) -> None:
-        """`lease_ms`: how long the registration outlives the broker. `boot_ms` reads the boot clock."""
+        """`lease_ms`: how long the registration outlives the broker. `boot_ms` reads the boot clock. `note_epoch` notes
+        a broker epoch, durably, before the broker registers in it."""
         self._metadata_versions = metadata_versions
+        self._note_epoch = note_epoch
         self._store = store
         self._authority = authority
         self._lease_ms = lease_ms
@@ -175,6 +181,8 @@ class BrokerRegistration:
             condition = self._condition
             registration = self._registration._replace(unclean=self._unclean, key=key, **condition._asdict())
             registered = plan_registration(registration, epoch, lease, finalised)
+            if self._note_epoch is not None:
+                await self._note_epoch(registered.epoch)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
                 break
         else:
