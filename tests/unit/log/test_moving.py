@@ -12,6 +12,7 @@ from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.moving import LogMove, Phase
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import batches_in
+from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.end_witness import FILE_NAMES as WITNESSES
 from cordwood.segments.future_name import future_name, future_part
 from cordwood.segments.indexes import SegmentIndexes
@@ -331,6 +332,7 @@ def test_producers_and_compaction_come_along() -> None:
     machine.written = [b"first"]
     machine.home.expect_compaction(ORDERS)()
     machine.home.set_clean_offset(ORDERS, 1)
+    machine.log.segments.save_dropped(Dropped(815, 4))
     move_whole(machine)
     assert append(machine.log, b"first", producer=7, sequence=0).duplicate
     assert machine.b.clean_offset(ORDERS) == 1
@@ -339,6 +341,7 @@ def test_producers_and_compaction_come_along() -> None:
     assert append(machine.log, b"first", producer=7, sequence=0).duplicate
     assert machine.b.clean_offset(ORDERS) == 1
     assert machine.log.segments.ever_compacted
+    assert machine.log.segments.dropped == Dropped(815, 4)
 
 
 def test_a_copy_whose_log_may_be_in_a_missing_directory_is_left_alone() -> None:
