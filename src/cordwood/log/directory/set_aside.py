@@ -58,7 +58,10 @@ def read_note(filesystem: Filesystem, directory: str) -> Note | None:
 
 
 def remove_note(filesystem: Filesystem, directory: str) -> None:
+    """Removes the note, durably: one that a power cut brought back would raise a recovery point that a cut had lowered
+    since, and the records that were cut would count as lost."""
     remove_if_there(filesystem, f"{directory}/{NOTE_FILE}")
+    filesystem.sync_directory(directory)
 
 
 def _names(parent: str, name: str) -> Iterator[str]:
