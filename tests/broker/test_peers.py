@@ -14,6 +14,7 @@ from cordwood.broker.memory import Memory
 from cordwood.broker.peers import PeerConnections, PeerLimits
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.listeners import ListenerAddress, brokers_apart
 from cordwood.model.moment import Moment
 from cordwood.node.apis import served_versions
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
@@ -317,8 +318,10 @@ async def test_closing_fails_what_is_under_way() -> None:
 
 
 async def test_a_broker_that_lags_behind_catches_up_before_it_answers() -> None:
-    server = await Server.start(server_settings(), memory=Memory())
-    book = Book(_7=server.address)
+    apart = brokers_apart(ListenerAddress("PLAINTEXT", "127.0.0.1", 0), ("PLAINTEXT:PLAINTEXT",), 0)
+    settings = BrokerSettings.from_texts({**server_settings().texts, **apart})
+    server = await Server.start(settings, memory=Memory())
+    book = Book(_7=server.addresses["BROKERS"])
     book.image_revision = server.node.image.revision + 1
     answer = book.ask(metadata())
     while not server.node.catching_up:  # noqa: ASYNC110
