@@ -8,7 +8,12 @@ from pathlib import Path
 from tests.cluster.faults.stage import CLIENTS, NODES, Node, Stage, fill
 from tests.cluster.faults.switch import Link, Slow
 
+from cordwood.model.coordination import transaction_partition
+from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
+
 LEASE_S = 3.0
+STATE_PARTITIONS = 50
+"""The partitions of __transaction_state, by default."""
 ROLLING_WITHIN_S = 60.0
 
 
@@ -116,6 +121,32 @@ class EtcdWithoutQuorum(Fault):
     def stop(self) -> None:
         for node in self._nodes:
             self.stage.launch_member(node)
+
+
+class EtcdLongWithoutQuorum(EtcdWithoutQuorum):
+    """Longer than any lease, and than every wait of a broker for its store."""
+
+    name = "etcd-minute-without-quorum"
+    holds_s = (60.0, 70.0)
+
+
+class CoordinatorKilled(_Killed):
+    """At any moment of a transaction: its producers never rest."""
+
+    name = "coordinator-killed"
+    holds_s = (0.2, 2.0)
+
+    def start(self) -> str:
+        act = self.topic.rpartition("-")[2]
+        name = self.chance.choice(
+            [f"payments-{act}-transactional-0", f"payments-{act}-transactional-1", f"copies-{act}-copier"]
+        )
+        node = self.stage.leader(TRANSACTION_STATE_TOPIC, transaction_partition(name, STATE_PARTITIONS))
+        if not node.broker.alive:
+            node = self.any_node()
+        time.sleep(self.chance.uniform(0, 0.2))
+        self.kill(node)
+        return f"kill -9 of broker {node.id}, which coordinated {name}"
 
 
 class Paused(Fault):
@@ -296,6 +327,8 @@ KINDS: tuple[type[Fault], ...] = (
     TwoKilled,
     EtcdLeaderAndBrokerKilled,
     EtcdWithoutQuorum,
+    EtcdLongWithoutQuorum,
+    CoordinatorKilled,
     Paused,
     RollingRestart,
     Partition,
