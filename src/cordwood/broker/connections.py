@@ -107,7 +107,8 @@ class Connections:
         self.refused = 0
         self._say_refusals_from_s = 0.0
         self._other_protocols = 0
-        self._say_other_protocols_from_s = 0.0
+        self._say_other_protocols_from_s: dict[str, float] = {}
+        """By protocol: when the next line about it may come."""
         self._idle_check_s = min(max(limits.max_idle_s / 4, 0.01), _SELDOM_S)
         self._next_idle_check_s = 0.0
         self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep)
@@ -190,12 +191,13 @@ class Connections:
         self.became_quiet(connection)
 
     def speaks_other_protocol(self, connection: Connection, protocol: str) -> None:
-        """Says who speaks another protocol than Kafka's to a listener. Rate limited: a probe comes again and again."""
+        """Says who speaks another protocol than Kafka's to a listener. A probe comes again and again: each protocol has
+        one line in some seconds."""
         self._other_protocols += 1
         now_s = self.loop.time()
-        if now_s < self._say_other_protocols_from_s:
+        if now_s < self._say_other_protocols_from_s.get(protocol, 0.0):
             return
-        self._say_other_protocols_from_s = now_s + _REFUSALS_SAID_EVERY_S
+        self._say_other_protocols_from_s[protocol] = now_s + _REFUSALS_SAID_EVERY_S
         logger.warning(
             "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. %s "
             "(%d such connections so far)",

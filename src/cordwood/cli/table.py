@@ -62,14 +62,25 @@ def fitting(columns: Sequence[str], rows: Rows, width: int, *, title: str | None
 
 
 def _widths(columns: Sequence[str], texts: list[list[str]], numbers: list[bool], width: int) -> list[int] | None:
-    """The columns' widths; None if the table would not fit with every column at its narrowest."""
-    widths, least = [], []
+    """The columns' widths; None if the table would not fit with every column at its narrowest. Texts are folded between
+    words as long as that is enough."""
+    widths, least, whole_words = [], [], []
     for index, column in enumerate(columns):
-        cells = max((cell_len(row[index]) for row in texts), default=0)
+        cells = [row[index] for row in texts]
+        widest = max(map(cell_len, cells), default=0)
         name = max(map(cell_len, column.split()), default=0)
-        widths.append(max(cells, cell_len(column)))
-        least.append(max(name, cells if numbers[index] else min(cells, NARROWEST)))
-    excess = sum(widths) + _GAP * (len(columns) - 1) - width
+        word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
+        narrow = widest if numbers[index] else min(widest, NARROWEST)
+        widths.append(max(widest, cell_len(column)))
+        least.append(max(name, narrow))
+        whole_words.append(max(name, narrow, word))
+    return _shrunk(widths, whole_words, width) or _shrunk(widths, least, width)
+
+
+def _shrunk(widths: list[int], least: list[int], width: int) -> list[int] | None:
+    """The widths, made smaller until they fit; None if they do not fit even at their least."""
+    widths = list(widths)
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
     while excess > 0:
         # The widest column gives first: it loses least by another fold.
         widest = max(range(len(widths)), key=lambda index: (widths[index] > least[index], widths[index]))

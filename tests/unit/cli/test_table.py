@@ -54,6 +54,13 @@ def test_nothing_is_left_out_at_any_width(width: int) -> None:
     assert letters <= Counter(said)
 
 
+def test_words_stay_whole_where_that_is_enough() -> None:
+    rows: list[list[object]] = [["under-replicated, and below min.insync.replicas", "3 (its node is gone)"]]
+    for width in (40, 60):
+        said = shown(width, columns=["trouble", "not in sync"], rows=rows)
+        assert all(word in said.split() for cell in rows[0] for word in str(cell).split()), said
+
+
 def test_a_wide_terminal_shows_each_row_in_one_line() -> None:
     assert len(shown(250).splitlines()) == 2 + len(ROWS)
 

@@ -59,8 +59,8 @@ def list_clients(
     """Show which clients use the brokers, by client id and address: connections, requests, bytes and their rates.
 
     The client with the most requests a second comes first, then the one with the most bytes: it is the one that floods.
-    Many accepted connections a second are a client that connects again and again. Each broker tells of the 1,000
-    clients that asked most since it started; other brokers are clients as well.
+    Many connects a second are a client that connects again and again; `open` are its connections now. Each broker
+    tells of the 1,000 clients that asked most since it started; other brokers are clients as well.
     """
     from cordwood.cli.connection import Connection
 
@@ -73,13 +73,12 @@ def list_clients(
         return
     shown = found if everything else found[:SHOWN]
     print_table(
-        ["client id", "address", "connections", "accepted", "requests/s", "bytes/s", "connects/s", "requests"],
+        ["client id", "address", "open", "requests/s", "bytes/s", "connects/s", "requests"],
         [
             (
-                each.client_id,
+                each.client_id or None,
                 each.host,
                 each.connections,
-                each.accepted,
                 f"{each.requests_per_s:,.1f}",
                 size_in_words(round(each.bytes_per_s)),
                 f"{each.accepted_per_s:,.1f}",

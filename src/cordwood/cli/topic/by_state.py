@@ -7,7 +7,6 @@ from cordwood.cli.cluster.view import PartitionState, partitions_of
 from cordwood.cli.connection import Connection
 from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.cli.raw_request import brokers, first_answer
-from cordwood.model.identifiers import INTERNAL_TOPICS
 
 
 class Wanted(NamedTuple):
@@ -38,14 +37,9 @@ def all_partitions(connection: Connection, topics: Sequence[str] = ()) -> list[P
     return sorted(found)
 
 
-def show_by_state(
-    connection: Connection, topics: Sequence[str], wanted: Wanted, *, internal: bool, quiet: bool, as_json: bool
-) -> None:
-    found = [
-        each
-        for each in all_partitions(connection, topics)
-        if wanted.has(each) and (topics or internal or each.topic not in INTERNAL_TOPICS)
-    ]
+def show_by_state(connection: Connection, topics: Sequence[str], wanted: Wanted, *, quiet: bool, as_json: bool) -> None:
+    """Internal topics are among them: a group cannot commit if its partition of __consumer_offsets has no leader."""
+    found = [each for each in all_partitions(connection, topics) if wanted.has(each)]
     if as_json:
         print_json([_as_json(each) for each in found])
     elif quiet:

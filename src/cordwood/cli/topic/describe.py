@@ -57,8 +57,8 @@ def describe_topics(
 ) -> None:
     """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and what an ack means.
 
-    With `--under-replicated`, `--without-leader` or `--led-by` it lists partitions of all topics in that state, or in
-    one of several. `--quiet` prints names alone.
+    With `--under-replicated`, `--without-leader` or `--led-by` it lists the partitions in that state, or in one of
+    several, of all topics, also of internal ones. `--quiet` prints names alone.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.topic.by_state import Wanted, show_by_state
@@ -67,7 +67,7 @@ def describe_topics(
     connection = Connection(bootstrap_servers, timeout_s)
     wanted = Wanted(under_replicated, without_leader, led_by)
     if wanted.any:
-        show_by_state(connection, topics or [], wanted, internal=internal, quiet=quiet, as_json=as_json)
+        show_by_state(connection, topics or [], wanted, quiet=quiet, as_json=as_json)
         return
     names = topics or [name for name in connection.topic_names() if internal or name not in INTERNAL_TOPICS]
     if quiet:
