@@ -118,7 +118,7 @@ def test_an_empty_group_id_is_refused_everywhere(client: RawClient) -> None:
 
 
 def test_a_group_id_that_is_too_long_is_refused_everywhere(client: RawClient) -> None:
-    group = "g" * 40_000
+    group = "g" * 2_000
     assert client.join(9, group).error_code == ErrorCode.INVALID_GROUP_ID
     assert commit(client, 9, group, 1) == ErrorCode.INVALID_GROUP_ID
     assert client.send(ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None).error_code == ErrorCode.INVALID_GROUP_ID

@@ -324,12 +324,12 @@ def test_the_command_moves_logs_to_another_directory_and_tells_where_they_are(tm
 
         code, told = move_dir("--to", target)
         assert code == 0
-        assert told.endswith(f"4 partitions of orders are in {target} now.\n")
+        assert f"4 partitions of orders are in {target} now.\n" in told
         code, told = move_dir("--json")
         assert code == 0
         assert {each["directory"] for each in json.loads(told)["logs"]} == {target}
         code, told = move_dir("0", "--to", "a")
-        assert told.endswith(f"1 partition of orders is in {tmp_path / 'a'} now.\n"), told
+        assert f"1 partition of orders is in {tmp_path / 'a'} now.\n" in told
         code, told = move_dir("0", "--to", "./b/")
         assert code == 0, told
         code, told = move_dir("--to", "/elsewhere")

@@ -335,9 +335,9 @@ def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones()
 def test_producers_that_were_silent_too_long_are_forgotten() -> None:
     log = open_log(disk())
     append(log, producer=5, sequence=0)
-    log.apply_retention(at(NOW_MS + DAY_MS - 1), limit_offset=0)
+    log.replayed.expire_producers(NOW_MS + DAY_MS - 1, DAY_MS)
     assert log.replayed.producers.describe()
-    log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=0)
+    log.replayed.expire_producers(NOW_MS + DAY_MS, DAY_MS)
     assert not log.replayed.producers.describe()
 
 

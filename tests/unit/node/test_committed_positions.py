@@ -72,9 +72,8 @@ def fetch_positions(
 def test_the_broker_is_the_coordinator_of_every_group(world: World, version: int) -> None:
     if version >= 4:
         answer = world.ask(ApiKey.FIND_COORDINATOR, version, key_type=GROUP_KEY, coordinator_keys=["a", ""])
-        good, bad = answer.coordinators
-        assert (good.key, good.node_id, good.host, good.error_code) == ("a", 1, "simulated", 0)
-        assert (error(bad.error_code), bad.node_id) == ("INVALID_GROUP_ID", -1)
+        found = [(each.key, each.node_id, each.host, each.error_code) for each in answer.coordinators]
+        assert found == [("a", 1, "simulated", 0), ("", 1, "simulated", 0)]
     else:
         answer = world.ask(ApiKey.FIND_COORDINATOR, version, key_type=GROUP_KEY, key="a")
         assert (answer.error_code, answer.node_id, answer.port) == (0, 1, 9092)
