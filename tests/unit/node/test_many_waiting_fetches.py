@@ -29,8 +29,8 @@ def world() -> Iterator[World]:
 
 
 def lines_of_a_deletion(world: World, partitions: int) -> int:
-    """The most lines of a turn while a topic is deleted that nobody reads any more: forgetting its partitions, whose logs
-    are open, takes one turn."""
+    """The most lines of a turn while a topic is deleted that nobody reads any more: forgetting its partitions, whose
+    logs are open, takes one turn."""
     create_topic(world, "unread", partitions)
     world.ask(ApiKey.FETCH, 12, **fetch_values("unread", list(range(partitions)), max_wait_ms=0))
     world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["unread"], "timeout_ms": 1000})
