@@ -165,7 +165,8 @@ class PartitionHistory:
         if before is not None and before.log != seen.log:
             before = None
         self._check_ends(broker, before, seen)
-        if before is None or seen.high_watermark > before.high_watermark:
+        if before is not None and seen.high_watermark > before.high_watermark:
+            # The high watermark of a log that was just opened comes from the disk: an earlier leader told it.
             replica.watermark_epoch = seen.leader_epoch
         begins_anew = before is None or before.truncations != seen.truncations or seen.end < before.end
         if begins_anew or before is None or seen.start > before.end:
