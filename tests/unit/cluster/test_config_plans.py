@@ -109,7 +109,7 @@ async def test_parts_are_added_to_the_brokers_default_where_the_topic_has_none_o
             ErrorCode.INVALID_CONFIG,
             "Can't SUBTRACT to key no.such.name",
         ),
-        (TOPIC, ConfigChange("cleanup.policy", SUBTRACT, "delete"), ErrorCode.INVALID_CONFIG, "must name delete"),
+        (TOPIC, ConfigChange("cleanup.policy", APPEND, "burn"), ErrorCode.INVALID_CONFIG, "must be one of delete"),
         (TOPIC, ConfigChange("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST, "Unknown operation type 9"),
         (
             TOPIC,
