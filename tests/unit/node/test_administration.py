@@ -95,6 +95,7 @@ def test_a_deleted_topic_frees_its_disk_and_a_new_one_of_its_name_is_empty(world
     fill(world, "orders", b"a", b"b")
     assert world.disk.exists("/data/orders-0")
     delete_topic(world, "orders")
+    world.advance(world.node.image.settings.topic_settings.file_delete_delay_ms)
     assert [name for name in world.disk.list("/data") if "orders" in name] == []
     create_topic(world)
     assert fetch(world, ("orders", 0, 0)).responses[0].partitions[0].high_watermark == 0
