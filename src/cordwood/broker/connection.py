@@ -181,6 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         all_served = False
         watch = connections.loop_watch
         began_s, began_cpu_s = watch.monotonic_s(), watch.cpu_s()
+        watch.last_event_cpu_s = began_cpu_s
         outbox.cork()
         try:
             while self._serving and not all_served:

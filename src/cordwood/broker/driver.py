@@ -213,7 +213,10 @@ class Driver:
         if self._stopped:
             return False
         watch, node = self.loop_watch, self._node
-        began_s, began_cpu_s = (0.0, 0.0) if watch is None else (watch.monotonic_s(), watch.cpu_s())
+        began_s = began_cpu_s = 0.0
+        if watch is not None:
+            began_s, began_cpu_s = watch.monotonic_s(), watch.cpu_s()
+            watch.last_event_cpu_s = began_cpu_s
         self._outbox.cork()
         try:
             if node is not None:

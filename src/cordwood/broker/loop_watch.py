@@ -44,6 +44,8 @@ class LoopWatch:
         """CPU seconds, by API, of turns that took STALL_S or longer."""
         self._named_s = 0.0
         """Time of long turns since the timer was armed."""
+        self.last_event_cpu_s = 0.0
+        """The CPU time at which the last event or step began that somebody watched."""
         self._say_from_s = 0.0
         self._unsaid = 0
         self._task_factory = loop.get_task_factory()
@@ -92,7 +94,8 @@ class LoopWatch:
             self.stalls += 1
             self.stalled_s += late_s
             self.longest_s = max(self.longest_s, late_s)
-            cpu_s = min(self.cpu_s() - self._armed_cpu_s, late_s)
+            # Since the last watched event: what a busy loop did before in short turns is not part of the stall.
+            cpu_s = self.cpu_s() - max(self._armed_cpu_s, self.last_event_cpu_s)
             if not self._named_s and cpu_s >= STALL_S:
                 self.held(NO_REQUEST, "work that nobody watches", late_s, cpu_s)
         self._arm()
@@ -133,6 +136,7 @@ class _WatchedSteps(Coroutine[Any, Any, Any]):
     def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         watch = self._watch
         began_s, began_cpu_s, named_s = watch.monotonic_s(), watch.cpu_s(), watch.named_s
+        watch.last_event_cpu_s = began_cpu_s
         try:
             return step(*arguments)
         finally:

@@ -177,8 +177,9 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id in self._sessions:
                 self._forget(session_id)
-            targets = {target.key: target for target in asked}
-            if epoch == INITIAL_EPOCH and targets:
+            if epoch == INITIAL_EPOCH and asked:
+                # Without a call of `key` for each: there may be 50,000.
+                targets = {(target.topic, target.partition): target for target in asked}
                 session = self._create(targets, uses_topic_ids, connection_id, boot_ms)
                 return FetchPlan(list(targets.values()), Mode.FULL, session)
             return FetchPlan(asked, Mode.FULL, None)

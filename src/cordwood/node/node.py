@@ -50,9 +50,9 @@ from cordwood.node.duties.removals import Removals
 from cordwood.node.duties.scrub import Scrub
 from cordwood.node.duties.topic_traffic import TopicTraffic
 from cordwood.node.duties.watch_reports import WatchReports
+from cordwood.node.encoded_topics import EncodedTopics
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.flushes import FlushBook
-from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.node.leader_hints import LeaderHints
 from cordwood.node.librdkafka_clients import LibrdkafkaClients

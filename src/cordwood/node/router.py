@@ -14,6 +14,7 @@ from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader
+from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS
 
 
 class Router:
@@ -45,6 +46,9 @@ class Router:
                 reply.send(encode_unsupported_version(header.correlation_id))
             else:
                 reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
+            return
+        if len(frame) > MAX_BYTES_WITHOUT_RECORDS and header.api_key != ApiKey.PRODUCE:
+            reply.hang_up(f"a request without records has at most {MAX_BYTES_WITHOUT_RECORDS} bytes")
             return
         if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
             late = self._late(served, header, memoryview(bytes(frame)), reply)

@@ -131,7 +131,10 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
             else:
                 position = skip_tagged_fields(frame, position)
             topics.append((topic, partitions))
-        request, end = read_end(frame, position, version, head, topics)
+        forgotten, position = _nothing_forgotten(frame, position, version)
+        if forgotten is None:
+            forgotten, position = _at_once(_read_forgotten(frame, position, version))
+        request, end = read_end(frame, position, version, head, topics, forgotten)
     except MALFORMED as reason:
         raise not_understood("Fetch", version, reason) from None
     if end != len(frame):
@@ -167,7 +170,10 @@ def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None
             if version >= FLEXIBLE_FROM:
                 position = skip_tagged_fields(frame, position)
             topics.append((topic, partitions))
-        request, end = read_end(frame, position, version, head, topics)
+        forgotten, position = _nothing_forgotten(frame, position, version)
+        if forgotten is None:
+            forgotten, position = yield from _read_forgotten(frame, position, version)
+        request, end = read_end(frame, position, version, head, topics, forgotten)
     except MALFORMED as reason:
         raise not_understood("Fetch", version, reason) from None
     if end != len(frame):
@@ -191,7 +197,7 @@ class _Layout(NamedTuple):
     """Also returns the number of the topic's partitions."""
     partitions: Callable[[Frame, int, int, int, list[FetchPartition]], int]
     """Adds `count` partitions to the list."""
-    end: Callable[[Frame, int, int, _Head, FetchTopics], tuple[FetchRequest, int]]
+    end: Callable[[Frame, int, int, _Head, FetchTopics, Forgotten], tuple[FetchRequest, int]]
 
 
 def _read_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
@@ -218,15 +224,12 @@ def _read_topic_and_count(frame: Frame, position: int, version: int) -> tuple[st
     return topic, count, position
 
 
-def _read_end(frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics) -> tuple[FetchRequest, int]:
+def _read_end(
+    frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics, forgotten: Forgotten
+) -> tuple[FetchRequest, int]:
     replica_id, limits_and_session = head
     replica_epoch = -1
-    forgotten: Forgotten = []
     rack_id: str | None = ""
-    if frame[position] == _NO_ELEMENTS:
-        position += 1
-    else:
-        forgotten, position = _read_forgotten(frame, position, version)
     if frame[position] == _NO_BYTES:
         position += 1
     else:
@@ -297,22 +300,51 @@ def _with_tags(
     return FetchPartition(*fields, directory_id, high_watermark)
 
 
-def _read_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotten, int]:
-    count, position = read_compact_array_count(frame, position, 3)
+def _nothing_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotten | None, int]:
+    """An empty list and the position after it; None if the request forgets topics."""
+    if version >= FLEXIBLE_FROM:
+        return ([], position + 1) if frame[position] == _NO_ELEMENTS else (None, position)
+    if version < SESSIONS_FROM:
+        return [], position
+    return ([], position + 4) if frame[position : position + 4] == _OLD_NO_ELEMENTS else (None, position)
+
+
+def _read_forgotten(frame: Frame, position: int, version: int) -> Generator[None, None, tuple[Forgotten, int]]:
+    """Reads the topics that a session forgets, with a pause after each step of topics."""
+    is_flexible = version >= FLEXIBLE_FROM
+    read_count = read_compact_array_count if is_flexible else read_array_count
+    count, position = read_count(frame, position, 3)
     if count < 0:
         raise BadRequest("The forgotten topics are null.")
     forgotten: Forgotten = []
     elements = count
-    for _ in range(count):
-        topic, position = _read_topic(frame, position, version)
-        partition_count, position = read_compact_array_count(frame, position, 4)
+    topic: str | TopicId
+    for number in range(count):
+        if number and not number % PARTITIONS_PER_STEP:
+            yield
+        if is_flexible:
+            topic, position = _read_topic(frame, position, version)
+        else:
+            name, position = read_string(frame, position)
+            topic = present(name)
+        partition_count, position = read_count(frame, position, 4)
         elements += partition_count
         check_elements(elements, _WIDTH)
         if partition_count < 0:
             raise BadRequest("The forgotten partitions of a topic are null.")
         forgotten.append((topic, Struct(f">{partition_count}i").unpack_from(frame, position)))
-        position = skip_tagged_fields(frame, position + 4 * partition_count)
+        position += 4 * partition_count
+        if is_flexible:
+            position = skip_tagged_fields(frame, position)
     return forgotten, position
+
+
+def _at_once(steps: Generator[None, None, tuple[Forgotten, int]]) -> tuple[Forgotten, int]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def _read_old_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
@@ -352,38 +384,14 @@ def _read_old_partitions(
 
 
 def _read_old_end(
-    frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics
+    frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics, forgotten: Forgotten
 ) -> tuple[FetchRequest, int]:
     replica_id, limits_and_session = head
-    forgotten: Forgotten = []
-    if version >= SESSIONS_FROM:
-        if frame[position : position + 4] == _OLD_NO_ELEMENTS:
-            position += 4
-        else:
-            forgotten, position = _read_old_forgotten(frame, position)
     rack_id: str | None = ""
     if version >= 11:
         rack_id, position = read_string(frame, position)
     request = FetchRequest(replica_id, -1, *limits_and_session, topics, forgotten, present(rack_id), None)
     return request, position
-
-
-def _read_old_forgotten(frame: Frame, position: int) -> tuple[Forgotten, int]:
-    topic_count, position = read_array_count(frame, position, 6)
-    if topic_count < 0:
-        raise BadRequest("The forgotten topics are null.")
-    forgotten: Forgotten = []
-    elements = topic_count
-    for _ in range(topic_count):
-        name, position = read_string(frame, position)
-        count, position = read_array_count(frame, position, 4)
-        elements += count
-        check_elements(elements, _WIDTH)
-        if count < 0:
-            raise BadRequest("The forgotten partitions of a topic are null.")
-        forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
-        position += 4 * count
-    return forgotten, position
 
 
 _FLEXIBLE: Final = _Layout(_read_head, _read_topic_and_count, _read_partitions, _read_end)

@@ -62,6 +62,11 @@ class ProduceRequest(NamedTuple):
     topics: list[ProduceTopic]
 
 
+LONG_NAME_BITS: Final = 8
+"""A name counts as one element more for each 256 letters: no topic has such a name, and 100 MB of them would be read in
+one turn. The longest names of topics have 249."""
+
+
 def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int = _WIDTH) -> ProduceRequest:
     """Decodes a request. Raises TooManyElements beyond max_elements topics and batches, without reading on."""
     version = header.api_version
@@ -105,6 +110,7 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool, most: int) -> t
         else:
             name, position = read_compact_string(frame, position)
             topic = present(name)
+            elements += len(topic) >> LONG_NAME_BITS
         count = frame[position]
         if count > 0x7F:
             count, position = read_compact_array_count(frame, position, 6)
@@ -156,7 +162,7 @@ def _read_old(frame: Frame, position: int, most: int) -> tuple[ProduceRequest, i
         count, position = read_array_count(frame, position, 8)
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
-        elements += count
+        elements += count + (len(present(name)) >> LONG_NAME_BITS)
         if elements > most:
             check_elements(elements, most)
         partitions: list[ProducePartition] = []

@@ -29,6 +29,10 @@ FEW: Final = 1_000
 
 NONE: Final = 0
 
+MAX_BYTES_WITHOUT_RECORDS: Final = 16 * 1024 * 1024
+"""The largest request without records: 50,000 positions with their notes have some 5 MB. To read 100 MB of long names,
+as `socket.request.max.bytes` allows for records, would hold the loop for 150 ms."""
+
 MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.PRODUCE: WRITTEN_AT_ONCE,
     ApiKey.FETCH: READ_BY_ONE_CLIENT,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cordwood.simulation import exchange
 from cordwood.simulation.world import World
@@ -17,8 +17,10 @@ class Lines:
     Not those of the simulator's network, which reads answers as a client does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, everywhere: bool = False) -> None:
+        """`everywhere`: the lines of Python's own library count as well."""
         self.count = 0
+        self._everywhere = everywhere
         self._of_others = 0
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
@@ -28,7 +30,7 @@ class Lines:
         if name == exchange.__file__ and frame.f_code.co_name in ("send", "encode_request"):
             self._of_others += 1
             return self._other
-        return self._line if name.startswith("<") or "/cordwood/" in name else None
+        return self._line if self._everywhere or name.startswith("<") or "/cordwood/" in name else None
 
     def _other(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "return":
@@ -51,10 +53,22 @@ class Lines:
         return self.count
 
 
+class Work(NamedTuple):
+    """Lines that ran."""
+
+    busiest_turn: int
+    total: int
+
+
 def busiest_turn(world: World, within_ms: int = 0) -> int:
-    """Lets everything happen that can happen now or within so many milliseconds; the most lines of any turn. Reading
-    answers is not counted, nor is work in threads."""
-    lines, most = Lines(), 0
+    """The most lines of any turn, as `work_of` counts."""
+    return work_of(world, within_ms).busiest_turn
+
+
+def work_of(world: World, within_ms: int = 0, *, everywhere: bool = False) -> Work:
+    """Lets everything happen that can happen now or within so many milliseconds, and counts its lines. Reading answers
+    is not counted, nor is work in threads."""
+    lines, most, total = Lines(everywhere=everywhere), 0, 0
     end_ms = world.clock.boot_ms + within_ms
     while True:
         while steps := world.steps():
@@ -63,9 +77,10 @@ def busiest_turn(world: World, within_ms: int = 0) -> int:
             if name in ("answer", "do work") or name.startswith("sync "):
                 work()
             else:
-                most = max(most, lines.of(work))
+                total += lines.of(work)
+                most = max(most, lines.count)
         assert world.life is not None
         deadline_ms = world.life.loop.next_deadline_ms
         if deadline_ms is None or deadline_ms > end_ms:
-            return most
+            return Work(most, total)
         world.clock.advance(max(0, deadline_ms - world.clock.boot_ms))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ProtocolError
 from cordwood.node.brokers_only import check_broker
-from cordwood.node.fetch_sessions import FetchPlan, Mode, Target, targets_of
+from cordwood.node.fetch_sessions import FetchPlan, Mode, Target, TargetKey, targets_of
 from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP, TARGETS_PER_STEP
 from cordwood.node.handlers.fetching import Fetching, FetchingRooms
 from cordwood.node.request import Request, serves
@@ -52,18 +52,19 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
 def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
     """`fetch` for a request that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
-    targets: list[Target] = []
+    named: dict[TargetKey, Target] = {}
     left = TARGETS_PER_STEP
     for topic, partitions in body.topics:
         left -= 1
         for start in range(0, len(partitions), TARGETS_PER_STEP):
             some = partitions[start : start + TARGETS_PER_STEP]
-            targets += targets_of(topic, some)
+            # A partition that is named more than once is read once, as in Kafka where it was named last.
+            named |= {(topic, target.partition): target for target in targets_of(topic, some)}
             left -= len(some)
             if left <= 0:
                 left = TARGETS_PER_STEP
                 yield
-    plan = _plan(rooms, request, body, targets)
+    plan = _plan(rooms, request, body, list(named.values()))
     if plan is not None:
         yield
         yield from Fetching(rooms, request, body, plan).start_in_steps()

@@ -152,15 +152,20 @@ def _listed(listing: GroupListing) -> ListGroups.AnswerGroup:
     }
 
 
-def list_groups(rooms: GroupAdministrationRooms, request: Request[ListGroups]) -> None:
+LONGEST_FILTER = 100
+"""Letters of a state or a kind: no group has a longer one, and to make 16 MB of them lower-case takes 50 ms."""
+
+
+def list_groups(rooms: GroupAdministrationRooms, request: Request[ListGroups]) -> Steps:
     """Lists all groups of readable shards, with the error of the others."""
-    body = request.decode()
+    body = yield from request.read()
     shards: list[GroupShard] = []
-    states = {state.lower() for state in body.states_filter or ()}
-    types = {kind.lower() for kind in body.types_filter or ()}
+    states = {state.lower() for state in body.states_filter or () if len(state) <= LONGEST_FILTER}
+    types = {kind.lower() for kind in body.types_filter or () if len(kind) <= LONGEST_FILTER}
+    any_state, any_type = not body.states_filter, not body.types_filter
 
     def wanted(listing: GroupListing) -> bool:
-        return (not states or listing.state.lower() in states) and (not types or listing.kind.lower() in types)
+        return (any_state or listing.state.lower() in states) and (any_type or listing.kind.lower() in types)
 
     def listing(error: ErrorCode) -> Steps:
         found: list[GroupListing] = []

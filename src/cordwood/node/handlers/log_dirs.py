@@ -40,8 +40,9 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
     """Describes the data directories, with the size of each requested partition (null: of all). A partition that has no
     log yet is told in the first."""
     body = yield from request.read()
-    asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
-    names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else asked
+    # A partition that is asked for more than once is told once.
+    asked = dict.fromkeys((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
+    names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else iter(asked)
     logs = rooms.logs
     sized: dict[str, list[tuple[str, DescribeLogDirs.AnswerPartition]]] = {each.path: [] for each in logs.directories}
     for looked_at, (topic, index) in enumerate(names, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
@@ -11,6 +11,7 @@ from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, TopicId, check_topic_name
+from cordwood.node.encoded_topics import EncodedTopics, leader_told, offline_replicas
 from cordwood.node.handlers.features import finalized_features, finalized_features_epoch, supported_features
 from cordwood.node.request import Made, Request, serves
 from cordwood.node.told_brokers import reached_by
@@ -21,13 +22,11 @@ from cordwood.wire.metadata import (
     NULL_NAMES_FROM,
     OPERATIONS_NOT_ASKED_FOR,
     MetadataRequest,
-    PartitionMetadata,
     RequestedTopic,
     TopicMetadata,
     decode_metadata,
     encode_metadata_response,
     encode_topic,
-    layout_of,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from cordwood.wire.endpoints import NodeEndpoint
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
     from cordwood.wire.message_types.describe_topic_partitions import DescribeTopicPartitions
+    from cordwood.wire.message_types.metadata import Metadata
 
 
 # All operations, since there is no authorizer: the bits of Kafka's AclOperation that apply to each resource.
@@ -48,10 +48,9 @@ ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
-NO_LEADER = -1
-LISTENER_NOT_FOUND_FROM = 6
-"""From this version of Metadata on clients know LISTENER_NOT_FOUND."""
 
+NARROW_BYTES = 16 * 1024
+"""Requests of at most so many bytes are decoded in one go."""
 NARROW_TOPICS = 10
 """So many topics are answered in one go: nearly always their encoded entries are kept."""
 ENCODED_PER_STEP = 250
@@ -91,125 +90,36 @@ def api_versions(rooms: MetadataRooms, request: Request) -> None:
     )
 
 
-_Layout = tuple[int, int, ErrorCode, frozenset[int], frozenset[int], bool]
+def metadata(rooms: MetadataRooms, request: Request[Metadata]) -> Steps | None:
+    if len(request.frame) > NARROW_BYTES:
+        return _metadata_in_steps(rooms, request)
+    return _metadata(rooms, request, decode_metadata(request.header, request.frame))
 
 
-class EncodedTopics:
-    """Entries of Metadata responses, kept until their topic changes, or a broker comes, goes or registers anew:
-    encoding 10,000 partitions takes a while."""
-
-    def __init__(self, image: ClusterImage, suspects: Callable[[], frozenset[int]]) -> None:
-        """`suspects` tells the leaders that may be dead. A client that is told a dead leader asks again only seconds
-        later; a client that is told of no leader asks again at once."""
-        self._image = image
-        self._suspects = suspects
-        self._kept: dict[str, tuple[TopicImage, tuple[int, int], dict[_Layout, bytes]]] = {}
-
-    def entry(
-        self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int], *, on_librdkafka: bool
-    ) -> bytes:
-        """The entry for a client that cannot reach these brokers."""
-        kept, brokers = self._kept.get(topic.name), (self._image.epochs_revision, self._image.brokers_revision)
-        if kept is None or kept[0] is not topic or kept[1] != brokers:
-            kept = self._kept[topic.name] = (topic, brokers, {})
-        why = ErrorCode.LEADER_NOT_AVAILABLE
-        if unreachable and version >= LISTENER_NOT_FOUND_FROM:
-            why = ErrorCode.LISTENER_NOT_FOUND
-        suspected = self._suspects()
-        key = (layout_of(version), operations, why, unreachable, suspected, on_librdkafka)
-        encoded = kept[2].get(key)
-        if encoded is None:
-            described = _describe(self._image, topic, operations, why, unreachable, suspected, on_librdkafka)
-            encoded = kept[2][key] = encode_topic(version, described)
-        return encoded
-
-    def forget(self, name: str) -> None:
-        self._kept.pop(name, None)
+def _metadata_in_steps(rooms: MetadataRooms, request: Request[Metadata]) -> Steps:
+    """`metadata` for a request that names many topics, or has long names."""
+    read = yield from request.read()
+    topics = None if read.topics is None else [RequestedTopic(each.name, each.topic_id) for each in read.topics]
+    yield
+    body = MetadataRequest(
+        topics,
+        read.allow_auto_topic_creation,
+        read.include_cluster_authorized_operations,
+        read.include_topic_authorized_operations,
+    )
+    steps = _metadata(rooms, request, body)
+    if steps is not None:
+        yield from steps
 
 
-def _describe(
-    image: ClusterImage,
-    topic: TopicImage,
-    operations: int,
-    why: ErrorCode,
-    unreachable: frozenset[int],
-    suspected: frozenset[int],
-    on_librdkafka: bool,
-) -> TopicMetadata:
-    led = []
-    for partition in topic.partitions:
-        told = _leader(image, partition, why, unreachable, suspected)
-        if on_librdkafka and told[2] is ErrorCode.LEADER_NOT_AVAILABLE:
-            told = _successor(image, partition, unreachable | suspected) or told
-        led.append((partition, told))
-    partitions = [
-        PartitionMetadata(
-            index,
-            leader,
-            leader_epoch,
-            partition.replicas,
-            partition.isr,
-            _offline(image, partition),
-            error_code=error,
-        )
-        for index, (partition, (leader, leader_epoch, error)) in enumerate(led)
-    ]
-    return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
-
-
-def _leader(
-    image: ClusterImage,
-    partition: PartitionImage,
-    why: ErrorCode,
-    unreachable: frozenset[int],
-    suspected: frozenset[int] = frozenset(),
-) -> tuple[int, int, ErrorCode]:
-    """The leader that a client is told, its epoch, and the error of a partition without one; `why` if the client cannot
-    reach the leader. A leader that is not among the brokers that clients are told, or may be dead, is none."""
-    leader, epoch = image.leadership(partition)
-    if leader in unreachable:
-        return NO_LEADER, epoch, why
-    if leader in suspected or not _is_there(image, leader):
-        return NO_LEADER, epoch, ErrorCode.LEADER_NOT_AVAILABLE
-    return leader, epoch, ErrorCode.NONE
-
-
-def _successor(
-    image: ClusterImage, partition: PartitionImage, hidden: frozenset[int]
-) -> tuple[int, int, ErrorCode] | None:
-    """The broker that will probably lead a partition whose leader is away, for clients on librdkafka; None: nobody.
-
-    A consumer on librdkafka that asks for the ends of a partition and is told of no leader answers its application
-    _UNKNOWN_PARTITION from then on, and does not ask again for minutes. A broker that does not lead yet refuses the
-    client, which asks for the leader at once.
-    """
-    leader, epoch = image.leadership(partition)
-    for broker_id in partition.replicas:
-        if (
-            broker_id in partition.isr
-            and broker_id != leader
-            and broker_id not in hidden
-            and _is_there(image, broker_id)
-        ):
-            return broker_id, epoch, ErrorCode.NONE
-    return None
-
-
-def _is_there(image: ClusterImage, broker_id: int) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and not broker.fenced
-
-
-def _offline(image: ClusterImage, partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas whose brokers are away."""
-    return tuple(broker_id for broker_id in partition.replicas if not _is_there(image, broker_id))
-
-
-def metadata(rooms: MetadataRooms, request: Request) -> Steps | None:
-    body = decode_metadata(request.header, request.frame)
+def _metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest) -> Steps | None:
     if body.topics is not None:
-        # A topic that is asked for more than once is answered once.
-        body = body._replace(topics=list(dict.fromkeys(body.topics)))
+        # A topic that is asked for more than once is answered once, whatever name comes with its id: an entry may have
+        # hundreds of kilobytes.
+        asked: dict[object, RequestedTopic] = {}
+        for each in body.topics:
+            asked.setdefault(each.topic_id or each.name, each)
+        body = body._replace(topics=list(asked.values()))
     missing = [] if body.topics is None else _creatable(rooms, body)
     if not missing:
         return _answer_metadata(rooms, request, body, {})
@@ -459,7 +369,7 @@ def _described_topic(
 def _described_partition(
     image: ClusterImage, index: int, partition: PartitionImage, unreachable: frozenset[int]
 ) -> DescribeTopicPartitions.AnswerPartition:
-    leader, leader_epoch, error = _leader(image, partition, ErrorCode.LISTENER_NOT_FOUND, unreachable)
+    leader, leader_epoch, error = leader_told(image, partition, ErrorCode.LISTENER_NOT_FOUND, unreachable)
     return {
         "error_code": error,
         "partition_index": index,
@@ -470,7 +380,7 @@ def _described_partition(
         # The Java client cannot take null here, although the schema allows it.
         "eligible_leader_replicas": partition.elr,
         "last_known_elr": (),
-        "offline_replicas": _offline(image, partition),
+        "offline_replicas": offline_replicas(image, partition),
     }
 
 

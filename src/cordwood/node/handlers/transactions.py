@@ -370,8 +370,8 @@ def _listed(each: Transaction) -> ListTransactions.AnswerTransactionState:
     }
 
 
-def list_transactions(rooms: TransactionRooms, request: Request[ListTransactions]) -> None:
-    body = request.decode()
+def list_transactions(rooms: TransactionRooms, request: Request[ListTransactions]) -> Steps:
+    body = yield from request.read()
     known = {state.label: state for state in State}
     states = {known[name] for name in body.state_filters if name in known}
     producer_ids = set(body.producer_id_filters)
