@@ -14,7 +14,7 @@ import pytest
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import DiskFull
+from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.node.node import Node
 
@@ -102,11 +102,11 @@ async def test_a_stopped_broker_listens_no_more(tmp_path: Path) -> None:
 async def test_a_stop_that_fails_gives_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = await Server.start(settings(log_dirs=str(tmp_path)))
 
-    def full() -> None:
-        raise DiskFull("no space left")
+    def fail() -> None:
+        raise StorageFailure("the disk fails")
 
-    monkeypatch.setattr(server._storage, "close_logs", full)
-    with pytest.raises(DiskFull):
+    monkeypatch.setattr(server._storage, "close_logs", fail)
+    with pytest.raises(StorageFailure):
         await server.stop()
     again = await Server.start(settings(log_dirs=str(tmp_path)))
     await again.stop()

@@ -70,7 +70,7 @@ def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
 ) -> None:
     code, error = cordwood_cli.error("group", "reset", group, "-t", filled, "--to", "beginning", "--execute")
     assert code == ExitCode.FAILED
-    assert "stop its consumers" in error["hint"]
+    assert "stop the group's consumers" in error["hint"]
     code, error = cordwood_cli.error("group", "delete", group, "--yes")
     assert (code, error["code"]) == (ExitCode.FAILED, "NON_EMPTY_GROUP")
 

@@ -169,7 +169,7 @@ def test_the_checker_notices_a_cluster_that_goes_on_without_dropped_deletions(
     writer.put_in_transaction(b"another", b"committed")
     writer.end_transaction(commit=True)
     world.advance(ROUND_MS)
-    with pytest.raises(InvariantBroken, match="rule 14"):
+    with pytest.raises(InvariantBroken, match="rule 15"):
         check_compacted(world, TOPIC)
 
 

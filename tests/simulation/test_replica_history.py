@@ -254,6 +254,7 @@ def test_rule_8_a_cut_below_the_high_watermark() -> None:
     cluster.commit(entry(0), entry(1))
     cluster.disks[FOLLOWER].high_watermark = 2
     cluster.look(FOLLOWER)
+    cluster.write(lossy_epoch=1)
     cluster.disks[FOLLOWER].cut(1)
     with broken(8):
         cluster.look(FOLLOWER)
@@ -264,9 +265,20 @@ def test_rule_8_notices_a_cut_that_is_refilled_before_it_looks() -> None:
     cluster.commit(entry(0), entry(1))
     cluster.disks[FOLLOWER].high_watermark = 2
     cluster.look(FOLLOWER)
+    cluster.write(lossy_epoch=1)
     cluster.disks[FOLLOWER].cut(1)
     cluster.disks[FOLLOWER].entries += [entry(1, epoch=1), entry(2, epoch=1)]
     with broken(8):
+        cluster.look(FOLLOWER)
+
+
+def test_rule_14_a_cut_below_the_high_watermark_without_a_recorded_loss() -> None:
+    cluster = Cluster()
+    cluster.commit(entry(0), entry(1))
+    cluster.disks[FOLLOWER].high_watermark = 2
+    cluster.look(FOLLOWER)
+    cluster.disks[FOLLOWER].cut(1)
+    with broken(14):
         cluster.look(FOLLOWER)
 
 

@@ -19,7 +19,7 @@ from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PARTITIONS = 300
-MOST_LINES = 15_000
+MOST_LINES = 17_000
 """Of one turn: 1 to 2 ms."""
 
 A_WHILE_MS = 62_000

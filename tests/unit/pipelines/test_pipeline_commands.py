@@ -237,7 +237,7 @@ def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands)
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         assert commands.json("list")[0]["running"] == ["v1"]
-        assert commands.error("forget", "enrich", "v1")[1] == "ALREADY_RUNNING"
+        assert commands.error("forget", "enrich", "v1", "--yes")[1] == "ALREADY_RUNNING"
         told = commands(*stop)
         assert f"(process {process.pid})" in told
         assert process.wait(60) == 0
@@ -246,10 +246,10 @@ def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands)
 
 def test_an_edition_is_forgotten_with_its_tables_and_its_topic_is_named(commands: Commands) -> None:
     commands.with_two_editions()
-    assert commands.error("forget", "enrich", "v1")[2] == "edition v1 of enrich is live"
-    assert "topic priced.v2 is still there" in commands("forget", "enrich", "v2")
+    assert commands.error("forget", "enrich", "v1", "--yes")[2] == "edition v1 of enrich is live"
+    assert "topic priced.v2 is still there" in commands("forget", "enrich", "v2", "--yes")
     assert not commands.state.edition_directory("v2").exists()
-    assert commands.error("forget", "enrich", "v2")[0] == ExitCode.NOT_FOUND
+    assert commands.error("forget", "enrich", "v2", "--yes")[0] == ExitCode.NOT_FOUND
 
 
 def test_the_edition_that_was_live_before_comes_back_by_a_rollback(commands: Commands) -> None:

@@ -49,7 +49,7 @@ def _take(latest: Latest, records: list[tuple[bytes, int, bytes | None]]) -> Non
 
 
 def check_compacted(world: World, topic: str, index: int = 0) -> None:
-    """Compares the in-sync replicas of a partition at rest with its leader (rule 14)."""
+    """Compares the in-sync replicas of a partition at rest with its leader (rule 15)."""
     replicas: dict[int, Partition] = {}
     for machine in world.machines:
         if machine.life is not None and (found := machine.node.hosted.get(topic, index)) is not None:
@@ -60,5 +60,5 @@ def check_compacted(world: World, topic: str, index: int = 0) -> None:
         records = latest_records(replicas[broker_id].log, leader.high_watermark)
         if records != expected:
             raise InvariantBroken(
-                f"rule 14: broker {broker_id} has {records} of {leader.name}, and the leader has {expected}"
+                f"rule 15: broker {broker_id} has {records} of {leader.name}, and the leader has {expected}"
             )
