@@ -2,14 +2,16 @@
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.conftest import BROKER
 from tests.deadline import eventually
+from tests.raw_client import RawClient
 
 from cordwood.broker.connections import MOST_STRANGERS
-from cordwood.embedded import Cluster
+from cordwood.embedded import Broker, Cluster
 from cordwood.model.errors import ProtocolError
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import encode_request, request_start
@@ -81,6 +83,44 @@ async def test_one_address_has_its_share_and_brokers_do_not_count(
             client.close()
         await broker.until(lambda: len(broker.connections) == 0)
         assert not broker.connections._by_address, "addresses without connections are forgotten"
+
+
+@pytest.mark.parametrize("bound", ["max.connections", "max.connections.per.ip"])
+def test_the_bounds_of_connections_change_at_run_time_and_outlast_a_restart(bound: str, tmp_path: Path) -> None:
+    def alter(client: RawClient, operation: int, value: str | None) -> None:
+        changes = [{"name": bound, "config_operation": operation, "value": value}]
+        resources = [{"resource_type": 4, "resource_name": "", "configs": changes}]
+        (told,) = client.send(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources).responses
+        assert told.error_code == 0, told.error_message
+
+    def is_served(client: RawClient) -> bool:
+        with suppress(ConnectionError, AssertionError):
+            return not client.send(ApiKey.API_VERSIONS, 0).error_code
+        return False
+
+    def one_more_is_served(broker: Broker) -> bool:
+        one_more = RawClient(broker.bootstrap_servers)
+        served = is_served(one_more)
+        one_more.close()
+        return served
+
+    with Broker(data_dir=tmp_path) as broker:
+        first, second = RawClient(broker.bootstrap_servers), RawClient(broker.bootstrap_servers)
+        assert is_served(first)
+        assert is_served(second)
+        alter(first, 0, "1")
+        eventually(lambda: not one_more_is_served(broker), what=f"refusals by {bound}")
+        assert is_served(first)
+        assert is_served(second), "a connection that was open stays"
+        first.close()
+        second.close()
+    with Broker(data_dir=tmp_path) as broker:
+        only = RawClient(broker.bootstrap_servers)
+        assert is_served(only)
+        assert not one_more_is_served(broker)
+        alter(only, 1, None)
+        eventually(lambda: one_more_is_served(broker), what="room by the default")
+        only.close()
 
 
 def test_followers_come_back_while_clients_hold_every_connection() -> None:

@@ -121,6 +121,8 @@ def test_a_topic_may_have_no_cleanup_policy(client: RawClient, topic: str, opera
     [
         ("log.cleaner.backoff.ms", "14000"),
         ("log.cleaner.dedupe.buffer.size", "134217727"),
+        ("max.connections", "9999"),
+        ("max.connections.per.ip", "2147483646"),
         ("producer.id.expiration.ms", "86400001"),
     ],
 )

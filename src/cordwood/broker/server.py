@@ -225,8 +225,8 @@ class Server:
             loop,
             self.node,
             ConnectionLimits(
-                max_connections=self._max_connections(),
-                max_connections_per_address=settings.max_connections_per_ip,
+                max_connections=self._max_connections(image.settings),
+                max_connections_per_address=image.settings.max_connections_per_ip,
                 max_idle_s=settings.connections_max_idle_ms / 1000,
                 max_request_bytes=settings.socket_request_max_bytes,
                 max_total_bytes=settings.queued_max_request_bytes,
@@ -240,6 +240,7 @@ class Server:
             loop_watch=self._loop_watch,
             clients=self._client_book,
         )
+        follower.watchers.append(self._bound_connections)
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
         before_listening(self)
@@ -303,11 +304,20 @@ class Server:
         """The name of the listener that brokers use among themselves."""
         return next(listener.name for listener in self.settings.listener_list if listener.between_brokers)
 
-    def _max_connections(self) -> int:
-        wanted = self.settings.max_connections
+    def _bound_connections(self, delta: ImageDelta) -> None:
+        """Takes over bounds that were altered. Connections that are open stay: the bounds hold for new ones."""
+        if delta.broker_settings_changed and self._connections is not None:
+            settings = self.node.image.settings
+            self._connections.limits = self._connections.limits._replace(
+                max_connections=self._max_connections(settings),
+                max_connections_per_address=settings.max_connections_per_ip,
+            )
+
+    def _max_connections(self, settings: BrokerSettings) -> int:
+        wanted = settings.max_connections
         possible = descriptors.connections(wanted, self._storage.max_open_files)
         # Logged if few connections fit, or if the setting asks for more. Otherwise the log line of a refusal suffices.
-        if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in self.settings.texts):
+        if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in settings.texts):
             logger.warning(
                 "few file descriptors (ulimit -Hn is %s): up to %d connections, not max.connections (%d), and %d open "
                 "log files, not open.files.max (%d). Raise the limit (systemd: LimitNOFILE)",
@@ -315,7 +325,7 @@ class Server:
                 possible,
                 wanted,
                 self._storage.max_open_files,
-                self.settings.open_files_max,
+                settings.open_files_max,
             )
         return possible
 

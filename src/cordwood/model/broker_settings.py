@@ -184,6 +184,8 @@ _CHANGEABLE = frozenset(
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
+        "max.connections",
+        "max.connections.per.ip",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }

@@ -43,13 +43,15 @@ class NetworkSettings:
         10_000,
         "Connections beyond this many are closed at once. Fewer if the process may not open enough files: "
         "see `ulimit -n`; one may need two descriptors, beside those of `open.files.max` and 64 more. At the listener "
-        "of brokers a connection always gets in: the client's connection that was idle for the longest time makes way.",
+        "of brokers a connection always gets in: the client's connection that was idle for the longest time makes way. "
+        "A change while the broker runs holds for new connections; those that are open stay.",
         low=1,
     )
     max_connections_per_ip: int = int32(
         2**31 - 1,
         "Connections from one address beyond this many are closed at once. Those at the listener of brokers do not "
-        "count. In a TOML file that also sets `max.connections` the name needs quotes.",
+        "count. A change while the broker runs holds for new connections; those that are open stay. In a TOML file "
+        "that also sets `max.connections` the name needs quotes.",
         low=1,
     )
     max_incremental_fetch_session_cache_slots: int = int32(
