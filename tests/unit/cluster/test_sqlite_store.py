@@ -29,6 +29,38 @@ async def test_everything_is_there_again_after_closing_and_opening(tmp_path: Pat
     await store.close()
 
 
+def modes_in(directory: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in directory.iterdir() if "reserve" not in file.name}
+
+
+async def test_only_the_owner_may_read_the_keys_of_brokers(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE)
+    store = await SqliteStore.open(path)
+    await store.txn((), [Put("brokers/1", b"a key")])
+    while not (tmp_path / f"{FILE}-witness").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert modes_in(tmp_path) == dict.fromkeys((FILE, f"{FILE}-wal", f"{FILE}-witness"), 0o600)
+    await store.close()
+
+
+async def test_the_files_of_an_earlier_release_are_taken_from_other_users(tmp_path: Path) -> None:
+    path, copy = tmp_path / FILE, tmp_path / "copy"
+    store = await SqliteStore.open(str(path))
+    await store.txn((), [Put("brokers/1", b"a key")])
+    while not (tmp_path / f"{FILE}-witness").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    # Copied while the store is open, so that its write-ahead log is there, too, as after a kill.
+    copy.mkdir()
+    for name in modes_in(tmp_path).keys() - {"copy"}:
+        (copy / name).write_bytes((tmp_path / name).read_bytes())
+        (copy / name).chmod(0o644)
+    await store.close()
+    store = await SqliteStore.open(str(copy / FILE))
+    assert modes_in(copy) == dict.fromkeys((FILE, f"{FILE}-wal", f"{FILE}-witness"), 0o600)
+    assert [item.key for item in (await store.list("")).items] == ["brokers/1"]
+    await store.close()
+
+
 async def test_the_revision_does_not_go_back_when_the_last_change_was_a_deletion_and_is_compacted(
     tmp_path: Path,
 ) -> None:

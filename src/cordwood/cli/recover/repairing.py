@@ -31,6 +31,7 @@ from cordwood.cluster.rows import (
 from cordwood.cluster.stores.integrity import best_image
 from cordwood.cluster.stores.interface import MetadataStore, Put
 from cordwood.cluster.stores.opening_checks import check_present, check_store
+from cordwood.cluster.stores.owner_only import keep_to_owner
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
@@ -117,6 +118,7 @@ def _keep(filesystem: Filesystem, path: str, files: tuple[str, ...]) -> list[str
         if filesystem.exists(file):
             copy = f"{file}.{number}{DAMAGED}"
             filesystem.replace(copy, filesystem.read_bytes(file))
+            keep_to_owner(copy)
             kept.append(os.path.relpath(copy, path))
     return kept
 

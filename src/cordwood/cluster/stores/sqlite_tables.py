@@ -43,7 +43,8 @@ from cordwood.cluster.stores.interface import (
     prefix_end,
 )
 from cordwood.cluster.stores.opening_checks import check_store
-from cordwood.cluster.stores.witness import LEFT_OUT, write_witness
+from cordwood.cluster.stores.owner_only import create_for_owner, keep_to_owner
+from cordwood.cluster.stores.witness import LEFT_OUT, witness_path, write_witness
 
 _LAST_KEY = "\U0010ffff"
 _RESERVE_PAGES = 256
@@ -94,6 +95,10 @@ class Database:
         self._path = path
         self._reserve_file = f"{path}-reserve"
         check_store(path)
+        for file in (path, f"{path}-wal", witness_path(path)):
+            keep_to_owner(file)
+        # SQLite gives the write-ahead log the mode of the database.
+        create_for_owner(path)
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
         try:
             self._prepare(path)

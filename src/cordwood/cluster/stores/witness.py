@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cordwood.cluster.stores.interface import KeyValue
+from cordwood.cluster.stores.owner_only import OWNER_ONLY
 
 LEFT_OUT = "partitions/"
 """Keys without a copy: there are many, and the directories show which partitions exist."""
@@ -46,11 +47,17 @@ def write_witness(store_path: str, revision: int, items: Iterable[KeyValue]) -> 
     body = json.dumps({"revision": revision, "keys": keys}, separators=(",", ":"), sort_keys=True).encode()
     path = witness_path(store_path)
     with open(f"{path}.tmp", "wb") as file:
+        os.fchmod(file.fileno(), OWNER_ONLY)
         file.write(b"%08x\n" % zlib.crc32(body) + body)
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.tmp", path)
-    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_directory(os.path.dirname(path) or ".")
+
+
+def sync_directory(path: str) -> None:
+    """Makes it durable which files the directory has. Raises OSError."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
