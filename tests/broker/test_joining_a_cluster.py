@@ -1,7 +1,9 @@
 """A broker whose metadata is in a store that others share: what it keeps itself, and when it refuses to start."""
 
 import errno
+import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -348,3 +350,49 @@ async def test_a_witness_that_cannot_be_written_knows_of_no_epoch(
     monkeypatch.setattr(cluster_witness, "write_seen", full)
     witness.note_registration(5)
     assert read_seen(str(tmp_path)) is None
+
+
+def test_a_witness_that_can_neither_be_written_nor_removed_keeps_the_broker_from_registering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that became read-only. A second attempt in the same epoch is refused as well."""
+
+    def read_only(*arguments: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    before = Seen("cluster", 7, "boot", broker_epoch=3)
+    write_seen(str(tmp_path), before)
+    witness = ClusterWitness(str(tmp_path), lambda: KnownEpochs({}, {}))
+    with monkeypatch.context() as disk:
+        disk.setattr(cluster_witness, "write_seen", read_only)
+        disk.setattr("os.unlink", read_only)
+        for _ in range(2):
+            with pytest.raises(StorageFailure, match=r"does not register: .*can neither be written .* nor removed"):
+                witness.note_registration(4)
+            assert read_seen(str(tmp_path)) == before
+    witness.note_registration(4)
+    assert read_seen(str(tmp_path)) == before._replace(broker_epoch=4)
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_a_power_cut_brings_no_earlier_witness_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_space: bool
+) -> None:
+    """The directory is synced after the witness is replaced, or removed for lack of space."""
+    witness_file = tmp_path / WITNESS_FILE
+    write_seen(str(tmp_path), Seen("cluster", 7, "boot", broker_epoch=3))
+    old = witness_file.stat().st_ino
+    synced: list[bool] = []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            synced.append(not witness_file.exists() or witness_file.stat().st_ino != old)
+        elif not has_space:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    ClusterWitness(str(tmp_path), lambda: KnownEpochs({}, {})).note_registration(4)
+    assert synced == [True]
+    assert witness_file.exists() == has_space

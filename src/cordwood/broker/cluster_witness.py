@@ -23,6 +23,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE
@@ -30,6 +31,7 @@ from cordwood.cluster.known_epochs import KnownEpochs, behind, decode_known_epoc
 from cordwood.cluster.newest import Newest, is_in_history
 from cordwood.cluster.rows import CLUSTER_ID, broker_epoch_key, storage_key
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
+from cordwood.cluster.stores.witness import sync_directory
 from cordwood.log.directory.identity import PROPERTIES_FILE
 from cordwood.model.errors import StorageFailure
 
@@ -127,6 +129,8 @@ def _write(path: str, body: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.tmp", path)
+    # Without it a power cut may bring back a witness of an earlier epoch.
+    sync_directory(os.path.dirname(path))
 
 
 async def check_cluster(
@@ -205,18 +209,36 @@ class ClusterWitness:
         self._written = revision
 
     def note_registration(self, broker_epoch: int) -> None:
-        """The broker is about to register in this epoch. Returns when the witness has it; on a disk without space there
-        is no witness then, which does not know of any epoch. Raises OSError."""
+        """The broker is about to register in this epoch. Returns when the witness has it, or, on a disk without space,
+        when there is no witness: the next start would take a directory whose witness has an earlier epoch for an older
+        copy. Raises StorageFailure if the witness can neither be written nor removed; it stays as it was, and the
+        broker must not register."""
         with self._one_at_a_time:
-            seen = self._seen = self._seen or read_seen(self._directory)
+            seen = self._seen or read_seen(self._directory)
             if seen is None or seen.broker_epoch >= broker_epoch:
+                self._seen = seen
                 return
-            self._seen = seen._replace(broker_epoch=broker_epoch)
+            noted = seen._replace(broker_epoch=broker_epoch)
             try:
-                write_seen(self._directory, self._seen)
+                write_seen(self._directory, noted)
             except OSError as failure:
-                logger.warning("%s/%s cannot be written, and is removed: %s", self._directory, WITNESS_FILE, failure)
-                os.unlink(f"{self._directory}/{WITNESS_FILE}")
+                self._remove(failure)
+            self._seen = noted
+
+    def _remove(self, failure: OSError) -> None:
+        """Removes a witness that cannot be written. Raises StorageFailure if it stays."""
+        path = f"{self._directory}/{WITNESS_FILE}"
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            sync_directory(self._directory)
+        except OSError as stays:
+            raise StorageFailure(
+                f"the broker does not register: {path} can neither be written ({failure}) nor removed ({stays}), and "
+                "with an earlier epoch in it the next start would take this directory for an older copy. Make the disk "
+                "writable, and start the broker again"
+            ) from failure
+        logger.warning("%s cannot be written, and is removed: %s", path, failure)
 
     def loss_noted(self) -> None:
         """The controller has taken note that records may be lost. The file is written with the next revision."""
