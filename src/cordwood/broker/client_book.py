@@ -49,7 +49,8 @@ class ClientBook:
     def closed(self, connection: CountedConnection) -> None:
         self._open.remove(connection)
         key = _key(connection)
-        self._ended[key] = _added(self._ended.pop(key, None), key, connection, is_open=False)
+        own = ClientUse(*key, 0, 1, connection.requests, connection.received_bytes)
+        self._ended[key] = _sum(self._ended.pop(key, None), own)
         while len(self._ended) > MOST_ENDED:
             key, first = next((key, use) for key, use in self._ended.items() if key != OTHERS)
             del self._ended[key]
@@ -61,20 +62,24 @@ class ClientBook:
         """The clients that asked most, at most this many."""
         if not most:
             return ()
-        uses: dict[Key, ClientUse] = dict(self._ended)
+        # Plain lists, and a value only for those that are told: ten thousand connections are counted in one turn.
+        counts: dict[Key, list[int]] = {key: list(use[2:]) for key, use in self._ended.items()}
         for connection in self._open:
             key = _key(connection)
-            uses[key] = _added(uses.get(key), key, connection, is_open=True)
-        return heapq.nlargest(most, uses.values(), key=lambda use: (use.requests, use))
+            count = counts.get(key)
+            if count is None:
+                counts[key] = [1, 1, connection.requests, connection.received_bytes]
+            else:
+                count[0] += 1
+                count[1] += 1
+                count[2] += connection.requests
+                count[3] += connection.received_bytes
+        asked_most = heapq.nlargest(most, [(count[2], key) for key, count in counts.items()])
+        return [ClientUse(*key, *counts[key]) for _, key in asked_most]
 
 
 def _key(connection: CountedConnection) -> Key:
     return (connection.client_id or "")[:LONGEST_ID], connection.client_host
-
-
-def _added(use: ClientUse | None, key: Key, connection: CountedConnection, *, is_open: bool) -> ClientUse:
-    own = ClientUse(*key, int(is_open), 1, connection.requests, connection.received_bytes)
-    return _sum(use, own)
 
 
 def _sum(one: ClientUse | None, other: ClientUse) -> ClientUse:

@@ -1,8 +1,20 @@
 """Memory for arriving requests: ordinary requests do not wait for large ones, and slow holders make way."""
 
+import math
 from dataclasses import dataclass, field
 
-from cordwood.broker.arriving import GRACE_S, LOOK_S, ORDINARY_BYTES, SLOW_BYTES_PER_S, Arriving
+import pytest
+
+from cordwood.broker.arriving import (
+    ARRIVAL_BYTES_PER_S,
+    COUNTED_S,
+    GRACE_S,
+    LOOK_S,
+    ORDINARY_BYTES,
+    PRESSED_LOOK_S,
+    SLOW_BYTES_PER_S,
+    Arriving,
+)
 
 MB = 1024 * 1024
 MAX = 256 * MB
@@ -161,3 +173,27 @@ def test_a_receiver_that_is_gone_leaves_nothing_behind() -> None:
         arriving.end(peer, 1)
     assert (arriving.held_bytes, arriving.waiting) == (0, 0)
     assert not any(line.held_by or line.waiting or line.holders for line in arriving._lines)
+
+
+@pytest.mark.parametrize("bytes_per_s", [2, 2 * SLOW_BYTES_PER_S])
+@pytest.mark.parametrize("ahead", [30, 200, 400])
+def test_the_wait_behind_peers_of_ones_own_address_grows_with_their_number_alone(ahead: int, bytes_per_s: int) -> None:
+    """Peers that were cut connect again, and stand behind. So many are let in at a time as the address may have; each
+    is cut within seconds, be it slow or only late."""
+    arriving, size, now_s = Arriving(MAX), 1900 * 1024, 0.0
+    peers = [Peer() for _ in range(ahead)]
+    for peer in peers:
+        arriving.ask(peer, size, now_s)
+    newcomer = Peer()
+    assert not arriving.ask(newcomer, size, now_s)
+    at_a_time = MAX // 4 // 2 // size
+    held_s = COUNTED_S if bytes_per_s < SLOW_BYTES_PER_S else GRACE_S + size / ARRIVAL_BYTES_PER_S
+    while not newcomer.asked_again:
+        step_s = arriving.look(now_s)
+        for number, peer in enumerate(peers):
+            peer.arrived_bytes += int(bytes_per_s * step_s)
+            if peer.closed:
+                peers[number] = Peer()
+                arriving.ask(peers[number], size, now_s)
+        now_s += step_s
+        assert now_s <= math.ceil(ahead / at_a_time) * (held_s + 2 * PRESSED_LOOK_S) + LOOK_S
