@@ -78,15 +78,16 @@ class RawConnection:
             return None
         return self.receive_frame()
 
-    def outcome_of(self, frame: bytes) -> Outcome:
-        """Sends a frame and then a harmless request: the latter is answered, or the connection is closed."""
+    def outcome_of(self, frame: bytes, patience_s: float | None = None) -> Outcome:
+        """Sends a frame and then a harmless request: the latter is answered, or the connection is closed. With
+        `patience_s` a frame of any API may wait."""
         if not self.send(framed(frame) + framed(PROBE)):
             return Outcome.CLOSED
         # A fetch may ask the broker to wait for very long, and answers leave in order.
-        may_wait = frame[:2] == struct.pack(">h", FETCH)
+        may_wait = patience_s is not None or frame[:2] == struct.pack(">h", FETCH)
         try:
             while True:
-                answer = self.receive_frame(0.05 if may_wait else ANSWER_WITHIN_S)
+                answer = self.receive_frame((patience_s or 0.05) if may_wait else ANSWER_WITHIN_S)
                 if answer is None:
                     return Outcome.CLOSED
                 if answer[:4] == struct.pack(">i", PROBE_CORRELATION):
