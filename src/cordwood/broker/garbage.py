@@ -2,8 +2,11 @@
 
 A collection takes 0.1 to 0.2 us for each object. Requests leave few cycles behind, so collections are seldom; but a
 collection of a million objects, as 10,000 new topics have, held the loop for 135 ms. So collections of young objects
-are kept small, and all objects are collected while the loop has little to do. Only a process that is never quiet
-collects all objects in between, after MOST_LOOKS collections of survivors.
+are kept small, and all objects are collected while the loop has little to do.
+
+The number of new objects never starts a collection of all: a client with wide requests would start one whenever it
+likes, and hold the loop for 200 ms. In a process that is never quiet the collection waits for a moment that is less
+busy, and comes after LONGEST_S in any case.
 """
 
 import asyncio
@@ -18,14 +21,18 @@ YOUNG: Final = 5_000
 YOUNG_LOOKS: Final = 8
 """So many collections of young objects start a collection of their survivors: some 6 ms, 20 on a busy machine."""
 
+NEVER: Final = 2**31 - 1
+"""So many collections of survivors would start a collection of all objects by themselves."""
+
 WORTH_A_LOOK: Final = 10
-MOST_LOOKS: Final = 50
-"""So many collections of survivors start a collection of all objects: WORTH_A_LOOK in a quiet moment, MOST_LOOKS
-always."""
+"""After so many collections of survivors all objects are collected in a quiet moment."""
 
 INTERVAL_S: Final = 1.0
 QUIET: Final = 0.05
-"""The loop counts as quiet if its thread works for less than this share of an interval."""
+"""The loop counts as quiet if its thread works for less than this share of an interval. The share grows while a
+collection is due: to all of an interval after LONGEST_S."""
+LONGEST_S: Final = 3600.0
+"""A process that is never quiet collects all objects so seldom."""
 
 
 def _looks() -> int:
@@ -43,12 +50,16 @@ class QuietCollection:
         looks: Callable[[], int] = _looks,
         cpu_s: Callable[[], float] = time.thread_time,
         interval_s: float = INTERVAL_S,
+        longest_s: float = LONGEST_S,
     ) -> None:
         self._loop = loop
         self._collect = collect
         self._looks = looks
         self._cpu_s = cpu_s
         self._interval_s = interval_s
+        self._longest_s = longest_s
+        self._due_intervals = 0
+        """For so many intervals a collection of all objects has waited for a quiet one."""
         self._arm()
 
     def _arm(self) -> None:
@@ -56,9 +67,13 @@ class QuietCollection:
         self._timer = self._loop.call_later(self._interval_s, self._fired)
 
     def _fired(self) -> None:
-        quiet = self._cpu_s() - self._began_cpu_s < QUIET * self._interval_s
-        if quiet and self._looks() >= WORTH_A_LOOK:
-            self._collect()
+        if self._looks() >= WORTH_A_LOOK:
+            busy = (self._cpu_s() - self._began_cpu_s) / self._interval_s
+            if busy < QUIET + self._due_intervals * self._interval_s / self._longest_s:
+                self._collect()
+                self._due_intervals = 0
+            else:
+                self._due_intervals += 1
         self._arm()
 
     def close(self) -> None:
@@ -68,6 +83,6 @@ class QuietCollection:
 def collect_seldom(loop: asyncio.AbstractEventLoop) -> QuietCollection:
     """Starts the schedule in a process that has started. Present objects stay alive, and are never collected."""
     gc.freeze()
-    gc.set_threshold(YOUNG, YOUNG_LOOKS, MOST_LOOKS)
+    gc.set_threshold(YOUNG, YOUNG_LOOKS, NEVER)
     gc.enable()
     return QuietCollection(loop)

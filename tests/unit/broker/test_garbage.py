@@ -7,7 +7,7 @@ from typing import Any
 
 import uvloop
 
-from cordwood.broker.garbage import MOST_LOOKS, WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection, collect_seldom
+from cordwood.broker.garbage import LONGEST_S, NEVER, WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection, collect_seldom
 
 MOST_OBJECTS_IN_A_LOOK = 50_000
 """At 0.1 to 0.2 us each: 5 to 10 ms, and some times that on a busy machine."""
@@ -41,13 +41,14 @@ class Process:
         self.looks = 0
 
 
-async def watched(process: Process) -> None:
+async def watched(process: Process, longest_s: float = LONGEST_S) -> None:
     watching = QuietCollection(
         asyncio.get_running_loop(),
         collect=process.collect,
         looks=lambda: process.looks,
         cpu_s=process.cpu_s,
         interval_s=0.001,
+        longest_s=longest_s,
     )
     await process.asked_often.wait()
     watching.close()
@@ -75,6 +76,18 @@ def test_a_busy_process_does_not_look() -> None:
     assert process.collected == 0
 
 
+def test_a_process_that_is_never_quiet_looks_once_in_a_long_time() -> None:
+    process = Process(looks=WORTH_A_LOOK, cpu_s_per_question=0.001)
+    on_a_loop(lambda: watched(process, longest_s=0.008))
+    assert process.collected == 1
+
+
+def test_a_process_that_is_never_quiet_looks_in_a_less_busy_moment() -> None:
+    process = Process(looks=WORTH_A_LOOK, cpu_s_per_question=0.0003)
+    on_a_loop(lambda: watched(process, longest_s=0.016))
+    assert process.collected == 1
+
+
 def test_what_has_survived_is_counted_in_looks() -> None:
     gc.collect()
     assert gc.get_count()[2] == 0
@@ -88,7 +101,7 @@ def test_a_process_that_has_started_collects_by_these_bounds() -> None:
     async def started() -> None:
         collect_seldom(asyncio.get_running_loop()).close()
         assert gc.isenabled()
-        assert gc.get_threshold() == (YOUNG, YOUNG_LOOKS, MOST_LOOKS)
+        assert gc.get_threshold() == (YOUNG, YOUNG_LOOKS, NEVER)
         assert gc.get_freeze_count() > frozen
 
     try:
