@@ -81,6 +81,7 @@ def test_the_lag_of_all_groups_is_one_table(cordwood_cli: Cordwood, make_topic: 
         (fast, 1, 0, 0),
     ]
     assert f"{fast}\tempty\t{topic}\t1\t0\t0\t-" in cordwood_cli("group", "lag", fast).splitlines()
+    assert cordwood_cli("group", "lag", "-q", fast) == f"{fast}\n"
     code, error = cordwood_cli.error("group", "lag", f"{slow}x")
     assert (code, error["code"], slow in error["hint"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND", True)
 

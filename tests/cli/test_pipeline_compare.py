@@ -21,6 +21,7 @@ from cordwood.pipelines.log_ends import topic_ids
 from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.requeue_plan import RequeuePlan, write_plan
+from cordwood.pipelines.run_lock import RunLock
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -187,6 +188,13 @@ def test_a_requeue_that_finds_nothing_ends_without_spark(stage: Stage) -> None:
 
     id_ = topic_ids(stage.cordwood.bootstrap, [quarantine])[quarantine]
     write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, id_))
+    kept = {path: path.read_bytes() for path in state.directory.rglob("*") if path.is_file()}
+    result = stage.cordwood.run("pipeline", "requeue", stage.file, "--dry-run")
+    assert result.stdout == f"{stage.name}: 0 records would be sent through again\n"
+    assert result.stderr.endswith("Dry run: nothing was changed.\n")
+    told = stage.cordwood.json("pipeline", "requeue", stage.file, "--dry-run")
+    assert (told["would_send"], told["more"], told["dry_run"]) == ([], False, True)
+    assert {path: path.read_bytes() for path in state.directory.rglob("*") if path.is_file()} == kept
     began = time.monotonic()
     said = stage.cordwood("pipeline", "requeue", stage.file)
     assert said == f"{stage.name}: 0 records sent through again, 0 failed again\n"
@@ -202,9 +210,16 @@ def test_a_requeue_that_is_not_possible_is_refused_before_spark_starts(stage: St
     stage.records(stage.topic, [("a", "1")])
     _has_read_all(stage, "v1")
     (stage.state.checkpoint("v1") / "commits/0").unlink()
-    code, error = stage.cordwood.error("pipeline", "requeue", stage.file)
-    assert (code, error["code"]) == (ExitCode.FAILED, "WRONG_STATE")
-    assert "has begun batch 0 and not finished it" in error["message"]
+    for words in (["--dry-run"], []):
+        code, error = stage.cordwood.error("pipeline", "requeue", stage.file, *words)
+        assert (code, error["code"]) == (ExitCode.FAILED, "WRONG_STATE")
+        assert "has begun batch 0 and not finished it" in error["message"]
+    lock = RunLock(stage.state.edition_directory("v1") / "running")
+    lock.take("it", 5)
+    assert (
+        "is being run by process" in stage.cordwood.error("pipeline", "requeue", stage.file, "--dry-run")[1]["message"]
+    )
+    lock.release()
 
 
 def _has_read_all(stage: Stage, edition: str) -> None:

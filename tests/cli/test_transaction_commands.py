@@ -70,6 +70,7 @@ class TestFamilies:
 
     def _described(self, cordwood_cli: Cordwood, name: str) -> dict[str, Any]:
         (found,) = [each for each in cordwood_cli.json("transaction", "families") if each["name"] == name]
+        assert name in cordwood_cli("transaction", "families", "-q").splitlines()
         return dict(found)
 
     def test_what_they_decided_and_who_has_joined_is_shown(self, cordwood_cli: Cordwood, family: str) -> None:

@@ -195,6 +195,7 @@ def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
     (listed,) = json.loads(recover("list", broker.data_dir, "--json").stdout)
     assert (listed["topic"], listed["start_offset"], listed["end_offset"]) == ("late", 2, 5)
     assert "late-0.0-stray" in recover("list", broker.data_dir).stdout
+    assert recover("list", broker.data_dir, "-q").stdout == "late-0.0-stray\n"
     assert recover("put-back", broker.data_dir, "lost").returncode == 4
     (restored,) = json.loads(recover("put-back", broker.data_dir, "late", "--json").stdout)
     assert (restored["topic"], restored["partition_count"]) == ("late", 1)

@@ -17,7 +17,7 @@ from cordwood.pipelines.definition import TableFormat
 from cordwood.pipelines.errors import InvalidRows, WrongState
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import table_path, topic_name
-from cordwood.pipelines.requeueing import Requeue
+from cordwood.pipelines.requeueing import Chosen, Requeue
 from cordwood.pipelines.swapping import rollback, swap
 from cordwood.pipelines.tables.reading import snapshot
 
@@ -159,11 +159,22 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert workshop.run(in_place=True) == []
     state = workshop.project.state(name)
 
+    def would_requeue() -> Chosen:
+        pipeline = load_pipeline(workshop.file)
+        return Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).would_run(superseded=False)
+
     def requeue(superseded: bool = False) -> tuple[int, int, list[str]]:
         pipeline = load_pipeline(workshop.file)
         made = Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=superseded)
         return made.sent, made.failed_again, [str(origin) for origin in made.superseded]
 
+    path = state.edition_directory("v1") / "requeue.json"
+    in_quarantine = load(f"{name}.quarantine", **READING).count()
+    chosen = would_requeue()
+    assert list(map(str, chosen.records)) == [f"{topic}/0@0", f"{topic}/0@3"]
+    assert (list(map(str, chosen.superseded)), chosen.begun) == ([f"{topic}/0@2", f"{topic}/0@4"], False)
+    assert not path.exists()
+    assert load(f"{name}.quarantine", **READING).count() == in_quarantine
     assert requeue() == (2, 1, [f"{topic}/0@2", f"{topic}/0@4"])
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
@@ -176,9 +187,12 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
     # Interrupted after its outputs were written: it is gone on with, to no double effect.
-    path = state.edition_directory("v1") / "requeue.json"
     kept = json.loads(path.read_text())
-    state.files.replace(path, {**kept, "pending": {"0": [[5, 6]]}, "done": {"0": [[0, 1], [2, 3]]}})
+    begun = {**kept, "pending": {"0": [[5, 6]]}, "done": {"0": [[0, 1], [2, 3]]}}
+    state.files.replace(path, begun)
+    chosen = would_requeue()
+    assert (list(map(str, chosen.records)), chosen.begun) == ([f"{topic}/0@3"], True)
+    assert json.loads(path.read_text()) == begun
     assert requeue()[:2] == (1, 1)
     assert load(f"{name}.quarantine", **READING).count() == 6
     assert json.loads(path.read_text())["pending"] is None

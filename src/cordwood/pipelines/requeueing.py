@@ -71,6 +71,18 @@ def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition:
         )
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What a requeue would send."""
+
+    records: Sequence[Origin]
+    superseded: Sequence[Origin]
+    left: bool
+    """Whether there are more."""
+    begun: bool
+    """Whether these are the records of a requeue that was interrupted, which is finished first, as it was planned."""
+
+
 class _Candidate(NamedTuple):
     partition: int
     offset: int
@@ -102,9 +114,24 @@ class Requeue:
         self._note(done)
         return done
 
+    def would_run(self, *, superseded: bool) -> Chosen:
+        """The records that `run` would send now. Changes nothing."""
+        plan = self._as_of_now(read_plan(self._state, self._edition.name))
+        if plan is None:
+            return Chosen((), (), left=False, begun=False)
+        if plan.pending is not None:
+            begun = self._addresses(_among(self._quarantined(), plan.pending, "left_semi"))
+            return Chosen(sorted({each.origin for each in begun}), (), left=False, begun=True)
+        candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
+        return Chosen(sorted({each.origin for each in candidates}), passed_over, left=left, begun=False)
+
     def _run(self, *, superseded: bool) -> Requeued:
         check_requeue_is_possible(self._pipeline, self._state, self._edition)
-        plan = self._as_of_now(read_plan(self._state, self._edition.name))
+        kept = read_plan(self._state, self._edition.name)
+        plan = self._as_of_now(kept)
+        if plan is None or plan.topic_id != kept.topic_id:
+            # A requeue that is pending in a topic that is gone must not keep the pipeline from running.
+            write_plan(self._state, self._edition.name, plan or RequeuePlan(kept.number))
         if plan is None:
             return Requeued(0, 0, (), False, {})
         if plan.pending is not None:
@@ -146,15 +173,13 @@ class Requeue:
         return report
 
     def _as_of_now(self, plan: RequeuePlan) -> RequeuePlan | None:
-        """An empty plan where the quarantine topic was deleted and made again, None if it is gone: records that were
-        deleted are not sent any more."""
+        """The plan; an empty one where the quarantine topic was deleted and made again, None if it is gone: records
+        that were deleted are not sent any more."""
         ids = topic_ids(self._servers, [self._pipeline.quarantine_topic])
         topic_id = ids.get(self._pipeline.quarantine_topic)
         if ids and plan.topic_id in (None, topic_id):
             return replace(plan, topic_id=topic_id)
-        plan = RequeuePlan(plan.number, topic_id=topic_id)
-        write_plan(self._state, self._edition.name, plan)
-        return plan if ids else None
+        return RequeuePlan(plan.number, topic_id=topic_id) if ids else None
 
     def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
         """The records to send, the superseded ones, and whether there are more. Superseded records are passed over,
@@ -175,6 +200,12 @@ class Requeue:
         from pyspark.sql import functions as F
 
         rows = _among(self._quarantined(), done, "left_anti").where(F.col("_query") == self._query_id)
+        return self._addresses(rows)
+
+    def _addresses(self, rows: "DataFrame") -> list[_Candidate]:
+        """The first of the quarantined records in `rows`: one more than a requeue sends."""
+        from pyspark.sql import functions as F
+
         has_key = F.col("key").isNotNull().alias("has_key")
         addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset", "_effects_due", has_key)
         found = addresses.orderBy("partition", "offset").limit(MAX_RECORDS + 1).collect()

@@ -48,9 +48,7 @@ class RunLock:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     os.close(descriptor)
-                    found = holder(self.path)
-                    by = f" by process {found.pid}" if found is not None and found.pid is not None else ""
-                    raise AlreadyRunning(f"{what} is being run{by}", "`cordwood pipeline stop` ends it") from None
+                    raise _already_running(what, holder(self.path)) from None
                 time.sleep(_PAUSE_S)
         pid = os.getpid()
         content = json.dumps({"pid": pid, "process_start": process_start(pid), "since_ms": now_ms})
@@ -63,6 +61,18 @@ class RunLock:
             os.ftruncate(self.descriptor, 0)
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def check_nobody_holds(path: Path, what: str) -> None:
+    """Raises AlreadyRunning, naming the holder, as `take` would. Changes nothing."""
+    found = holder(path)
+    if found is not None:
+        raise _already_running(what, found)
+
+
+def _already_running(what: str, found: Holder | None) -> AlreadyRunning:
+    by = f" by process {found.pid}" if found is not None and found.pid is not None else ""
+    return AlreadyRunning(f"{what} is being run{by}", "`cordwood pipeline stop` ends it")
 
 
 def holder(path: Path) -> Holder | None:

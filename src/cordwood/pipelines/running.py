@@ -23,8 +23,9 @@ from cordwood.pipelines.batches import Batches, BatchReport
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.effects import note_begun
-from cordwood.pipelines.errors import WrongState, shown_path
+from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.events import Tell, say
+from cordwood.pipelines.live_edition import locked_live_edition
 from cordwood.pipelines.outputs import Outputs, Place
 from cordwood.pipelines.planned import PlannedBatches, read_kept
 from cordwood.pipelines.positions import Positions, ahead, distance, from_json
@@ -360,47 +361,6 @@ def start(
     except BaseException:
         lock.release()
         raise
-
-
-def locked_live_edition(
-    project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
-) -> tuple[Edition, RunLock]:
-    """The edition that a run of this definition goes on in, and its lock, which is taken before anything of the edition
-    is changed: whoever runs it would go on with another definition after his next failure. A definition that is not the
-    one that was kept is a trial (`PipelineState.try_out`)."""
-
-    def locked(name: str) -> RunLock:
-        lock = RunLock(state.edition_directory(name) / "running")
-        lock.take(f"edition {name} of {pipeline.name}", now_ms)
-        return lock
-
-    with state.changing():
-        live = state.live()
-        if live is None:
-            project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
-            edition = state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
-            return edition, locked(edition.name)
-        _check_version(state.edition(live.edition), pipeline, in_place=in_place)
-        lock = locked(live.edition)
-        try:
-            edition = state.edition(live.edition)
-            if edition.version != pipeline.version or state.is_changed(edition, pipeline.site.file):
-                project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
-                edition = state.try_out(edition, pipeline)
-        except BaseException:
-            lock.release()
-            raise
-        return edition, lock
-
-
-def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> None:
-    if edition.version != pipeline.version and not in_place:
-        file = shown_path(pipeline.site.file)
-        raise WrongState(
-            f"{file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is live",
-            f"`cordwood pipeline replay {file}` builds version {pipeline.version} beside it for a swap; "
-            f"--in-place lets it go on in the live tables; `cordwood pipeline run {pipeline.name}` runs what is live",
-        )
 
 
 def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:

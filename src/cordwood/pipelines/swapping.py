@@ -21,7 +21,7 @@ from cordwood.pipelines.checkpoint import committed_position
 from cordwood.pipelines.editions import Edition, Live, PipelineState
 from cordwood.pipelines.effects import effects_position
 from cordwood.pipelines.errors import AlreadyRunning, WrongState, shown_path
-from cordwood.pipelines.positions import ahead, distance, furthest, in_words
+from cordwood.pipelines.positions import Positions, ahead, distance, furthest, in_words
 from cordwood.pipelines.run_lock import Holder, RunLock, holder
 from cordwood.pipelines.tables.stores import TablePlace
 
@@ -30,7 +30,7 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Swapped:
-    """What readers get from now on."""
+    """What readers get from now on, or would get."""
 
     before: Edition
     now: Edition
@@ -41,7 +41,7 @@ class Swapped:
     behind: int
     """Records that the other edition has read and this one has not yet."""
     stopped: Mapping[str, int | None]
-    """Editions that ran and were stopped, with the process that ran each."""
+    """Editions that ran and were stopped, or would be, with the process that ran each."""
 
 
 def running(state: PipelineState) -> dict[str, Holder]:
@@ -78,51 +78,40 @@ def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
 def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool, timeout_s: float) -> Swapped:
     """Makes the fresh edition the live one."""
     with state.changing():
-        live = _live(state)
-        fresh = state.fresh_edition() if to is None else state.edition(to)
-        if fresh is None:
-            raise WrongState(
-                f"{state.name} has no edition beside the live one",
-                f"`cordwood pipeline replay {shown_path(state.edition(live.edition).source_file)}` builds one",
-            )
-        if fresh.name in live.before[-1:] and not force:
-            raise WrongState(
-                f"edition {fresh.name} of {state.name} was live before {live.edition}",
-                f"`cordwood pipeline rollback {state.name}` makes it live again",
-            )
-        if fresh.caught_up_at_ms is None and not force:
-            file = shown_path(fresh.source_file)
-            raise WrongState(
-                f"edition {fresh.name} of {state.name} has not caught up yet",
-                f"`cordwood pipeline replay {file}` goes on with it; --force swaps it as it is",
-            )
+        live, fresh = _to_swap(state, to, force=force)
         with _standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
-            leaving = effects_position(state, live.edition, skip=skip_effects)
-            done = state.effects_before(live, fresh, leaving)
-            gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
-            if fresh.effects and gap and not skip_effects:
-                again = sorted(furthest(live.effects_from, leaving).keys() - done.keys())
-                there = f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first"
-                made_again = f"{', '.join(again)} was deleted and made again, and {live.edition} cannot read it"
-                raise WrongState(
-                    f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records "
-                    f"between would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
-                    f"{made_again if again else there}; --skip-effects swaps",
-                )
+            leaving = _position_left(state, live, fresh, skip_effects=skip_effects)
             state.swap(fresh.name, position=leaving, now_ms=_now_ms())
         return _swapped(state, live.edition, fresh.name, stopped)
+
+
+def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool) -> Swapped:
+    """What `swap` would do, or its refusal; changes and stops nothing. `stopped` are the editions that run now: while
+    one does, positions move, and only the swap itself can judge them."""
+    live, fresh = _to_swap(state, to, force=force)
+    run = _running_of(state, [live.edition, fresh.name])
+    if not run:
+        _position_left(state, live, fresh, skip_effects=skip_effects)
+    return _swapped(state, live.edition, fresh.name, run)
 
 
 def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
     """Makes the edition live that was so before the last swap."""
     with state.changing():
-        live = _live(state)
-        if not live.before:
-            raise WrongState(f"{state.name} has no swap to undo")
+        live = _to_roll_back(state)
         with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
             leaving = effects_position(state, live.edition, skip=skip_effects)
             state.rollback(position=leaving, now_ms=_now_ms())
         return _swapped(state, live.edition, live.before[-1], stopped)
+
+
+def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
+    """What `rollback` would do, or its refusal; changes and stops nothing. `stopped` as for `would_swap`."""
+    live = _to_roll_back(state)
+    run = _running_of(state, [live.edition, live.before[-1]])
+    if not run:
+        effects_position(state, live.edition, skip=skip_effects)
+    return _swapped(state, live.edition, live.before[-1], run)
 
 
 def lock_path(state: PipelineState, edition: str) -> Path:
@@ -142,6 +131,60 @@ def _standing_still(state: PipelineState, editions: list[str], timeout_s: float)
             lock.take(f"edition {edition} of {state.name}", _now_ms())
             locks.callback(lock.release)
         yield stopped
+
+
+def _running_of(state: PipelineState, editions: list[str]) -> dict[str, int | None]:
+    return {edition: by.pid for edition, by in running(state).items() if edition in editions}
+
+
+def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live, Edition]:
+    """The live edition, and the one that takes its place. Raises WrongState."""
+    live = _live(state)
+    fresh = state.fresh_edition() if to is None else state.edition(to)
+    if fresh is None:
+        raise WrongState(
+            f"{state.name} has no edition beside the live one",
+            f"`cordwood pipeline replay {shown_path(state.edition(live.edition).source_file)}` builds one",
+        )
+    if fresh.name == live.edition:
+        raise WrongState(f"edition {fresh.name} of {state.name} is live already")
+    if fresh.name in live.before[-1:] and not force:
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} was live before {live.edition}",
+            f"`cordwood pipeline rollback {state.name}` makes it live again",
+        )
+    if fresh.caught_up_at_ms is None and not force:
+        file = shown_path(fresh.source_file)
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} has not caught up yet",
+            f"`cordwood pipeline replay {file}` goes on with it; --force swaps it as it is",
+        )
+    return live, fresh
+
+
+def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
+    """How far the live edition has read when the fresh one takes its place. Raises WrongState where records would never
+    reach outputs that are not replayable. Neither edition may run."""
+    leaving = effects_position(state, live.edition, skip=skip_effects)
+    done = state.effects_before(live, fresh, leaving)
+    gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
+    if fresh.effects and gap and not skip_effects:
+        again = sorted(furthest(live.effects_from, leaving).keys() - done.keys())
+        there = f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first"
+        made_again = f"{', '.join(again)} was deleted and made again, and {live.edition} cannot read it"
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records "
+            f"between would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
+            f"{made_again if again else there}; --skip-effects swaps",
+        )
+    return leaving
+
+
+def _to_roll_back(state: PipelineState) -> Live:
+    live = _live(state)
+    if not live.before:
+        raise WrongState(f"{state.name} has no swap to undo")
+    return live
 
 
 def _live(state: PipelineState) -> Live:

@@ -23,6 +23,8 @@ def test_the_list_can_be_narrowed() -> None:
     assert "retention.ms" in shown
     assert "log.retention.ms" not in shown
     assert "segment.bytes" not in shown
+    names = runner.invoke(app, ["config", "list", "-q", "--topics", "retention.m"]).stdout.splitlines()
+    assert names == ["delete.retention.ms", "retention.ms"]
     nothing = runner.invoke(app, ["config", "list", "zzz"])
     assert nothing.stdout == ""
     assert "No setting" in nothing.stderr

@@ -119,6 +119,7 @@ def test_what_has_run_is_listed_with_its_editions(commands: Commands) -> None:
     assert "editions/v1/tables/latest" in text
     assert str(commands.file) in text
     assert "enrich" in commands("list")
+    assert commands("list", "-q") == "enrich\n"
 
 
 def test_a_wrong_file_is_told_with_its_line_and_a_broker_that_is_away_by_its_address(commands: Commands) -> None:
@@ -163,6 +164,49 @@ def test_swap_and_rollback_lead_readers_to_the_other_edition_and_tell_what_they_
     assert back["topics"] == {"priced": {"before": "priced.v2", "now": "priced"}}
     assert table_path("latest", commands.project.directory).parts[-3] == "v1"
     assert commands.error("rollback", "enrich")[2] == "enrich has no swap to undo"
+
+
+def files(directory: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file below a directory, with its bytes and the time of its last change."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_of_swap_and_rollback_tells_what_they_would_do_and_changes_nothing(commands: Commands) -> None:
+    commands.with_two_editions()
+    before = files(commands.project.directory)
+    assert commands.error("swap", "enrich", "--dry-run")[2] == "edition v2 of enrich has not caught up yet"
+    assert commands.error("rollback", "enrich", "--dry-run")[2] == "enrich has no swap to undo"
+    result = commands.run("swap", "enrich", "--force", "--dry-run")
+    assert result.exit_code == ExitCode.DONE
+    assert "enrich: edition v2 (version 2) would be live instead of v1\n" in result.stdout
+    assert "table latest: whoever asks for it by name would get " in result.stdout
+    assert "topic priced: nothing more would be written to it" in result.stdout
+    assert "It would have 2 records to read that v1 has read already." in result.stdout
+    assert result.stderr == "Dry run: nothing was changed.\n"
+    told = commands.json("swap", "enrich", "--force", "--dry-run")
+    assert files(commands.project.directory) == before
+    assert told == {**commands.json("swap", "enrich", "--force"), "dry_run": True}
+
+    before = files(commands.project.directory)
+    assert "edition v1 (version 1) would be live instead of v2" in commands("rollback", "enrich", "--dry-run")
+    told = commands.json("rollback", "enrich", "--dry-run")
+    assert files(commands.project.directory) == before
+    assert told == {**commands.json("rollback", "enrich"), "dry_run": True}
+
+
+def test_a_dry_run_refuses_what_the_swap_would_refuse(commands: Commands) -> None:
+    commands.with_two_editions()
+    assert commands.error("swap", "enrich", "--edition", "v1", "--force")[2] == "edition v1 of enrich is live already"
+    commands.read_up_to("v2", {"orders": {"0": 15}})
+    before = files(commands.project.directory)
+    dry, real = (commands.error("swap", "enrich", "--force", *words) for words in (["--dry-run"], []))
+    assert dry == real
+    assert "never reach mails: orders/0: 12 to 15" in dry[2]
+    assert files(commands.project.directory).items() >= before.items()
+    note_begun(commands.state, "v1", 4)
+    commands.state.swap("v2", position={}, now_ms=4_000)
+    note_begun(commands.state, "v2", 4)
+    assert "interrupted within batch 4" in commands.error("rollback", "enrich", "--dry-run")[2]
 
 
 def test_an_edition_that_is_ahead_is_not_swapped_in_over_lost_effects(commands: Commands) -> None:
@@ -238,6 +282,10 @@ def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands)
         assert process.stdout.readline() == "held\n"
         assert commands.json("list")[0]["running"] == ["v1"]
         assert commands.error("forget", "enrich", "v1", "--yes")[1] == "ALREADY_RUNNING"
+        dry = commands.run("swap", "enrich", "--force", "--dry-run")
+        assert f"edition v1 runs and would be stopped (process {process.pid})" in dry.stdout
+        assert "judged when both have stopped" in dry.stderr
+        assert process.poll() is None
         told = commands(*stop)
         assert f"(process {process.pid})" in told
         assert process.wait(60) == 0

@@ -11,10 +11,10 @@ import pytest
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import PipelineState
 from cordwood.pipelines.errors import AlreadyRunning, DamagedState, NotFound, WrongState
+from cordwood.pipelines.live_edition import locked_live_edition
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project, table_path, topic_name
 from cordwood.pipelines.replaying import edition_for
-from cordwood.pipelines.running import locked_live_edition
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.trying import adopting
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.options import AsJson, Quiet
+from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.cli.setting_tables import broker_settings, group_settings, topic_settings
 from cordwood.model.settings import Setting
 
@@ -20,6 +20,7 @@ def list_settings(
     of_topics: Annotated[bool, typer.Option("--topics", help="Only settings of topics.")] = False,
     of_groups: Annotated[bool, typer.Option("--groups", help="Only settings of single consumer groups.")] = False,
     of_brokers: Annotated[bool, typer.Option("--brokers", help="Only settings of brokers.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """List every setting with its default and its meaning. Needs no broker."""
@@ -34,6 +35,9 @@ def list_settings(
     ]
     if as_json:
         print_json([_as_json(kind, setting) for kind, setting in rows])
+        return
+    if quiet:
+        print_names(dict.fromkeys(setting.name for _, setting in rows))
         return
     if not rows:
         remark("No setting's name contains any of these texts.")

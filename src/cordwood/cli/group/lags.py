@@ -12,10 +12,11 @@ from cordwood.cli.options import (
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    Quiet,
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.output import print_json, print_names, print_table, remark
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -49,6 +50,7 @@ def group_lag(
             metavar="GROUP", callback=checked_names, help="Groups; all if none is named.", show_default=False
         ),
     ] = None,
+    quiet: Quiet = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -62,6 +64,8 @@ def group_lag(
     found = lags(Connection(bootstrap_servers, timeout_s), set(names or ()))
     if as_json:
         print_json([each._asdict() for each in found])
+    elif quiet:
+        print_names(dict.fromkeys(each.group for each in found))
     elif found:
         print_table(
             ["group", "state", "topic", "partitions", "lag", "largest", "unknown"],

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.options import AsJson, Quiet
+from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.cli.pipeline.options import Directory, refusals
 
 
-def list_pipelines(directory: Directory = None, as_json: AsJson = False) -> None:
+def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: AsJson = False) -> None:
     """List the pipelines that have run: what is live, what runs, what they write."""
     with refusals():
         from cordwood.cli.pipeline.view import editions_of
@@ -30,6 +30,8 @@ def list_pipelines(directory: Directory = None, as_json: AsJson = False) -> None
             )
     if as_json:
         print_json(found)
+    elif quiet:
+        print_names(str(each["pipeline"]) for each in found)
     elif found:
         rows = [
             [each["pipeline"], each["live"], each["version"], *(", ".join(each[name]) for name in _LISTS)]

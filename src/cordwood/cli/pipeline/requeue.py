@@ -1,14 +1,24 @@
 """`cordwood pipeline requeue`: quarantined records once more."""
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import count_in_words, print_json, remark, say
 from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cordwood.cli.pipeline.doing import Doing
+    from cordwood.cli.pipeline.target import Found
+    from cordwood.pipelines.editions import Edition
+    from cordwood.pipelines.isolation import Origin
+    from cordwood.pipelines.requeueing import Chosen, Requeue, Requeued
 
 
 def requeue(
@@ -17,6 +27,7 @@ def requeue(
         bool,
         typer.Option("--superseded", help="Also records that would undo a later record with the same key."),
     ] = False,
+    dry_run: DryRun = False,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     as_json: AsJson = False,
@@ -30,39 +41,97 @@ def requeue(
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
-        from cordwood.cli.pipeline.doing import Doing
-        from cordwood.cli.pipeline.quiet_spark import quiet_session
         from cordwood.cli.pipeline.target import find, say_which_code
-        from cordwood.pipelines.idle import has_nothing_to_requeue
-        from cordwood.pipelines.requeueing import MAX_RECORDS, Requeue, Requeued, check_requeue_is_possible
-        from cordwood.pipelines.running import locked_live_edition
+        from cordwood.pipelines.live_edition import locked_live_edition, would_be_live_edition
 
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "requeue")
         found.state.live_edition()
         reachable_family(bootstrap_servers)
+        if dry_run:
+            edition = would_be_live_edition(found.project, found.state, found.pipeline)
+            chosen = _chosen(found, edition, bootstrap_servers, superseded=superseded)
+            _show_chosen(found.pipeline.name, chosen, as_json=as_json)
+            return
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         try:
-            check_requeue_is_possible(found.pipeline, found.state, edition)
-            if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap_servers):
-                done = Requeued(0, 0, (), False, {})
-            else:
-                with Doing() as doing:
-                    doing.show("Starting Java and Spark …")
-                    spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
-                    doing.show("Sending quarantined records through again …")
-                    requeue = Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers)
-                    done = requeue.run(superseded=superseded)
+            done = _sent(found, edition, bootstrap_servers, superseded=superseded)
             if edition.is_trial and done.sent:
                 found.state.adopt(edition)
         finally:
             lock.release()
+    _show(found.pipeline.name, found.pipeline.quarantine_topic, done, as_json=as_json)
+    if done.failed_again:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Requeued":
+    from cordwood.cli.pipeline.doing import Doing
+    from cordwood.pipelines.requeueing import Requeued
+
+    with Doing() as doing:
+        requeue = _requeue(found, edition, bootstrap_servers, doing)
+        if requeue is None:
+            return Requeued(0, 0, (), False, {})
+        doing.show("Sending quarantined records through again …")
+        return requeue.run(superseded=superseded)
+
+
+def _chosen(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Chosen":
+    from cordwood.cli.pipeline.doing import Doing
+    from cordwood.pipelines.requeueing import Chosen
+
+    with Doing() as doing:
+        requeue = _requeue(found, edition, bootstrap_servers, doing)
+        if requeue is None:
+            return Chosen((), (), left=False, begun=False)
+        doing.show("Looking through quarantined records …")
+        return requeue.would_run(superseded=superseded)
+
+
+def _requeue(found: "Found", edition: "Edition", bootstrap_servers: str, doing: "Doing") -> "Requeue | None":
+    """A requeue on Spark; None if it is certain that there is nothing to send, and Spark need not be started."""
+    from cordwood.cli.pipeline.quiet_spark import quiet_session
+    from cordwood.pipelines.idle import has_nothing_to_requeue
+    from cordwood.pipelines.requeueing import Requeue, check_requeue_is_possible
+
+    check_requeue_is_possible(found.pipeline, found.state, edition)
+    if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap_servers):
+        return None
+    doing.show("Starting Java and Spark …")
+    spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
+    return Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers)
+
+
+def _show_chosen(name: str, chosen: "Chosen", *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "pipeline": found.pipeline.name,
+                "pipeline": name,
+                "would_send": [str(origin) for origin in chosen.records],
+                "superseded": [str(origin) for origin in chosen.superseded],
+                "more": chosen.left,
+                "begun": chosen.begun,
+                "dry_run": True,
+            }
+        )
+        return
+    say(f"{name}: {count_in_words(len(chosen.records), 'record')} would be sent through again")
+    for origin in chosen.records:
+        say(f"  {origin}")
+    if chosen.begun:
+        remark("They are those of a requeue that was interrupted: it is finished first, as it was planned.")
+    _remark_others(chosen.superseded, left=chosen.left)
+    remark(DRY_RUN)
+
+
+def _show(name: str, quarantine: str, done: "Requeued", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "pipeline": name,
                 "sent": done.sent,
                 "failed_again": done.failed_again,
                 "superseded": [str(origin) for origin in done.superseded],
@@ -71,20 +140,25 @@ def requeue(
                 "reasons": [f"{origin}: {error}" for origin, error in done.reasons],
             }
         )
-        raise typer.Exit(ExitCode.PROBLEM_FOUND if done.failed_again else ExitCode.DONE)
+        return
     sent = count_in_words(done.sent, "record")
-    say(f"{found.pipeline.name}: {sent} sent through again, {done.failed_again} failed again")
+    say(f"{name}: {sent} sent through again, {done.failed_again} failed again")
     for origin, error in done.reasons:
         say(f"  {origin}: {error}")
     if done.failed_again > len(done.reasons):
         more = done.failed_again - len(done.reasons)
-        say(f"  and {more:,} more: `cordwood consume {found.pipeline.quarantine_topic}` shows them")
-    if done.superseded:
-        shown = ", ".join(str(origin) for origin in done.superseded[:5])
-        left = count_in_words(len(done.superseded), "record")
-        remark(f"{left} stay in quarantine, because a later record with the same key was read: {shown}.")
+        say(f"  and {more:,} more: `cordwood consume {quarantine}` shows them")
+    _remark_others(done.superseded, left=done.left)
+
+
+def _remark_others(superseded: "Sequence[Origin]", *, left: bool) -> None:
+    """Says which quarantined records are not among those that are sent."""
+    from cordwood.pipelines.requeueing import MAX_RECORDS
+
+    if superseded:
+        shown = ", ".join(str(origin) for origin in superseded[:5])
+        count = count_in_words(len(superseded), "record")
+        remark(f"{count} stay in quarantine, because a later record with the same key was read: {shown}.")
         remark("--superseded sends them all the same.")
-    if done.left:
+    if left:
         remark(f"There are more than {MAX_RECORDS:,}: the same command again sends the next ones.")
-    if done.failed_again:
-        raise typer.Exit(ExitCode.PROBLEM_FOUND)

@@ -48,7 +48,8 @@ def run(
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.idle import has_nothing_to_do
-        from cordwood.pipelines.running import locked_live_edition, prepare_topics
+        from cordwood.pipelines.live_edition import locked_live_edition
+        from cordwood.pipelines.running import prepare_topics
         from cordwood.pipelines.topics import check_inputs
 
         check_spark_is_installed()

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import count_in_words, print_json, say
+from cordwood.cli.output import count_in_words, print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def swap_pipeline(
             "--skip-effects", help="Even if records that only it has read never reach outputs that are not replayable."
         ),
     ] = False,
+    dry_run: DryRun = False,
     timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
     directory: Directory = None,
     as_json: AsJson = False,
@@ -43,11 +45,15 @@ def swap_pipeline(
     """
     with refusals():
         from cordwood.pipelines.project import Project
-        from cordwood.pipelines.swapping import swap
+        from cordwood.pipelines.swapping import swap, would_swap
 
         state = Project(directory).known(name)
-        done = swap(state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(state.name, done, "which has all of them since the replay's beginning", as_json=as_json)
+        if dry_run:
+            done = would_swap(state, edition, force=force, skip_effects=skip_effects)
+        else:
+            done = swap(state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
+    which = "which has all of them since the replay's beginning"
+    _show(state.name, done, which, dry_run=dry_run, as_json=as_json)
 
 
 def rollback_pipeline(
@@ -56,6 +62,7 @@ def rollback_pipeline(
         bool,
         typer.Option("--skip-effects", help="Even if a batch was interrupted and some of its effects may be missing."),
     ] = False,
+    dry_run: DryRun = False,
     timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
     directory: Directory = None,
     as_json: AsJson = False,
@@ -67,14 +74,17 @@ def rollback_pipeline(
     """
     with refusals():
         from cordwood.pipelines.project import Project
-        from cordwood.pipelines.swapping import rollback
+        from cordwood.pipelines.swapping import rollback, would_roll_back
 
         state = Project(directory).known(name)
-        done = rollback(state, skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(state.name, done, f"from where edition {done.now.name} stopped on", as_json=as_json)
+        if dry_run:
+            done = would_roll_back(state, skip_effects=skip_effects)
+        else:
+            done = rollback(state, skip_effects=skip_effects, timeout_s=timeout_s)
+    _show(state.name, done, f"from where edition {done.now.name} stopped on", dry_run=dry_run, as_json=as_json)
 
 
-def _show(name: str, done: "Swapped", which_records: str, *, as_json: bool) -> None:
+def _show(name: str, done: "Swapped", which_records: str, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -87,8 +97,12 @@ def _show(name: str, done: "Swapped", which_records: str, *, as_json: bool) -> N
                 "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
                 "stopped": dict(done.stopped),
                 "running": False,
+                **as_dry(dry_run),
             }
         )
+        return
+    if dry_run:
+        _show_plan(name, done, which_records)
         return
     for edition, pid in done.stopped.items():
         say(f"{name}: edition {edition} ran and was stopped" + ("" if pid is None else f" (process {pid})"))
@@ -102,3 +116,21 @@ def _show(name: str, done: "Swapped", which_records: str, *, as_json: bool) -> N
     if done.behind:
         say(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
     say(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")
+
+
+def _show_plan(name: str, planned: "Swapped", which_records: str) -> None:
+    for edition, pid in planned.stopped.items():
+        say(f"{name}: edition {edition} runs and would be stopped" + ("" if pid is None else f" (process {pid})"))
+    now, before = planned.now, planned.before.name
+    say(f"{name}: edition {now.name} (version {now.version}) would be live instead of {before}")
+    for table, path in planned.tables.items():
+        say(f"table {table}: whoever asks for it by name would get {path}")
+    for old, new in planned.topics.values():
+        say(f"topic {old}: nothing more would be written to it, and what is in it stays.")
+        say(f"  New records would go to {new}, {which_records}.")
+    if planned.behind:
+        behind = count_in_words(planned.behind, "record")
+        say(f"It would have {behind} to read that {before} has read already.")
+    if planned.stopped:
+        remark("How far each edition has come is judged when both have stopped: the command may refuse then.")
+    remark(DRY_RUN)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def accept_lost_directory(
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Accept that one of several data directories is lost for good, with all records in it.
 
@@ -37,36 +39,45 @@ def accept_lost_directory(
     A node of a cluster needs no such command: its lost replicas are filled from other brokers.
     """
     from cordwood.broker import accepted_losses
-    from cordwood.cli.output import remark, say
+    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken_of_several
     from cordwood.log.directory.identity import write_identity
-    from cordwood.model.identifiers import INTERNAL_TOPICS
 
     with taken_of_several(directory) as held:
         owner, lost_id = _found(held, lost)
         path = owner.directories[lost_id]
         others = {each: at for each, at in owner.directories.items() if each != lost_id}
         partitions = _nowhere_else(held, others.values())
-        if partitions is None:
-            say(f"Which partitions were in {path} cannot be told: {held.path} has no metadata that can be read.")
-        elif partitions:
-            # The words name only some: topics of users come before those of the broker itself.
-            users_first = sorted(partitions, key=lambda partition: partition.topic in INTERNAL_TOPICS)
-            names = accepted_losses.in_words(list(map(str, users_first)))
-            say(
-                f"{names}: in none of the other directories. They were in {path}, or never had records. Which offsets "
-                f"they had, only {path} knew."
-            )
-        else:
-            say(f"All partitions are in other directories: no records were in {path} alone.")
-        if dry_run:
-            remark(DRY_RUN)
-            return
-        confirm("giving up records", f"Give up all records that were in {path}?", yes=yes)
-        if partitions:
-            accepted_losses.note(held.filesystem, held.path, path, partitions)
-        write_identity(held.filesystem, held.path, owner._replace(directories=others))
-    say(f"The records in {path} are given up: the next start begins its partitions anew, at offset 0")
+        if not as_json:
+            say(_loss_in_words(held.path, path, partitions))
+        if not dry_run:
+            confirm("giving up records", f"Give up all records that were in {path}?", yes=yes)
+            if partitions:
+                accepted_losses.note(held.filesystem, held.path, path, partitions)
+            write_identity(held.filesystem, held.path, owner._replace(directories=others))
+    if as_json:
+        lost_partitions = None if partitions is None else list(map(str, partitions))
+        print_json({"directory": path, "partitions": lost_partitions, **as_dry(dry_run)})
+    elif dry_run:
+        remark(DRY_RUN)
+    else:
+        say(f"The records in {path} are given up: the next start begins its partitions anew, at offset 0")
+
+
+def _loss_in_words(home: str, lost: str, partitions: "list[TopicPartition] | None") -> str:
+    from cordwood.broker.accepted_losses import in_words
+    from cordwood.model.identifiers import INTERNAL_TOPICS
+
+    if partitions is None:
+        return f"Which partitions were in {lost} cannot be told: {home} has no metadata that can be read."
+    if not partitions:
+        return f"All partitions are in other directories: no records were in {lost} alone."
+    # The words name only some: topics of users come before those of the broker itself.
+    users_first = sorted(partitions, key=lambda partition: partition.topic in INTERNAL_TOPICS)
+    return (
+        f"{in_words(list(map(str, users_first)))}: in none of the other directories. They were in {lost}, or never had "
+        f"records. Which offsets they had, only {lost} knew."
+    )
 
 
 def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:

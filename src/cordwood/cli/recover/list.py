@@ -5,19 +5,21 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
+from cordwood.cli.options import AsJson, Quiet
 
 DataDirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="The data directory of a stopped broker.")]
 
 
-def list_set_aside(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
+def list_set_aside(
+    directory: DataDirectoryArgument = "./cordwood-data", quiet: Quiet = False, as_json: AsJson = False
+) -> None:
     """List partitions that a start set aside because the metadata did not know them.
 
     Their files are unchanged, and the broker does not serve them. `cordwood recover put-back` puts them back.
     """
     from cordwood.cli.inspect.directory import read_data_directory
     from cordwood.cli.inspect.lock import stopped
-    from cordwood.cli.output import print_json, print_table, remark, size_in_words
+    from cordwood.cli.output import print_json, print_names, print_table, remark, size_in_words
     from cordwood.cli.recover.lost_topics import end_offset, topics_set_aside
     from cordwood.segments.partition_metadata import topic_id_text
 
@@ -39,6 +41,8 @@ def list_set_aside(directory: DataDirectoryArgument = "./cordwood-data", as_json
         ]
     if as_json:
         print_json(rows)
+    elif quiet:
+        print_names(str(row["directory"]) for row in rows)
     elif not rows:
         remark("Nothing is set aside.")
     else:

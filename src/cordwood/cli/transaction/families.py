@@ -2,11 +2,19 @@
 
 import time
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    Quiet,
+    TimeoutSeconds,
+)
+from cordwood.cli.output import print_json, print_names, print_table, remark
 
 
 def list_families(
+    quiet: Quiet = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -22,6 +30,8 @@ def list_families(
     found = families(Connection(bootstrap_servers, timeout_s))
     if as_json:
         print_json(found)
+    elif quiet:
+        print_names(str(each["name"]) for each in found)
     elif found:
         print_table(
             ["query", "family", "last batch", "decided", "slots", "joined", "open", "completing"],
