@@ -3,7 +3,9 @@
 A block is marked behind its language: "```python run", "```python test" (for pytest) or "```sh run". Blocks of one page
 and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker
 at the default address, which here is a free port: the page's own if it starts one, else one that is started for it. A
-page that uses a STORE which it does not set gets the address of an etcd.
+page that writes a configuration file gets its addresses from the file, with free ports in the place of those on the
+page: a variable of the environment would override the file. A page that uses a STORE which it does not set gets the
+address of an etcd.
 """
 
 import os
@@ -25,7 +27,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 _BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _STARTS_SPARK = re.compile(r"cordwood\.spark|cordwood (?:audit|pipeline)|pyspark")
-_LONG_STORIES = {"growing.md", "moving-a-rack.md", "nodes.md", "rolling-restart.md"}
+_LISTENERS_IN_FILE = re.compile(r"^listeners = ", re.MULTILINE)
+_PORT = re.compile(r"127\.0\.0\.1:(\d+)")
+_LONG_STORIES = {"growing.md", "hanging-transactions.md", "moving-a-rack.md", "nodes.md", "rolling-restart.md"}
 _TIMEOUT_S = 600
 """Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
 
@@ -68,6 +72,9 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pyt
     workplace = tmp_path / "here"
     workplace.mkdir()
     environment = _environment(tmp_path)
+    if _LISTENERS_IN_FILE.search(program.text):
+        program = _with_free_ports(program)
+        environment = {name: text for name, text in environment.items() if not name.startswith("CORDWOOD_")}
     if '--store "$STORE"' in program.text and "STORE=" not in program.text:
         etcd: EtcdCluster = request.getfixturevalue("one_etcd")
         environment["STORE"] = f"etcd://{','.join(etcd.endpoints)}"
@@ -85,6 +92,13 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pyt
         else:
             with _broker(workplace, environment):
                 _run(["bash", "-euo", "pipefail", "-c", program.text], workplace, environment)
+
+
+def _with_free_ports(program: Program) -> Program:
+    text = program.text
+    for port in sorted(set(_PORT.findall(text))):
+        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free_port()}")
+    return program._replace(text=text)
 
 
 def test_something_runs_on_the_readme() -> None:

@@ -7,14 +7,19 @@ its timeout. A transaction hangs if the coordinator does not, or has forgotten i
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
 from cordwood.cli.topic.by_state import all_partitions
-from cordwood.cli.transaction.view import ENDING, listed
+from cordwood.cli.transaction.view import ENDING, listed, silent_coordinators
+from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.wire.message_types.describe_producers import DescribeProducers
 
 PARTITIONS_AT_ONCE = 1_000
 GRACE_MS = 60_000
@@ -31,6 +36,8 @@ class OpenInPartition(NamedTuple):
     producer_epoch: int
     start_offset: int
     last_timestamp_ms: int
+    coordinator_epoch: int = -1
+    """The epoch of the coordinator that sent the producer's last marker to the partition; -1: there was none."""
 
 
 class Hanging(NamedTuple):
@@ -56,9 +63,10 @@ def hanging(connection: Connection) -> list[Hanging]:
     if not opened:
         return []
     known = {each["producer_id"]: each for each in listed(connection, [])}
+    silent = silent_coordinators(connection)
     now_ms = int(time.time() * 1000)
     for each in opened:
-        why = why_hanging(each, known.get(each.producer_id), now_ms)
+        why = why_hanging(each, known.get(each.producer_id), now_ms, silent)
         if why:
             suspects[each] = why
     still = {each[:5] for each in _open_in_partitions(connection)} if suspects else set()
@@ -77,11 +85,15 @@ def hanging(connection: Connection) -> list[Hanging]:
     ]
 
 
-def why_hanging(opened: OpenInPartition, known: dict[str, Any] | None, now_ms: int) -> str:
-    """Why nobody will end a transaction; empty: somebody will. `known` is what its coordinator tells."""
+def why_hanging(opened: OpenInPartition, known: dict[str, Any] | None, now_ms: int, silent: Sequence[int] = ()) -> str:
+    """Why nobody will end a transaction; empty: somebody will. `known` is what its coordinator tells, `silent` are the
+    partitions of __transaction_state whose coordinators do not answer."""
     idle_ms = now_ms - opened.last_timestamp_ms if opened.last_timestamp_ms >= 0 else GRACE_MS
+    if known is None and idle_ms < GRACE_MS:
+        return ""
     if known is None:
-        return "no coordinator knows its producer" if idle_ms >= GRACE_MS else ""
+        but = f", but {TRANSACTION_STATE_TOPIC} {', '.join(map(str, silent))} has no coordinator" if silent else ""
+        return f"no coordinator knows its producer{but}"
     if known["state"] not in ENDING:
         return f"its coordinator ended it ({known['state']}), and no marker came" if idle_ms >= GRACE_MS else ""
     open_for_ms = known["open_for_ms"]
@@ -100,18 +112,24 @@ def _open_in_partitions(connection: Connection) -> list[OpenInPartition]:
         mine = led.get(node, [])
         for first in range(0, len(mine), PARTITIONS_AT_ONCE):
             try:
-                found += _described(address, mine[first : first + PARTITIONS_AT_ONCE], connection.timeout_s)
+                places = mine[first : first + PARTITIONS_AT_ONCE]
+                found += open_in(producers_of(address, places, connection.timeout_s))
             except Failure:
                 break
     return found
 
 
-def _described(address: Address, places: list[tuple[str, int]], timeout_s: float) -> list[OpenInPartition]:
+def producers_of(address: Address, places: list[tuple[str, int]], timeout_s: float) -> DescribeProducers.Response:
+    """What a broker tells of the producers that wrote to these partitions."""
     topics: dict[str, list[int]] = {}
     for topic, index in places:
         topics.setdefault(topic, []).append(index)
     values = {"topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]}
-    answer = ask(address, ApiKey.DESCRIBE_PRODUCERS, 0, values, timeout_s)
+    return ask(address, ApiKey.DESCRIBE_PRODUCERS, 0, values, timeout_s)
+
+
+def open_in(answer: DescribeProducers.Response) -> list[OpenInPartition]:
+    """The open transactions in the partitions that the broker could describe."""
     return [
         OpenInPartition(
             told.name,
@@ -120,6 +138,7 @@ def _described(address: Address, places: list[tuple[str, int]], timeout_s: float
             producer.producer_epoch,
             producer.current_txn_start_offset,
             producer.last_timestamp,
+            producer.coordinator_epoch,
         )
         for told in answer.topics
         for partition in told.partitions

@@ -95,8 +95,8 @@ def _show_hanging(connection: "Connection", *, quiet: bool, as_json: bool) -> No
             ],
         )
         remark(
-            "`cordwood transaction abort ID` ends one with a transactional id; Kafka's `kafka-transactions.sh abort "
-            "--topic TOPIC --partition N --start-offset OFFSET` any other."
+            "`cordwood transaction abort ID` ends one with a transactional id, any other `cordwood transaction abort "
+            "--topic TOPIC --partition N --start-offset OFFSET`."
         )
     if found:
         raise typer.Exit(ExitCode.PROBLEM_FOUND)

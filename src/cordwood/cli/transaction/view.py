@@ -6,10 +6,21 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cli.cluster.view import partitions_of
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import Address, ask, from_every_broker, transaction_coordinator
+from cordwood.cli.raw_request import (
+    Address,
+    ask,
+    brokers,
+    brokers_that_take_part,
+    first_answer,
+    from_every_broker,
+    transaction_coordinator,
+)
+from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
 ENDING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 """The states of a transaction whose end is still to come."""
 IDS_AT_ONCE = 500
+_PAUSE_S = 0.2
 
 
 def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
@@ -64,6 +76,36 @@ def _ages(address: Address, transactional_ids: list[str], timeout_s: float) -> d
                 open_for_ms = max(0, now_ms - each.transaction_start_time_ms)
                 ages[each.transactional_id] = (open_for_ms, each.transaction_timeout_ms)
     return ages
+
+
+def silent_coordinators(connection: Connection) -> list[int]:
+    """The partitions of __transaction_state whose coordinators do not answer: their transactions are not listed, and
+    may be there. Asks again until the connection's timeout: a coordinator loads its state after an election."""
+    deadline_s = time.monotonic() + connection.timeout_s
+    while True:
+        _, found = first_answer(
+            brokers(connection), lambda asked: partitions_of(asked, [TRANSACTION_STATE_TOPIC], connection.timeout_s)
+        )
+        silent = set(range(len(found)))
+        asked = {"transactional_ids": list(_id_in_each(len(found)).values())}
+        for address in brokers_that_take_part(connection).values() if found else ():
+            for each in ask(address, ApiKey.DESCRIBE_TRANSACTIONS, 0, asked, connection.timeout_s).transaction_states:
+                if each.error_code in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                    silent.discard(transaction_partition(each.transactional_id, len(found)))
+        if not silent or time.monotonic() > deadline_s:
+            return sorted(silent)
+        time.sleep(_PAUSE_S)
+
+
+def _id_in_each(partition_count: int) -> dict[int, str]:
+    """A transactional id, of nobody, for each partition of __transaction_state."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partition_count:
+        name = f"cordwood-cli-{number}"
+        found.setdefault(transaction_partition(name, partition_count), name)
+        number += 1
+    return found
 
 
 def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
