@@ -81,3 +81,27 @@ def test_a_broker_that_lost_a_log_before_its_first_checkpoint_and_starts_first_t
         eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
         assert consume(cluster, topic, len(values)) == values
         assert f"{topic}-0 had records, and its directory is missing" in cluster.log_of(1)
+
+
+def test_a_broker_whose_first_file_vanished_without_a_trace_takes_no_records_from_the_others(tmp_path: Path) -> None:
+    topic = "orders"
+    values = [f"{number:03d}".ljust(100, ".") for number in range(100)]
+    with LocalCluster(tmp_path / "data", *SUPERVISED, *NEVER) as cluster:
+        create(cluster, topic, **{"min.insync.replicas": "2", "segment.bytes": "1000"})
+        for first in range(0, len(values), 5):
+            produce(cluster, topic, values[first : first + 5])
+        for node_id in (2, 3, 1):
+            cluster.kill(node_id)
+        home = cluster.directory / "node-1"
+        min((home / f"{topic}-0").glob("*.log")).unlink()
+        for pattern in ("log-start-offset-checkpoint*", "durable-end-witness-*"):
+            for path in home.glob(pattern):
+                path.unlink()
+        cluster.restart(1)
+        eventually(lambda: cluster.log_of(1).count("cordwood ready") == 2, FAILOVER_WITHIN_S, what="broker 1")
+        cluster.restart(2)
+        cluster.restart(3)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        assert consume(cluster, topic, len(values)) == values
+        assert "records may be missing at the beginning of its log" in cluster.log_of(1)
+        assert first_batch(cluster, 1, topic) == 0, "broker 1 was filled anew"

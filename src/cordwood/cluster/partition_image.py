@@ -32,6 +32,10 @@ class PartitionImage:
     former_storage: tuple[tuple[int, str], ...] = ()
     """As in `PartitionRow`."""
 
+    def others_in_sync(self, broker_id: int) -> set[int]:
+        """The replicas but this one that have every acknowledged record: in sync, or eligible to lead."""
+        return {*self.isr, *self.elr} - {broker_id}
+
 
 class Leadership(NamedTuple):
     """Who leads a partition at present."""

@@ -8,13 +8,13 @@ whose compaction had removed the first batches. The first of these that holds, i
 | files that retention dropped are still there, renamed | begins at its first file: its start was not saved yet |
 | its leader epochs begin at the first file, or behind it | misses nothing, and keeps its start: it was filled so |
 | something vouches for files before the first one | misses these files |
-| nothing of that | begins at its first file |
+| nothing of that | begins at its first file, and is in doubt: first files may be missing |
 
 The recovery point vouches, and a witness that the log began with an earlier file (segments/end_witness.py), which is
 all that is known before the first checkpoint. The log start is on disk before retention removes a file, and the leader
-epochs before the recovery point moves. A file
-that holds no batch takes the place of missing ones, so that their offsets are damage, which is said, refused to
-readers, and repaired from another replica.
+epochs before the recovery point moves. A file that holds no batch takes the place of missing ones, so that their
+offsets are damage, which is said, refused to readers, and repaired from another replica. Followers take over no start
+that is in doubt: another replica tells whether it is right (`node/doubtful_logs.py`).
 """
 
 from collections.abc import Sequence
@@ -61,12 +61,14 @@ class Beginning:
         first = segments[0].base_offset
         if first_record is not None and first_record >= first and not self._dropped:
             return False
-        if self._vouched(first, start_is_known=start_is_known) and not self._explained():
+        explained = self._explained()
+        if self._vouched(first, start_is_known=start_is_known) and not explained:
             self._substitute(max(offsets.start, first_record or 0, self._first_file or 0), first)
             # The files behind the missing ones show how far the log came: recovery cuts none of them.
             offsets.witnessed_end = max(offsets.witnessed_end, first)
             return True
         offsets.start = first
+        offsets.start_in_doubt = not explained
         return False
 
     def _vouched(self, first: int, *, start_is_known: bool) -> bool:

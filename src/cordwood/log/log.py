@@ -297,11 +297,20 @@ class Log:
         """Whether the log had records, and all of its files are gone."""
         return self.offsets.end_in_doubt and not self.segments.all
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the log may lack records at its beginning or at its end that other replicas have."""
+        return self.offsets.start_in_doubt or self.offsets.end_in_doubt
+
+    def start_is_known(self) -> None:
+        """The log's start is right: nobody else has the records before it, or they were given up."""
+        self.offsets.start_in_doubt = False
+
     def end_is_known(self) -> None:
         """The log's end is right: a leader's records go on from it."""
         self.offsets.end_in_doubt = False
 
-    def accept_loss(self) -> None:
+    def accept_lost_end(self) -> None:
         """Goes on without the records that are missing at its end: nobody else can have them, or they were given up."""
         offsets = self.offsets
         if self.lost:

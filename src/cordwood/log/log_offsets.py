@@ -20,6 +20,7 @@ class LogOffsets:
         "saved_recovery_point",
         "saved_start",
         "start",
+        "start_in_doubt",
         "truncations",
         "witnessed_end",
     )
@@ -41,6 +42,9 @@ class LogOffsets:
         self.end_in_doubt = False
         """Whether records are missing at the log's end, so that nothing tells where it ended. No replica may follow
         this log until it has followed another one, or nobody else can have these records."""
+        self.start_in_doubt = False
+        """Whether nothing durable tells that the log starts at `start`: its first files may be missing. Replicas may
+        have the records before it, so such a start is neither saved nor told to them."""
         self.truncations = 0
         """How often the log was cut: a cut voids the tickets that were taken before."""
         self.on_begin: Callable[[int], None] = lambda base_offset: None
@@ -53,10 +57,20 @@ class LogOffsets:
         """Called in the loop before the files of dropped segments are removed. The returned function makes the log's
         start durable, in any thread: a start that finds fewer files than the saved start says takes them for lost."""
 
+    @property
+    def told_start(self) -> int:
+        """The start that followers take over: they delete their records before it."""
+        return min(self.saved_start, self.start) if self.start_in_doubt else self.start
+
+    def move_start(self, offset: int) -> None:
+        """Moves the start to this offset: records before it were deleted, or were never here."""
+        self.start = offset
+        self.start_in_doubt = False
+
     def begin_at(self, offset: int) -> None:
         """Makes this the start and all ends of a log without batches. The saved recovery point follows later."""
         self.start = self.end = self.durable_end = self.recovery_point = offset
-        self.end_in_doubt = False
+        self.end_in_doubt = self.start_in_doubt = False
 
     def lower_recovery_point(self, offset: int) -> None:
         """Lowers the recovery point, durably, before anything above it is cut."""

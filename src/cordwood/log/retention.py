@@ -109,7 +109,7 @@ def _delete_oldest(
     segments: LogSegments, offsets: LogOffsets, replayed: Replayed, saved: SavedState, end_offset: int
 ) -> None:
     segments.drop_oldest()
-    offsets.start = max(offsets.start, end_offset)
+    offsets.move_start(max(offsets.start, end_offset))
     replayed.start_at(offsets.start)
     saved.forget_before(segments[0].base_offset)
 

@@ -147,8 +147,8 @@ def delete_records_before(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{segments.directory.partition} ends at {offsets.end}: records before {offset} cannot be deleted.",
         )
-    if offset <= offsets.start:
+    if offset < offsets.start:
         return
-    offsets.start = offset
+    offsets.move_start(offset)
     replayed.start_at(offset)
     retention.delete_before_start(segments, offsets, replayed, saved)

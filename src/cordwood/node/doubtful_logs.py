@@ -1,4 +1,5 @@
-"""Logs that may lack records at their ends: this broker leaves their in-sync sets, so that other replicas lead.
+"""Logs that may lack records at their ends, or at their beginnings: this broker leaves their in-sync sets, so that
+other replicas lead.
 
 The saved offsets say that a log had records which its files do not have: its directory or its last files were removed.
 Nothing tells where the log ended. Followers of such a leader would cut off acknowledged records that only they have,
@@ -6,6 +7,12 @@ and it would give the lost offsets out again. So it leads nothing (`HostedReplic
 as in sync, and leaves ISR and ELR: after a start before the broker's fence is lifted, else as soon as the loss is
 found. Then it follows another replica. A log that is wholly gone and has nobody to follow waits for an operator; one
 that has records goes on with them, as nobody can have more.
+
+A log whose first file lies behind its start, with nothing durable that tells why, may lack files at its beginning. As a
+leader it would have followers delete records that only they have. So it gives way, too, and neither tells nor saves its
+start. A leader with the same or a later start ends the doubt; behind a leader with an earlier start the log is filled
+anew. Without others in sync the log leads on in doubt: replicas that come back keep what they have, and the first of
+them that is in sync leads.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.partition_writer import PartitionName
 from cordwood.cluster.planner.failover import plan_leaving, plan_resignation
 from cordwood.cluster.planner.isr import GuardedPut
+from cordwood.log.log import Log
 from cordwood.model.moment import Moment
 from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.node.loop import Loop
@@ -42,13 +50,15 @@ class DoubtfulLogs:
         self._found: dict[Partition, None] = {}
         self._leaving = False
 
-    def found(self, partition: Partition) -> None:
-        """A log was opened that may lack records at its end."""
+    def found(self, partition: Partition, log: Log) -> None:
+        """A log was opened that may lack records."""
         if not partition.replicated:
+            log.start_is_known()
             return
-        self._reports.report(
-            logging.ERROR, f"{partition.name}: records are missing at the end of its log: another replica has to lead"
-        )
+        where = "are missing at the end of its log"
+        if not log.offsets.end_in_doubt:
+            where = f"may be missing at the beginning of its log, before offset {log.offsets.start}"
+        self._reports.report(logging.ERROR, f"{partition.name}: records {where}: another replica has to lead")
         self._found[partition] = None
         self._loop.after(0, lambda now: self._give_way(partition, now))
 
@@ -62,7 +72,7 @@ class DoubtfulLogs:
         """The partitions with such a log."""
         for partition in list(self._found):
             log = partition.opened
-            if not self._hosted.hosts(partition) or log is None or not log.offsets.end_in_doubt:
+            if not self._hosted.hosts(partition) or log is None or not log.in_doubt:
                 del self._found[partition]
         return [partition.name for partition in self._found]
 

@@ -258,15 +258,17 @@ class HostedReplicas:
         return self._follow_image(topic, partition.name.partition, now)
 
     def _gives_way(self, partition: Partition, image: PartitionImage) -> bool:
-        """Whether the partition must not be led here: records are missing at the end of its log, and others may have
-        them. Only if nobody can have them, or an operator has accepted the loss, the log goes on without them."""
+        """Whether the partition must not be led here: records are missing in its log, and others may have them. Only
+        if nobody can have them, or an operator has accepted the loss, the log goes on without them. Replicas that are
+        not in sync may have records before a start that is in doubt: it stays in doubt until one of them is in sync."""
         log = partition.opened
-        if log is None or not log.offsets.end_in_doubt:
+        if log is None or not log.in_doubt:
             return False
-        others = {*image.isr, *image.elr} - {self._broker_id}
-        accepted = image.recovering and image.lossy_epoch >= image.leader_epoch
-        if accepted or len(image.replicas) == 1 or not (others or log.lost):
-            log.accept_loss()
+        accepted = len(image.replicas) == 1 or (image.recovering and image.lossy_epoch >= image.leader_epoch)
+        if accepted:
+            log.start_is_known()
+        if accepted or not (image.others_in_sync(self._broker_id) or log.lost):
+            log.accept_lost_end()
             return False
         return True
 

@@ -36,8 +36,8 @@ class LogOpening:
         self._damage = damage
         self._flushes = flushes
         self._reported_set_aside: set[str] = set()
-        self.on_doubt: Callable[[Partition], None] = lambda partition: None
-        """Called with a partition whose log may lack records at its end."""
+        self.on_doubt: Callable[[Partition, Log], None] = lambda partition, log: None
+        """Called with a partition whose log may lack records at its beginning or at its end."""
 
     def open(self, partition: Partition) -> Log:
         """The log of the partition, recovered if need be. Raises StorageFailure."""
@@ -47,17 +47,17 @@ class LogOpening:
         self._damage.log_opened(log)
         log.reports.on_late_report = partial(self._report_late, partition, log)
         self._flushes.opened(partition, log)
-        self._look_at_end(partition, log)
+        self._look_for_doubt(partition, log)
         return log
 
     def _report_late(self, partition: Partition, log: Log) -> None:
         _report_recovery(log)
         self._damage.look_at(log)
-        self._look_at_end(partition, log)
+        self._look_for_doubt(partition, log)
 
-    def _look_at_end(self, partition: Partition, log: Log) -> None:
-        if log.offsets.end_in_doubt:
-            self.on_doubt(partition)
+    def _look_for_doubt(self, partition: Partition, log: Log) -> None:
+        if log.in_doubt:
+            self.on_doubt(partition, log)
 
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""

@@ -224,9 +224,12 @@ class Partition:
         log = self._log or self._opened_log()
         if not log.replayed.ready:
             log.replayed.make_ready()
-        if log.offsets.end_in_doubt and self.replicated:
-            # Followers would cut records off that only they have (`doubtful_logs.py` ends the leadership).
-            raise StorageFailure(f"{self.name}: records are missing at the end of its log: another replica has to lead")
+        offsets = log.offsets
+        if self.replicated and (
+            offsets.end_in_doubt or (offsets.start_in_doubt and self.image.others_in_sync(self._broker_id))
+        ):
+            # Others have the records; behind a lost end they would cut them off (`doubtful_logs.py` ends the role).
+            raise StorageFailure(f"{self.name}: records are missing in its log: another replica has to lead")
         replica = self._replica = LeaderReplica(
             log,
             self._broker_id,

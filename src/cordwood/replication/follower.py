@@ -13,6 +13,10 @@
 A follower whose log files are gone says that it has nothing, and takes nothing while it counts as in sync. Once it has
 left the in-sync set, its log begins anew.
 
+A follower whose log start is in doubt asks at the last start that it knows, so that nobody counts it as in sync. A
+leader with an earlier start has records that this log lost: the log is set aside, and filled anew. Any other leader
+ends the doubt.
+
 A leader that lacks committed records was elected by mistake: by metadata that went back, or on a disk that did. Only a
 loss that is recorded (`lossy_epoch` of the partition's row) after the epoch in which this replica learned of its high
 watermark allows a cut below the high watermark: otherwise the only copy of acknowledged records would be cut.
@@ -26,6 +30,7 @@ clock; whoever drives it appends and cuts.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from cordwood.log.log import Log
@@ -95,8 +100,15 @@ class RestartWith(NamedTuple):
     """As in `Append`."""
 
 
-class Refill(NamedTuple):
-    """The leader's log lacks deletions that the follower's may need. The log is set aside, and filled anew."""
+class Refill(Enum):
+    """The log is set aside, and filled anew. The value says why."""
+
+    LACKS_DELETIONS = "its leader removed markers or tombstones by compaction that this copy never had"
+    LACKS_BEGINNING = "its leader has records from before its first file, and nothing tells that they were deleted here"
+
+
+class StartConfirmed(NamedTuple):
+    """The leader has no records before the start of the follower's log, which was in doubt."""
 
 
 class Refused(NamedTuple):
@@ -107,7 +119,7 @@ class Late(NamedTuple):
     """The answer belongs to no outstanding request."""
 
 
-Step = Append | Cut | Withhold | Restart | RestartWith | Refill | Refused | Late
+Step = Append | Cut | Withhold | Restart | RestartWith | Refill | StartConfirmed | Refused | Late
 
 
 class FollowerReplica:
@@ -166,8 +178,8 @@ class FollowerReplica:
         offsets = self.log.offsets
         start = min(offsets.saved_start, offsets.start)
         epoch = UNKNOWN_EPOCH
-        if self.log.lost:
-            self._asked = FetchFrom(offsets.start, epoch, start)
+        if self.log.lost or offsets.start_in_doubt:
+            self._asked = FetchFrom(offsets.told_start, epoch, start)
             return self._asked
         if offsets.end > offsets.start:
             epoch = self.log.replayed.leader_epochs.epoch_at(offsets.end - 1)
@@ -180,7 +192,12 @@ class FollowerReplica:
 
     def answered(self, asked: FetchFrom, answer: LeaderAnswer) -> Step:
         """What the leader's answer to this request asks for."""
-        if asked is not self._asked or asked.offset != self.log.offsets.end:
+        if asked is not self._asked:
+            return Late()
+        if self.log.offsets.start_in_doubt:
+            self._asked = None
+            return self._judge_start(answer)
+        if asked.offset != self.log.offsets.end:
             return Late()
         self._asked = None
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start >= 0:
@@ -196,7 +213,7 @@ class FollowerReplica:
         empty = offsets.start == offsets.end
         verdict = judge(self.log.segments.dropped, answer.dropped, empty=empty, end=offsets.end)
         if verdict is Verdict.REFILL:
-            return Refill()
+            return Refill.LACKS_DELETIONS
         dropped = answer.dropped if verdict is Verdict.TAKE_OVER else None
         if records and (empty or offsets.end <= answer.log_start):
             # The bytes are checked when they are appended.
@@ -204,6 +221,11 @@ class FollowerReplica:
             if 0 <= base < offsets.end:
                 return RestartWith(base, records, dropped)
         return Append(records, dropped)
+
+    def _judge_start(self, answer: LeaderAnswer) -> Step:
+        if answer.error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE) or answer.log_start < 0:
+            return Refused(ErrorCode(answer.error))
+        return Refill.LACKS_BEGINNING if answer.log_start < self.log.offsets.start else StartConfirmed()
 
     def cut_at(self, leader_epoch: int, leader_end: int) -> int:
         """Where the history that this log shares with the leader's ends: at most at this end of the leader's epoch."""

@@ -136,12 +136,12 @@ class LeaderReplica:
         """A fetch of a follower is answered."""
         follower = self._followers.get(broker_id)
         if follower is not None:
-            follower.answered(self.log.offsets.start, connection_id, boot_ms)
+            follower.answered(self.log.offsets.told_start, connection_id, boot_ms)
 
     def tells_start(self, broker_id: int) -> bool:
         """Whether the log's start moved since the follower last heard of it: it is told at once."""
         follower = self._followers.get(broker_id)
-        return follower is not None and follower.told_start < self.log.offsets.start
+        return follower is not None and follower.told_start < self.log.offsets.told_start
 
     @property
     def saved_by_successors(self) -> int:
@@ -188,7 +188,7 @@ class LeaderReplica:
             follower is not None
             and broker_id not in self.in_sync.maximal
             and follower.end >= max(self.high_watermark, self.epoch_start)
-            and (follower.log_start >= self.log.offsets.start or follower.log_start == UNKNOWN_START)
+            and (follower.log_start >= self.log.offsets.told_start or follower.log_start == UNKNOWN_START)
         )
 
     def has_latecomers(self, boot_ms: int, within_ms: int) -> bool:

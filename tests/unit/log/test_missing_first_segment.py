@@ -173,8 +173,19 @@ def test_a_start_that_is_not_known_is_where_the_first_file_begins(harm: str) -> 
         remove_if_there(filesystem, f"{PATH}/{name}")
     if harm == "no entry":
         filesystem.replace(path, b"0\n0\n")
+    for _ in range(2):
+        directory, log = opened(filesystem)
+        assert (damaged(log), log.offsets.start) == ([], second)
+        assert log.offsets.start_in_doubt, "first files may be missing"
+        assert log.offsets.told_start == 0, "followers keep their records"
+        # A checkpoint must not make a fact of the start.
+        directory.close()
+    directory, log = opened(filesystem)
+    log.delete_records_before(second)
+    assert log.offsets.told_start == second
+    directory.close()
     _, log = opened(filesystem)
-    assert (damaged(log), log.offsets.start) == ([], second)
+    assert (log.offsets.start, log.in_doubt) == (second, False)
 
 
 def refill(log: Log, first_offset: int, batches: int = 20, *, leader_epoch: int = 3) -> None:
@@ -183,6 +194,16 @@ def refill(log: Log, first_offset: int, batches: int = 20, *, leader_epoch: int 
         batch = build_batch([(NOW_MS, b"key", b"%d" % offset + bytes(100), ())])
         assign_offset(batch, offset, leader_epoch)
         log.append_replicated(batch, leader_epoch=leader_epoch, now=at(NOW_MS))
+
+
+def test_a_refilled_log_that_is_killed_before_its_first_checkpoint_is_in_doubt() -> None:
+    """Its leader knows whether records lie before the first file: none do, or the log is filled once more."""
+    filesystem = CrashingFilesystem()
+    directory, log = opened(filesystem, COMPACTED)
+    refill(log, 190)
+    end(directory, log, clean=False)
+    _, log = opened(filesystem, COMPACTED)
+    assert (damaged(log), log.offsets.start_in_doubt, log.offsets.told_start) == ([], True, 0)
 
 
 def placeholder(filesystem: CrashingFilesystem, end_offset: int) -> None:
@@ -352,7 +373,7 @@ def test_a_log_whose_loss_was_accepted_is_not_missed_again() -> None:
     end(directory, log, clean=False)
     filesystem.remove_tree(f"{PATH}/{ORDERS}")
     directory, log = opened(filesystem)
-    log.accept_loss()
+    log.accept_lost_end()
     assert not log.lost
     end(directory, log, clean=False)
     assert not opened(filesystem)[1].lost

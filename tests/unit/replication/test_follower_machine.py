@@ -18,9 +18,12 @@ from cordwood.replication.follower import (
     FollowerReplica,
     Late,
     LeaderAnswer,
+    Refill,
     Refused,
     Restart,
     RestartWith,
+    StartConfirmed,
+    Step,
     Withhold,
 )
 from cordwood.replication.leader import LeaderReplica
@@ -315,3 +318,29 @@ def test_an_eligible_leader_replica_has_to_vouch_as_well() -> None:
         leader.follower_fetched(follower, 1, 0, 1_000, connection_id=number)
     assert leader.followers_vouch(1_000, within_ms=2_000)
     assert leader.high_watermark == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "leaders_start", "step"),
+    [
+        (0, 0, Refill.LACKS_BEGINNING),
+        (0, 2, Refill.LACKS_BEGINNING),
+        (0, 3, StartConfirmed()),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, 3, StartConfirmed()),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, 9, StartConfirmed()),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, -1, Refused(ErrorCode.OFFSET_OUT_OF_RANGE)),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)),
+    ],
+)
+def test_a_leader_tells_whether_a_start_in_doubt_is_right(error: int, leaders_start: int, step: Step) -> None:
+    log = new_log()
+    append(log, 1, b"a", b"b", b"c", b"d", b"e")
+    log.offsets.start, log.offsets.start_in_doubt = 3, True
+    follower = FollowerReplica(log, OTHER, 1, high_watermark=5)
+    asked = follower.ask()
+    # With the log's end it would be taken for a replica that has every record.
+    assert asked == FetchFrom(0, -1, 0)
+    assert follower.answered(asked, LeaderAnswer(error, 5, leaders_start)) == step
+    assert follower.answered(asked, LeaderAnswer(error, 5, leaders_start)) == Late()
+    log.start_is_known()
+    assert follower.ask() == FetchFrom(5, 1, 0)

@@ -134,7 +134,10 @@ class KeptOffsets:
             # All files of the log are lost: only the recovery point keeps its offsets from being given out again.
             self.recovery_points[partition] = offsets.recovery_point
         # A start of 0 is noted as well: it tells the next start of the log that the file of offset 0 has to be there.
-        if has_segments or offsets.start or partition in self.log_starts:
+        if offsets.start_in_doubt:
+            # A start that was saved would be a fact at the next start of the log.
+            self.log_starts.pop(partition, None)
+        elif has_segments or offsets.start or partition in self.log_starts:
             self.log_starts[partition] = offsets.start
 
     def begin_cut(self, partition: TopicPartition, recovery_point: int, end: int, start: int = 0) -> Callable[[], None]:

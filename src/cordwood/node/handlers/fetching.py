@@ -305,10 +305,14 @@ class Fetching:
             0,
             role.high_watermark,
             role.last_stable_offset,
-            role.log.offsets.start,
+            self._start_of(role.log),
             EMPTY,
             () if self._committed_only else None,
         )
+
+    def _start_of(self, log: Log) -> int:
+        """The log's start, as the reader is told: a follower takes over what is told to it."""
+        return log.offsets.start if self._follower < 0 else log.offsets.told_start
 
     def _still_serves(self, partition: Partition, role: LeaderReplica | FollowerReplica) -> bool:
         if isinstance(role, FollowerReplica):
@@ -381,7 +385,7 @@ class Fetching:
             if diverging is not None:
                 self._urgent = True
                 return FetchedPartition(
-                    target.partition, 0, high_watermark, stable, log.offsets.start, diverging_epoch=diverging
+                    target.partition, 0, high_watermark, stable, self._start_of(log), diverging_epoch=diverging
                 )
         if self._rack:
             near = self._rooms.near_reads.send_near(
@@ -398,11 +402,10 @@ class Fetching:
         if self._follower >= 0:
             end = log.offsets.end
             if not log.offsets.start <= target.fetch_offset <= end:
-                # The follower begins anew at the log's start.
+                # The follower begins anew at the log's start. One that has records keeps them if the start is in doubt.
                 self._urgent = True
-                return FetchedPartition(
-                    target.partition, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, log.offsets.start
-                )
+                start = log.offsets.start if target.last_fetched_epoch < 0 else log.offsets.told_start
+                return FetchedPartition(target.partition, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, start)
             if place == len(self._found):
                 # The first look is that of the request's arrival: only then the follower's end is news.
                 count_follower(
@@ -469,7 +472,7 @@ class Fetching:
             0,
             high_watermark,
             stable,
-            log.offsets.start,
+            self._start_of(log),
             EMPTY if found is None else found,
             aborted,
         )

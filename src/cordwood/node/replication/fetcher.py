@@ -27,6 +27,7 @@ from cordwood.replication.follower import (
     Refused,
     Restart,
     RestartWith,
+    StartConfirmed,
     Withhold,
 )
 from cordwood.replication.throttle import is_listed
@@ -266,7 +267,7 @@ class Fetcher:
     def _take(self, asked: Asked, answer: Fetch.ResponsePartition, now: Moment) -> None:
         partition, following, place = asked
         settings = self._rooms.image.settings
-        if following.log.offsets.end_in_doubt and self._counts_as_in_sync(partition):
+        if following.log.in_doubt and self._counts_as_in_sync(partition):
             # With these records it could be elected, as if it had all before them (`doubtful_logs.py`).
             self._rest(partition, REST_MS, now)
             return
@@ -305,7 +306,9 @@ class Fetcher:
                     then=lambda: self._append(partition, following, records, taken_over, answer, self._loop.now),
                 )
             case Refill():
-                self._refill(partition, following, now)
+                self._refill(partition, following, step, now)
+            case StartConfirmed():
+                following.log.start_is_known()
             case Refused(error):
                 if error not in WRONG_LEADER:
                     self._rooms.reports.report(
@@ -327,6 +330,7 @@ class Fetcher:
         now: Moment,
     ) -> None:
         log = following.log
+        begins = not log.segments.all
         try:
             if records:
                 if taken_over is not None:
@@ -353,7 +357,9 @@ class Fetcher:
         if not records:
             return
         partition.appended_bytes += len(records)
-        if log.segments.closing:
+        if log.segments.closing or (begins and log.segments[0].base_offset > log.offsets.start):
+            # Until a checkpoint has the start and the leader epochs of a log that begins behind its start, the log is
+            # in doubt after a crash, and is filled once more.
             self._rooms.checkpoints.soon()
         self._rooms.flushes.appended(partition, log, now)
         owner = self._got_records(partition, now)
@@ -430,7 +436,7 @@ class Fetcher:
 
     # Refills and cuts
 
-    def _refill(self, partition: Partition, following: FollowerReplica, now: Moment) -> None:
+    def _refill(self, partition: Partition, following: FollowerReplica, why: Refill, now: Moment) -> None:
         """Has the log set aside; the next request fills it anew. Without room for both copies it waits."""
 
         def ended(succeeded: bool) -> None:
@@ -438,7 +444,7 @@ class Fetcher:
                 self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, self._loop.now)
             self._ask_soon()
 
-        if not self._rooms.refills.begin(partition, following, ended):
+        if not self._rooms.refills.begin(partition, following, why, ended):
             self._rest(partition, LONGEST_THROTTLED_MS, now)
 
     def _begin_cut(

@@ -1,8 +1,9 @@
-"""Refills: a follower's log that may need deletions which its leader lacks is set aside, and filled anew.
+"""Refills: a follower's log that may need deletions which its leader lacks, or that may lack its first files, is set
+aside and filled anew.
 
 The old files stay until the replica is in sync again: if the other replicas lose their disks meanwhile, the old copy is
 the best one left. Without room for both copies the replica waits, out of sync, and says so. The follower's machine
-tells when a refill is due (`replication/dropped_deletions.py`).
+tells when a refill is due (`replication/follower.py`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
     from cordwood.node.partition import Partition
     from cordwood.node.reports import Reports
-    from cordwood.replication.follower import FollowerReplica
+    from cordwood.replication.follower import FollowerReplica, Refill
     from cordwood.segments.set_aside import Note
 
 logger = logging.getLogger("cordwood")
 
-REASON = "its leader removed markers or tombstones by compaction that this copy never had: the partition is filled anew"
 ROOM_BYTES = 16 << 20
 """The room that a refill leaves free, beside that of a second copy."""
 
@@ -65,7 +65,9 @@ class Refills:
 
     # Beginning
 
-    def begin(self, partition: Partition, following: FollowerReplica, ended: Callable[[bool], None]) -> bool:
+    def begin(
+        self, partition: Partition, following: FollowerReplica, why: Refill, ended: Callable[[bool], None]
+    ) -> bool:
         """Sets the log aside in a thread, if there is room for both copies; `ended` hears whether it did. False:
         another thread rewrites the log, and the caller asks again later."""
         if partition.rewriting:
@@ -73,7 +75,7 @@ class Refills:
         partition.cutting = True
         # Clients that read here go to the leader.
         partition.wake_readers(self._loop.now)
-        measured = partial(self._measured, partition, following, ended)
+        measured = partial(self._measured, partition, following, why, ended)
         self._loop.effects.blocking(partial(self._logs.free_bytes_of, following.log), measured)
         return True
 
@@ -81,6 +83,7 @@ class Refills:
         self,
         partition: Partition,
         following: FollowerReplica,
+        why: Refill,
         ended: Callable[[bool], None],
         free_bytes: int | Exception,
     ) -> None:
@@ -90,23 +93,26 @@ class Refills:
         elif free_bytes < needed:
             self._reports.report(
                 logging.ERROR,
-                f"{partition.name} stays out of sync: {REASON}, and that needs {needed} bytes beside the old copy, of "
-                f"which {following.log.directory.parent} has {free_bytes}",
+                f"{partition.name} stays out of sync: {why.value}. To fill it anew needs {needed} bytes "
+                f"beside the old copy, of which {following.log.directory.parent} has {free_bytes}",
             )
         else:
-            self._checkpoints.when_idle(partial(self._set_aside, partition, following, ended))
+            self._checkpoints.when_idle(partial(self._set_aside, partition, following, why, ended))
             return
         self._give_back(partition)
         ended(False)
 
-    def _set_aside(self, partition: Partition, following: FollowerReplica, ended: Callable[[bool], None]) -> None:
+    def _set_aside(
+        self, partition: Partition, following: FollowerReplica, why: Refill, ended: Callable[[bool], None]
+    ) -> None:
         if not self._hosted.hosts(partition):
             partition.cutting = False
             return
         logger.warning(
-            "%s: %s from broker %d. It ended at %d; the old files are kept until it is in sync",
+            "%s: %s: the partition is filled anew from broker %d. It ended at %d; the old files are kept until it is "
+            "in sync",
             partition.name,
-            REASON,
+            why.value,
             following.leader,
             following.log.offsets.end,
         )
@@ -114,7 +120,7 @@ class Refills:
         self._flushes.forget(partition)
         partition.lose_log()
         named = [(partition.topic_id, partition.name)]
-        aside = self._logs.set_logs_aside(named, REASON, self._loop.now.wall_ms, until_in_sync=True)
+        aside = self._logs.set_logs_aside(named, why.value, self._loop.now.wall_ms, until_in_sync=True)
         self._loop.effects.blocking(aside.run, partial(self._is_aside, partition, following, ended))
 
     def _is_aside(
