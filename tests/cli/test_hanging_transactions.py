@@ -16,7 +16,7 @@ from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.transaction import hanging, view
-from cordwood.embedded import Broker
+from cordwood.embedded import Broker, Cluster
 from cordwood.model.coordination import transaction_partition
 
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
@@ -58,12 +58,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.stop()
 
 
-def leave_open(broker: Broker) -> Producer:
+def leave_open(bootstrap: str) -> Producer:
     """A producer with an open transaction in orders-0, at offset 1."""
-    plain = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    plain = Producer({"bootstrap.servers": bootstrap})
     plain.produce("orders", b"before", partition=0)
     assert plain.flush(30) == 0
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "writer"})
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "writer"})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("orders", b"open", partition=0)
@@ -73,10 +73,10 @@ def leave_open(broker: Broker) -> Producer:
     return producer
 
 
-def stable_end(broker: Broker) -> int:
+def stable_end(bootstrap: str) -> int:
     """The offset before which a reader of committed records gets records of orders-0."""
     partition = TopicPartition("orders", 0)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
     return int(asked[partition].result(30).offset)
 
@@ -85,10 +85,10 @@ def test_a_transaction_that_no_coordinator_knows_is_ended_by_its_place(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hanging, "GRACE_MS", -1_000_000)
-    producer = leave_open(stage.start({}))
+    producer = leave_open(stage.start({}).bootstrap_servers)
     broker = stage.forget_transactions(SKIP)
     cordwood = Cordwood(broker.bootstrap_servers)
-    assert stable_end(broker) == 1
+    assert stable_end(broker.bootstrap_servers) == 1
     (found,) = _hanging(cordwood)
     assert (found["topic"], found["partition"], found["start_offset"]) == ("orders", 0, 1)
     assert found["why"] == "no coordinator knows its producer"
@@ -97,14 +97,14 @@ def test_a_transaction_that_no_coordinator_knows_is_ended_by_its_place(
     assert f"the transaction of producer {found['producer_id']}, epoch 0, will be aborted in orders-0" in dry.stdout
     assert dry.stderr == "Dry run: nothing was changed.\n"
     told = cordwood.json(*ABORT, 1, "--dry-run")
-    assert stable_end(broker) == 1
+    assert stable_end(broker.bootstrap_servers) == 1
     code, error = cordwood.error(*ABORT, 1)
     assert (code, error["message"]) == (
         ExitCode.USAGE,
         "aborting needs a confirmation, and there is no terminal to ask on",
     )
     assert told == {**cordwood.json(*ABORT, 1, "--yes"), "dry_run": True}
-    assert stable_end(broker) == 4, "two records, the aborted one, and its marker"
+    assert stable_end(broker.bootstrap_servers) == 4, "two records, the aborted one, and its marker"
     assert _hanging(cordwood) == []
     code, error = cordwood.error(*ABORT, 1, "--yes")
     assert (code, error["code"]) == (ExitCode.NOT_FOUND, "NO_SUCH_TRANSACTION")
@@ -117,7 +117,7 @@ def test_a_transaction_that_a_coordinator_ends_or_may_know_is_not_ended_by_its_p
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = stage.start({})
-    producer = leave_open(broker)
+    producer = leave_open(broker.bootstrap_servers)
     cordwood = Cordwood(broker.bootstrap_servers)
     code, error = cordwood.error(*ABORT, 1, "--yes")
     assert (code, error["code"]) == (ExitCode.FAILED, "TRANSACTION_HAS_COORDINATOR")
@@ -135,21 +135,40 @@ def test_a_transaction_that_a_coordinator_ends_or_may_know_is_not_ended_by_its_p
     monkeypatch.setattr(hanging, "GRACE_MS", -1_000_000)
     (found,) = _hanging(cordwood, "--timeout", "0.5")
     assert found["why"] == "no coordinator knows its producer, but __transaction_state 0 has no coordinator"
-    assert stable_end(broker) == 1
+    assert stable_end(broker.bootstrap_servers) == 1
     del producer
 
 
 @pytest.mark.crash
 def test_a_listener_of_clients_refuses_and_the_listener_of_brokers_takes_it(stage: Stage) -> None:
-    producer = leave_open(stage.start(TWO_LISTENERS))
+    producer = leave_open(stage.start(TWO_LISTENERS).bootstrap_servers)
     broker = stage.forget_transactions({**TWO_LISTENERS, **SKIP})
     code, error = Cordwood(broker.listeners["CLIENTS"]).error(*ABORT, 1, "--yes")
     assert (code, error["code"]) == (ExitCode.FAILED, "CLUSTER_AUTHORIZATION_FAILED")
     assert "give the listener that brokers use among themselves as --bootstrap-server" in error["hint"]
-    assert stable_end(broker) == 1
+    assert stable_end(broker.bootstrap_servers) == 1
     Cordwood(broker.listeners["BROKERS"])(*ABORT, 1, "--yes")
-    assert stable_end(broker) == 4, "two records, the aborted one, and its marker"
+    assert stable_end(broker.bootstrap_servers) == 4, "two records, the aborted one, and its marker"
     del producer
+
+
+@pytest.mark.crash
+def test_a_cluster_that_lost_its_coordinators_log_gets_over_the_transactions_that_were_open(tmp_path: Path) -> None:
+    with Cluster(nodes=2, data_dir=tmp_path, settings=ONE_COORDINATOR) as cluster:
+        leave_open(cluster.bootstrap_servers)
+        for broker in cluster.brokers.values():
+            broker.stop()
+        for lost in tmp_path.glob("node-*/__transaction_state-0"):
+            shutil.rmtree(lost)
+        for broker in cluster.brokers.values():
+            broker.start()
+        clients = Cordwood(cluster.bootstrap_servers)
+        assert clients.error(*ABORT, 1, "--yes", "--timeout", "1")[1]["code"] == "COORDINATOR_NOT_AVAILABLE"
+        clients("cluster", "accept-loss", "__transaction_state", 0, "--yes")
+        assert clients.error(*ABORT, 1, "--yes")[1]["code"] == "CLUSTER_AUTHORIZATION_FAILED"
+        assert stable_end(cluster.bootstrap_servers) == 1
+        Cordwood(",".join(broker.listeners["BROKERS"] for broker in cluster.brokers.values()))(*ABORT, 1, "--yes")
+        assert stable_end(cluster.bootstrap_servers) == 4
 
 
 @pytest.mark.parametrize("words", [[], ["writer", "--topic", "orders"], ["--topic", "orders", "--partition", "0"]])

@@ -26,7 +26,7 @@ TRANSACTIONS_LEVEL = 2
 """Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get new epochs."""
 
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
-_ERROR_FOR_EACH_UNTIL = 1
+_RESULTS_UNTIL = 1
 """Up to this version each feature has an error of its own in the response."""
 
 
@@ -114,13 +114,11 @@ def _check(image: ClusterImage, update: UpdateFeatures.RequestFeatureUpdate, req
 
 
 def _answer(request: Request[UpdateFeatures], names: list[str], outcome: object) -> None:
+    """A refusal is one for all updates: as in Kafka, it has no results for single features."""
     told = status(outcome)
     each: list[UpdateFeatures.AnswerResult] = []
-    if request.version <= _ERROR_FOR_EACH_UNTIL:
-        each = [
-            {"feature": name, "error_code": told["error_code"], "error_message": told["error_message"]}
-            for name in names
-        ]
+    if request.version <= _RESULTS_UNTIL and not told["error_code"]:
+        each = [{"feature": name, "error_code": ErrorCode.NONE, "error_message": None} for name in names]
     request.answer(**told, results=each)
 
 
