@@ -15,9 +15,17 @@ from cordwood.cluster.planner import failover
 from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, plan_isr_change, together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Condition, Registration, plan_lift, plan_own_row, plan_registration
+from cordwood.cluster.planner.registration import (
+    Condition,
+    Registration,
+    condition_of,
+    plan_lift,
+    plan_own_row,
+    plan_registration,
+)
+from cordwood.cluster.planner.survivors import STARTS_WITHIN_MS
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
+from cordwood.cluster.rows import Endpoint, LogEnd, broker_epoch_key, broker_key, damaged_name
 from cordwood.cluster.stores.interface import Delete, present
 
 BROKERS = (1, 2, 3)
@@ -43,6 +51,7 @@ class Cluster:
         self.storage = {broker: f"{broker}.0" for broker in BROKERS}
         self.data = {"disk": Data(), "os": Data()}
         self.registrations = 0
+        self.asked_for_ms = 0
         self.lost_at_once: set[str] = set()
         """Topics of which all replicas may have lost records: the rest is an operator's affair."""
 
@@ -81,6 +90,15 @@ class Cluster:
         self.check()
         if after.leader >= 0 and after.leader_epoch != before.leader_epoch and topic.name not in self.lost_at_once:
             assert data.ends[after.leader] >= data.committed, (topic.name, before, after, data)
+        if after.leader >= 0 and before.seeks_longest_log and after.lossy_epoch == before.lossy_epoch:
+            brokers = self.metadata.image.brokers
+            told = {
+                broker: brokers[broker].log_end(topic.topic_id, 0, before.leader_epoch)
+                for broker in before.replicas
+                if broker in brokers and brokers[broker].electable
+            }
+            if None not in told.values():
+                assert data.ends[after.leader] == max(data.ends[broker] for broker in told), (before, after, data)
 
     def check(self) -> None:
         image = self.metadata.image
@@ -182,10 +200,17 @@ class Cluster:
         """Carries out the plans, each write on its own, for some rounds. True if nothing was left to do."""
         image = self.metadata.image
         for _ in range(rounds):
-            steps = [plan_topic(image, topic) for topic in self.topics]
+            steps = [plan_topic(image, topic, asked_for_ms={0: self.asked_for_ms}) for topic in self.topics]
             writes = [write for step in steps for write in step.writes]
+            self.asked_for_ms = 0
             if writes:
                 await self.write(self.chance.choice(writes))
+                continue
+            if any(step.asked for step in steps):
+                if self.chance.random() < 0.5:
+                    self.asked_for_ms = STARTS_WITHIN_MS
+                else:
+                    await self.tell_ends()
                 continue
             ready = ready_to_serve(image, {broker for step in steps for broker in step.holds_up})
             if not ready:
@@ -196,6 +221,22 @@ class Cluster:
             await self.metadata.refresh()
             self.check()
         return False
+
+    async def tell_ends(self) -> None:
+        """One of the brokers says where its logs end."""
+        broker = self.chance.choice(sorted(self.metadata.image.brokers))
+        item = await self.metadata.store.get(broker_key(broker))
+        assert item is not None
+        told = [
+            LogEnd(
+                damaged_name(topic.topic_id, 0), topic.partitions[0].leader_epoch, 0, self.data[topic.name].ends[broker]
+            )
+            for topic in self.topics
+            if topic.partitions[0].seeks_longest_log
+        ]
+        condition = condition_of(self.metadata.image.brokers[broker])._replace(log_ends=tuple(sorted(told)))
+        await self.metadata.store.txn(*plan_own_row(item, condition))
+        await self.metadata.refresh()
 
     async def elects_preferred(self) -> None:
         if not any(plan_topic(self.metadata.image, topic).writes for topic in self.topics):

@@ -30,6 +30,7 @@ from cordwood.cluster.rows import broker_key
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.records.build import build_batch
 from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.content import read_batches
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
 from cordwood.simulation.game import FENCES_LIFTED_MS
@@ -352,6 +353,42 @@ def a_broker_is_elected_that_lacks_committed_records_and_nobody_says_so() -> Non
         elect(world, third, isr=(third,))
         world.links.heal_all()
         world.advance(ROUND_MS)
+
+
+def lose_power_and_tail(world: World, broker_id: int, *, records: int) -> None:
+    """Cuts the power of a machine whose disk keeps so many records, one in a batch."""
+    machine = world.machine_of(broker_id)
+    batches = list(read_batches(log(world, broker_id)))
+    kept_bytes = sum(len(batch) for _, batch in batches[:records])
+    keep_through_power_cut(world, broker_id)
+    machine.disk.platter.cut(f"{DATA_DIRECTORY}/{TOPIC}-0/{0:020}.log", kept_bytes)
+
+
+def keep_through_power_cut(world: World, broker_id: int) -> None:
+    """Cuts the power of a machine whose disk happens to have everything."""
+    machine = world.machine_of(broker_id)
+    machine.disk.platter.sync_everything()
+    machine.lose_power()
+
+
+def all_lose_their_power_and_the_last_leader_loses_most() -> None:
+    with three_brokers(clustered=True) as (world, checker):
+        leader = create(world, ack_durability="os")
+        _, keeper = others(leader)
+        begin_produce(world, leader, b"on all", acks=1)
+        world.advance(ROUND_MS)
+        for broker in ALL:
+            if broker == keeper:
+                keep_through_power_cut(world, broker)
+            else:
+                lose_power_and_tail(world, broker, records=0)
+            checker.lost_power(world.machine_of(broker))
+        world.advance(10_000)
+        for broker in (keeper, *others(keeper)):
+            world.machine_of(broker).start()
+        world.advance(20_000)
+        if [log(world, broker).offsets.end for broker in ALL] != [1, 1, 1]:
+            raise InvariantBroken("the rule of the longest log: a record is lost that one of the replicas had")
 
 
 def a_fetch_of_an_earlier_registration_arrives_late() -> None:

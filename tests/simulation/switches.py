@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.cluster import registration
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_row
+from cordwood.cluster.partition_image import NOBODY, Leadership, PartitionImage, partition_row
 from cordwood.cluster.planner import failover, isr, reassignment
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange
 from cordwood.cluster.planner.registration import Registration
@@ -61,6 +61,10 @@ def takes_an_empty_disk_for_the_old_one(patch: Patch) -> None:
         return frozenset(broker for broker in found if image.brokers[broker].unclean)
 
     patch.setattr(failover, "_unworthy", unworthy)
+
+
+def elects_the_last_leader_whatever_others_have(patch: Patch) -> None:
+    patch.setattr(failover, "longest_log", lambda image, topic, index, stayed, asked_for_ms: stayed)
 
 
 def cuts_followers_at_their_high_watermark(patch: Patch) -> None:
@@ -284,7 +288,7 @@ def prefers_replicas_that_are_not_in_sync(patch: Patch) -> None:
         for topic in topics:
             for index, partition in enumerate(topic.partitions):
                 preferred = partition.replicas[0]
-                if partition.leader not in (preferred, failover.NOBODY) and failover.is_electable(image, preferred):
+                if partition.leader not in (preferred, NOBODY) and failover.is_electable(image, preferred):
                     elected = failover.elected(image, topic, partition, preferred, ())
                     yield failover.guarded(image, topic, index, elected)
 

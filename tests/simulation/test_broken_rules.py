@@ -86,6 +86,10 @@ IN_SCENES: list[tuple[Switch, Scene]] = [
         scenes.a_broker_is_elected_that_lacks_committed_records_and_nobody_says_so,
     ),
     (
+        switches.elects_the_last_leader_whatever_others_have,
+        scenes.all_lose_their_power_and_the_last_leader_loses_most,
+    ),
+    (
         switches.counts_fetches_of_a_replica_that_left,
         scenes.a_fetch_of_a_replica_that_left_arrives_when_it_has_come_back,
     ),

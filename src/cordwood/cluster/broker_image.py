@@ -1,10 +1,19 @@
 """One broker in the image of the cluster's metadata, and the controller."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
-from cordwood.cluster.rows import ALL_DAMAGED, Endpoint, MemberRow, damaged_name, decode_broker, decode_controller
+from cordwood.cluster.rows import (
+    ALL_DAMAGED,
+    Endpoint,
+    LogEnd,
+    MemberRow,
+    damaged_name,
+    decode_broker,
+    decode_controller,
+)
 from cordwood.model.identifiers import TopicId
 
 
@@ -35,6 +44,8 @@ class BrokerImage:
     """The secret that the requests of this registration carry; 0: the broker's release has none."""
     withheld: tuple[str, ...] = ()
     """Partitions with committed records that their leader lacks, as in the broker's row."""
+    log_ends: tuple[LogEnd, ...] = field(default=(), repr=False)
+    """The ends of logs that the controller asked for, as in the broker's row."""
     mod_revision: int = 0
     """The revision of the broker's key, for a compare-and-set."""
 
@@ -54,6 +65,16 @@ class BrokerImage:
     def withholds(self, topic_id: TopicId, partition: int) -> bool:
         """Whether the broker's log of the partition has committed records that the leader lacks."""
         return _names(self.withheld, topic_id, partition)
+
+    def log_end(self, topic_id: TopicId, partition: int, leader_epoch: int) -> tuple[int, int] | None:
+        """The leader epoch of the last record and the end of the broker's log of the partition, as the broker told it
+        in this epoch of the partition's row; None: it did not."""
+        name = damaged_name(topic_id, partition)
+        place = bisect_left(self.log_ends, (name, leader_epoch))
+        told = self.log_ends[place] if place < len(self.log_ends) else None
+        if told is None or (told.partition, told.leader_epoch) != (name, leader_epoch):
+            return None
+        return told.last_epoch, told.end
 
     @property
     def takes_records(self) -> bool:
@@ -112,6 +133,7 @@ def broker_image(broker_id: int, key: str, value: bytes, mod_revision: int) -> B
         row.damaged,
         row.key,
         row.withheld,
+        row.log_ends,
         mod_revision,
     )
 

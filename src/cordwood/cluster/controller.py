@@ -9,14 +9,14 @@ watch the store.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.broker_image import BrokerImage, ControllerImage
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.planner.failover import Steps, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
 from cordwood.cluster.planner.reassignment import plan_steps
 from cordwood.cluster.planner.registration import is_controller, plan_controller, plan_lift
@@ -32,6 +32,8 @@ REBALANCE_S = 1.0
 """The pause between two groups of preferred elections, and before the first of them."""
 ELECTED_AT_ONCE = 100
 """Preferred elections in one group: clients look for their leaders anew after each."""
+ASKS_AGAIN_S = 1.0
+"""The pause between two looks at partitions whose replicas are asked where their logs end."""
 SETTLED_MS = 10_000
 """How long a broker that registered is elected last: librdkafka waits up to 10 s (reconnect.backoff.max.ms) before it
 connects again to a broker that it lost."""
@@ -66,6 +68,8 @@ class Controller:
         """Topics that may have other than preferred leaders; None: any may."""
         self._passed_over: frozenset[int] = frozenset()
         """Brokers that were too recent to lead when `_displaced` was found."""
+        self._asked_ms: dict[str, dict[int, int]] = {}
+        """Since when replicas are asked where their logs end, by topic and partition."""
         self._most_compares = MOST_COMPARES
         self._rebalances = False
         """Whether partitions had other than their preferred leaders at the last look."""
@@ -135,10 +139,12 @@ class Controller:
         controller = self._own
         if controller is None:
             self._dirty = self._displaced = None
+            self._asked_ms = {}
             return None
         if not await self._reconcile(controller):
             return PAUSE_S
-        return await self._rebalance(controller)
+        again_s = await self._rebalance(controller)
+        return ASKS_AGAIN_S if self._asked_ms else again_s
 
     async def _stand(self) -> bool:
         """Tries to become the controller. False: not now."""
@@ -167,8 +173,9 @@ class Controller:
         for name in sorted(self._image.topics) if names is None else names:
             topic = self._image.topics.get(name)
             if topic is None:
+                self._asked_ms.pop(name, None)
                 continue
-            steps = plan_topic(self._image, topic, recent)
+            steps = self._plan(topic, recent)
             # A partition moves on only when it is in order otherwise.
             writes += steps.writes or plan_steps(self._image, topic)
             holds_up |= steps.holds_up
@@ -194,6 +201,17 @@ class Controller:
         if not lifted:
             self._dirty = None
         return lifted
+
+    def _plan(self, topic: TopicImage, recent: Collection[int]) -> Steps:
+        """The next writes of a topic. Notes since when its replicas are asked, and has the topic looked at again."""
+        now_ms, since_ms = self._boot_ms(), self._asked_ms.pop(topic.name, {})
+        asked_for_ms = {index: now_ms - each for index, each in since_ms.items()}
+        steps = plan_topic(self._image, topic, recent, asked_for_ms)
+        if steps.asked:
+            self._asked_ms[topic.name] = {index: since_ms.get(index, now_ms) for index in steps.asked}
+            if self._dirty is not None:
+                self._dirty[topic.name] = None
+        return steps
 
     async def _write(self, writes: Iterable[GuardedPut], controller: ControllerImage) -> bool:
         """Writes in batches, side by side. True if all succeeded."""

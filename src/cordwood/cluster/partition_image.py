@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from cordwood.cluster.rows import PartitionRow, Unknown
 
+NOBODY = -1
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
@@ -35,6 +37,12 @@ class PartitionImage:
     def others_in_sync(self, broker_id: int) -> set[int]:
         """The replicas but this one that have every acknowledged record: in sync, or eligible to lead."""
         return {*self.isr, *self.elr} - {broker_id}
+
+    @property
+    def seeks_longest_log(self) -> bool:
+        """Whether all who could lead may have lost acknowledged records, and each replica is asked where its log
+        ends."""
+        return self.leader == NOBODY and self.lossy_epoch == self.leader_epoch
 
 
 class Leadership(NamedTuple):

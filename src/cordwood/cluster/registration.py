@@ -36,6 +36,7 @@ from cordwood.cluster.rows import (
     METADATA_VERSION,
     BrokerRow,
     Endpoint,
+    LogEnd,
     broker_epoch_key,
     broker_key,
     decode_broker,
@@ -245,6 +246,10 @@ class BrokerRegistration:
     async def say_withheld(self, withheld: tuple[str, ...]) -> None:
         """Says in the broker's row of which partitions it has records that their leaders lack. Raises StoreFailure."""
         await self._say(self._condition._replace(withheld=withheld))
+
+    async def say_log_ends(self, log_ends: tuple[LogEnd, ...]) -> None:
+        """Says in the broker's row where logs end that the controller asks for, by partition. Raises StoreFailure."""
+        await self._say(self._condition._replace(log_ends=log_ends))
 
     async def _say(self, condition: Condition) -> None:
         self._condition = condition

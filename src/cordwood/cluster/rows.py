@@ -75,6 +75,18 @@ class Endpoint(NamedTuple):
     port: int
 
 
+class LogEnd(NamedTuple):
+    """Where a broker's log of a partition ends, of which all replicas that could lead may have lost records."""
+
+    partition: str
+    """Topic id and number, with a slash."""
+    leader_epoch: int
+    """The epoch of the partition's row when the broker looked: nobody leads in it, so the log stays as it is."""
+    last_epoch: int
+    """The leader epoch of the last record; -1: there is none."""
+    end: int
+
+
 class BrokerRow(NamedTuple):
     epoch: int
     incarnation: str
@@ -100,6 +112,8 @@ class BrokerRow(NamedTuple):
     withheld: tuple[str, ...] = ()
     """Partitions, named as above, of which the broker has committed records that their leader lacks: it keeps its log
     as it is until an operator accepts their loss."""
+    log_ends: tuple[LogEnd, ...] = ()
+    """The ends of logs that the controller asks for, by partition, while it looks for the longest."""
     unknown: Unknown = ()
 
 
@@ -261,6 +275,7 @@ def decode_broker(key: str, value: bytes) -> BrokerRow:
             tuple(fields.get("damaged", ())),
             fields.get("key", 0),
             tuple(fields.get("withheld", ())),
+            tuple(LogEnd(*each) for each in fields.get("log_ends", ())),
             _unknown(BrokerRow, fields),
         )
     except (KeyError, TypeError) as error:

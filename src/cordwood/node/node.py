@@ -56,6 +56,7 @@ from cordwood.node.flushes import FlushBook
 from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.node.leader_hints import LeaderHints
 from cordwood.node.librdkafka_clients import LibrdkafkaClients
+from cordwood.node.log_ends import LogEnds
 from cordwood.node.log_opening import LogOpening
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.loop import Loop
@@ -144,7 +145,8 @@ class Node:
         lost.on_lost = self.log_moves.directory_lost
         reports.survived, reports.suspect = lost.survived, lost.suspect
         damage.on_found = self.repair.due
-        hosted.on_role = self._fetchers.role_changed
+        self._log_ends = LogEnds(loop, hosted, reports)
+        hosted.on_role = self._role_changed
         self.near_reads.on_read = self._fetchers.tell_soon
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
@@ -324,6 +326,10 @@ class Node:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()
         self.catching_up.image_moved()
+
+    def _role_changed(self, partition: Partition) -> None:
+        self._fetchers.role_changed(partition)
+        self._log_ends.role_changed(partition)
 
     def _look_for_own_row(self) -> None:
         """Stops serving if the row of this process's registration is gone from the metadata."""

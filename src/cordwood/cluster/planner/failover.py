@@ -7,8 +7,7 @@ lack committed records.
 A broker that registered is fenced until the partitions have taken note of the registration: it leads nothing by an
 earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost with another storage id (a replaced or
 emptied disk), and under `ack.durability=os` with an unclean restart of the machine. If that happened to all replicas
-that could lead, one of them stays. That it may lack records is written before it is elected (`lossy_epoch`): followers
-cut committed records only after such a note.
+that could lead, one of them stays, and the replica with the longest log is elected (`survivors.py`).
 
 If all replicas that could lead lost their storage, the row keeps the ids of these storages: a disk that was not mounted
 may come back, and its broker then leads again, unless an operator accepted the loss meanwhile.
@@ -23,20 +22,19 @@ A plan for a partition is made of that partition and the registered brokers alon
 partition, the controller writes nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from cordwood.cluster.broker_image import BrokerImage
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_row
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
+from cordwood.cluster.planner.survivors import NEVER_ASKED, longest_log, survivor_of, with_note
 from cordwood.cluster.rows import PartitionRow, broker_key, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Compare, Put, absent, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
-
-NOBODY = -1
 
 
 class Decision(NamedTuple):
@@ -67,11 +65,11 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, re
     holds_up = set(unworthy)
     if registered is not None and registered.fenced:
         holds_up.add(leader)
-    survivor = _survivor(image, topic, partition)
+    survivor = survivor_of(image, topic, partition)
     if survivor is not None:
         holds_up.add(survivor)
-        if not _is_noted(image, partition):
-            return Decision(_with_note(image, partition, survivor, unworthy), frozenset(holds_up))
+        if not partition.seeks_longest_log:
+            return Decision(with_note(image, partition, survivor, unworthy), frozenset(holds_up))
     successor = leader if leads else NOBODY
     chosen = None
     if registered is None or not leads or registered.draining:
@@ -95,49 +93,8 @@ def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage)
     emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
     if not topic.settings.acks_mean_disk:
         forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
-        emptied |= forgetful - {_survivor(image, topic, partition)}
+        emptied |= forgetful - {survivor_of(image, topic, partition)}
     return frozenset(emptied)
-
-
-def _survivor(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> int | None:
-    """The replica that stays though it may have lost committed records with the power of its machine, since nobody
-    lost less; None: there is one that lost nothing, or none that is left."""
-    candidates = (*partition.isr, *partition.elr)
-    if topic.settings.acks_mean_disk:
-        return None
-    fenced = [broker for broker in candidates if (each := image.brokers.get(broker)) is not None and each.fenced]
-    if len(fenced) < len(candidates):
-        return None
-    emptied = {broker for broker in fenced if image.storage_ids.get(broker, "") != image.brokers[broker].storage_id}
-    forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
-    if not emptied.union(forgetful).issuperset(candidates):
-        return None
-    # The last leader has most, else the first.
-    kept = (broker for broker in (partition.leader, *candidates) if broker in forgetful - emptied)
-    return next(kept, None)
-
-
-def _is_noted(image: ClusterImage, partition: PartitionImage) -> bool:
-    """Whether the row says already that the next leader may lack committed records."""
-    return partition.leader == NOBODY and partition.lossy_epoch == image.leadership(partition).epoch
-
-
-def _with_note(
-    image: ClusterImage, partition: PartitionImage, survivor: int, unworthy: Collection[int]
-) -> PartitionRow:
-    """The partition without a leader, and with the note that its next one may lack committed records."""
-    epoch = image.leadership(partition).epoch + 1
-    isr = tuple(broker for broker in partition.isr if broker not in unworthy)
-    elr = tuple(broker for broker in partition.elr if broker not in unworthy)
-    return partition_row(partition)._replace(
-        leader=NOBODY,
-        leader_broker_epoch=0,
-        leader_epoch=epoch,
-        isr=isr or (survivor,),
-        elr=elr if isr else (),
-        partition_epoch=partition.partition_epoch + 1,
-        lossy_epoch=epoch,
-    )
 
 
 def is_electable(image: ClusterImage, broker: int) -> bool:
@@ -296,15 +253,24 @@ def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRo
 
 
 class Steps(NamedTuple):
-    """The next writes, and the brokers whose fences have to stay until these writes are made."""
+    """The next writes, the brokers whose fences have to stay until these writes are made, and the partitions whose
+    replicas are asked where their logs end."""
 
     writes: list[GuardedPut]
     holds_up: frozenset[int]
+    asked: tuple[int, ...] = ()
 
 
-def plan_topic(image: ClusterImage, topic: TopicImage, recent: Collection[int] = ()) -> Steps:
-    """The next writes of the partitions of a topic."""
+def plan_topic(
+    image: ClusterImage,
+    topic: TopicImage,
+    recent: Collection[int] = (),
+    asked_for_ms: Mapping[int, int] = NEVER_ASKED,
+) -> Steps:
+    """The next writes of the partitions of a topic. `asked_for_ms`: for how long replicas have been asked where their
+    logs end."""
     writes = []
+    asked: list[int] = []
     holds_up: set[int] = set()
     decided: dict[int, Decision] = {}
     # Almost all partitions of a large cluster are in order. This finds them in a tenth of the time of `decide`.
@@ -321,10 +287,18 @@ def plan_topic(image: ClusterImage, topic: TopicImage, recent: Collection[int] =
         decision = decided.get(id(partition))
         if decision is None:
             decision = decided[id(partition)] = decide(image, topic, partition, recent)
-        if decision.row is not None:
-            writes.append(guarded(image, topic, index, decision.row))
+        row = decision.row
+        if row is not None and partition.seeks_longest_log and row.leader in (*partition.isr, *partition.elr):
+            leader = longest_log(image, topic, index, row.leader, asked_for_ms.get(index, 0))
+            if leader is None:
+                asked.append(index)
+                continue
+            # Nobody else has all that this one has.
+            row = elected(image, topic, replace(partition, isr=(leader,), elr=()), leader, ())
+        if row is not None:
+            writes.append(guarded(image, topic, index, row))
             holds_up |= decision.holds_up
-    return Steps(writes, frozenset(holds_up))
+    return Steps(writes, frozenset(holds_up), tuple(asked))
 
 
 def preferred_elections(

@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.planner.failover import NOBODY, elected, has_room, is_electable
+from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.planner.failover import elected, has_room, is_electable
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key

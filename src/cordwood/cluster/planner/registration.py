@@ -15,6 +15,7 @@ from cordwood.cluster.rows import (
     ControllerRow,
     DamagedMetadata,
     Endpoint,
+    LogEnd,
     MemberRow,
     broker_epoch_key,
     broker_key,
@@ -61,6 +62,7 @@ class Registration(NamedTuple):
     key: int = 0
     """Known to brokers alone, and another for each registration."""
     withheld: tuple[str, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
 
 
 class Condition(NamedTuple):
@@ -71,6 +73,7 @@ class Condition(NamedTuple):
     disk_full: bool = False
     damaged: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
 
 
 class RegisteredBroker(NamedTuple):
@@ -132,6 +135,7 @@ def plan_registration(
                 registration.damaged,
                 registration.key,
                 registration.withheld,
+                registration.log_ends,
             )
         ),
         lease,
@@ -178,7 +182,7 @@ def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
 
 
 def condition_of(row: BrokerRow | BrokerImage) -> Condition:
-    return Condition(row.starting, row.draining, row.disk_full, row.damaged, row.withheld)
+    return Condition(row.starting, row.draining, row.disk_full, row.damaged, row.withheld, row.log_ends)
 
 
 def plan_own_row(item: KeyValue, condition: Condition) -> StoreTxn:
