@@ -44,6 +44,27 @@ def test_a_broker_on_an_older_copy_of_its_directory_leads_nothing_by_what_it_has
         assert consume(cluster, topic, 200) == values
 
 
+def test_a_snapshot_of_a_running_broker_that_stopped_cleanly_since_leads_nothing_by_what_it_has(tmp_path: Path) -> None:
+    """The broker was the last to stop, so it is in sync, and it starts first, and alone."""
+    with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
+        topic = create(cluster, 1, 3)
+        values = [f"v{number}" for number in range(200)]
+        produce(cluster, topic, values[:100])
+        own = cluster.directory / "node-1"
+        shutil.copytree(own, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
+        produce(cluster, topic, values[100:])
+        for node_id in (3, 2, 1):
+            cluster.terminate(node_id)
+        shutil.rmtree(own)
+        shutil.copytree(tmp_path / "copy", own)
+        cluster.restart(1)
+        eventually(lambda: "an older copy" in cluster.log_of(1), FAILOVER_WITHIN_S, what="the broker's word")
+        for node_id in (2, 3):
+            cluster.restart(node_id)
+        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        assert consume(cluster, topic, 200) == values
+
+
 def test_brokers_whose_directories_were_swapped_do_not_start(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
         topic = create(cluster, 1, 3)

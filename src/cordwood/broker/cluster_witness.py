@@ -12,8 +12,9 @@ The witness also has the boot id of the machine: a broker that finds another one
 lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
 that stops before says so again at its next start.
 
-And it has the broker epoch, which is written before the broker registers in it. A directory that knows only an earlier
-epoch than the store, under the same storage id, is an older copy: it lacks records that the broker has acknowledged.
+And it has the broker epoch, which is written before the broker registers in it. A broker that stops cleanly raises the
+epoch once more, in the witness and then in the store. A directory that knows only an earlier epoch than the store,
+under the same storage id, is an older copy: it lacks records that the broker has acknowledged.
 """
 
 import asyncio
@@ -193,6 +194,8 @@ class ClusterWitness:
         self._epochs = epochs
         self._epochs_written = True
         self._seen: Seen | None = None
+        self._broker_epoch = 0
+        """The highest epoch that was noted. Apart from what was seen: the loop replaces that while a thread notes."""
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
         self._one_at_a_time = threading.Lock()
@@ -202,28 +205,37 @@ class ClusterWitness:
         self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool, broker_epoch: int = 0
     ) -> None:
         """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
-        self._seen = Seen(cluster_id, revision, _LOSS_NOT_NOTED if unclean else boot_id(), newest, broker_epoch)
+        self._broker_epoch = max(self._broker_epoch, broker_epoch)
+        boot = _LOSS_NOT_NOTED if unclean else boot_id()
+        self._seen = Seen(cluster_id, revision, boot, newest, self._broker_epoch)
         # The epochs first: without a witness nobody believes them.
         write_epochs(self._directory, self._epochs())
         write_seen(self._directory, self._seen)
         self._written = revision
 
-    def note_registration(self, broker_epoch: int) -> None:
-        """The broker is about to register in this epoch. Returns when the witness has it, or, on a disk without space,
-        when there is no witness: the next start would take a directory whose witness has an earlier epoch for an older
-        copy. Raises StorageFailure if the witness can neither be written nor removed; it stays as it was, and the
-        broker must not register."""
+    def note_epoch(self, broker_epoch: int, *, registers: bool) -> bool:
+        """The broker's epoch in the store is about to be this one. Returns whether the witness has it, durably.
+
+        A broker that `registers` goes on without a note on a disk without space, when there is no witness: the next
+        start would take a directory whose witness has an earlier epoch for an older copy. Raises StorageFailure if the
+        witness can neither be written nor removed; it stays as it was, and the broker must not register."""
         with self._one_at_a_time:
-            seen = self._seen or read_seen(self._directory)
-            if seen is None or seen.broker_epoch >= broker_epoch:
-                self._seen = seen
-                return
-            noted = seen._replace(broker_epoch=broker_epoch)
+            known = self._seen or read_seen(self._directory)
+            if known is None:
+                return False
+            if max(known.broker_epoch, self._broker_epoch) >= broker_epoch:
+                return True
             try:
-                write_seen(self._directory, noted)
+                write_seen(self._directory, known._replace(broker_epoch=broker_epoch))
             except OSError as failure:
+                if not registers:
+                    logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
+                    return False
                 self._remove(failure)
-            self._seen = noted
+                self._broker_epoch = broker_epoch
+                return False
+            self._broker_epoch = broker_epoch
+            return True
 
     def _remove(self, failure: OSError) -> None:
         """Removes a witness that cannot be written. Raises StorageFailure if it stays."""
@@ -272,7 +284,7 @@ class ClusterWitness:
             try:
                 if epochs is not None:
                     write_epochs(self._directory, epochs)
-                write_seen(self._directory, seen)
+                write_seen(self._directory, seen._replace(broker_epoch=max(seen.broker_epoch, self._broker_epoch)))
             except OSError as failure:
                 logger.warning("%s/%s cannot be written: %s", self._directory, WITNESS_FILE, failure)
                 self._epochs_written = self._epochs_written and epochs is None

@@ -98,6 +98,7 @@ class Server:
         self._bound: list[tuple[Listener, socket.socket]] = []
         self._listening: list[asyncio.Server] = []
         self._stopping = False
+        self._stopped_cleanly = False
         self._metrics: MetricsService | None = None
         self._witness: ClusterWitness | None = None
 
@@ -273,13 +274,13 @@ class Server:
             self._peers.keep({broker.broker_id for broker in others if not broker.fenced})
 
     def _note_epochs(self, image: ClusterImage) -> "NoteEpoch":
-        """Notes in the witness in which epochs the broker registers."""
+        """Notes in the witness in which epochs the broker registers, and that its epoch is over when it stops."""
         from cordwood.broker.cluster_witness import ClusterWitness
 
         self._witness = witness = ClusterWitness(self._storage.logs.path, lambda: known_epochs(image))
 
-        async def note(broker_epoch: int) -> None:
-            await asyncio.to_thread(witness.note_registration, broker_epoch)
+        async def note(broker_epoch: int, *, registers: bool) -> bool:
+            return await asyncio.to_thread(witness.note_epoch, broker_epoch, registers=registers)
 
         return note
 
@@ -449,6 +450,7 @@ class Server:
             # Everything acknowledged is on the disk. Only what would make the next start quick finds no space.
             logger.warning("the disk is full: the next start checks the logs, which takes longer: %s", failure)
             how = "on a full disk"
+        self._stopped_cleanly = how == "cleanly"
         logger.info(
             "stopped %s in %.0f ms%s",
             how,
@@ -476,7 +478,7 @@ class Server:
         self._scrub_thread.close()
         self._cold_readers.close()
         if self._metadata_writer is not None:
-            await self._metadata_writer.stop()
+            await self._metadata_writer.stop(cleanly=self._stopped_cleanly)
         if self._witness is not None:
             await self._witness.close()
         await self._storage.release()

@@ -269,13 +269,13 @@ class MetadataWriter:
             wanted, lambda name: plan_move(self.image, wanted[name], may_change_count=may_change_count)
         )
 
-    async def stop(self) -> None:
-        """Stops following the store, and lets the registration expire. In a cluster the registration ends at once. The
-        store stays open: it belongs to the caller."""
+    async def stop(self, *, cleanly: bool = False) -> None:
+        """Stops following the store, and lets the registration expire. In a cluster the registration ends at once.
+        `cleanly`: the broker's logs are closed. The store stays open: it belongs to the caller."""
         if self.controller is not None and self.evidence is not None:
             await self.controller.stop()
             await self.evidence.stop()
-        await self.registration.stop()
+        await self.registration.stop(cleanly=cleanly)
         await self.follower.stop()
 
     async def create_topics(

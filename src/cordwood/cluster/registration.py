@@ -10,7 +10,7 @@ broker of a store of its own comes back in its epoch.
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -25,6 +25,7 @@ from cordwood.cluster.planner.registration import (
     condition_of,
     finalised_version,
     plan_cluster_id,
+    plan_end_of_epoch,
     plan_first_metadata_version,
     plan_own_row,
     plan_registration,
@@ -71,7 +72,12 @@ ALONE = Standing()
 """A broker with a store of its own."""
 
 
-NoteEpoch = Callable[[int], Awaitable[None]]
+class NoteEpoch(Protocol):
+    """Notes in the broker's directory how far the epochs of the broker have come."""
+
+    async def __call__(self, broker_epoch: int, *, registers: bool) -> bool:
+        """Whether the directory has the epoch, durably. A broker that `registers` in it goes on in any case; the
+        directory must not know of an earlier epoch then."""
 
 
 class LeaseHolder(Protocol):
@@ -183,7 +189,7 @@ class BrokerRegistration:
             registration = self._registration._replace(unclean=self._unclean, key=key, **condition._asdict())
             registered = plan_registration(registration, epoch, lease, finalised)
             if self._note_epoch is not None:
-                await self._note_epoch(registered.epoch)
+                await self._note_epoch(registered.epoch, registers=True)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
                 break
         else:
@@ -268,15 +274,25 @@ class BrokerRegistration:
             await self._authority.attempt(plan_own_row(item, self._condition))
         raise OutcomeUnknown(f"the metadata store does not say whether it took the row of {key}")
 
-    async def stop(self) -> None:
-        """Lets the registration expire; in a cluster it ends at once."""
+    async def stop(self, *, cleanly: bool = False) -> None:
+        """Lets the registration expire; in a cluster it ends at once. `cleanly`: the directory has every record, and
+        nothing is written to its logs any more."""
         if self.renewing is not None:
             self.renewing.cancel()
             await asyncio.wait([self.renewing])
             if self._standing.clustered:
                 with suppress(StoreFailure, TimeoutError):
                     async with asyncio.timeout(self._lease_ms / 1000):
+                        if cleanly:
+                            await self._end_epoch()
                         await self._store.revoke(self.lease)
+
+    async def _end_epoch(self) -> None:
+        """Ends the broker's epoch, in its directory and then in the store. A copy of the directory from before knows
+        only the epoch that is over: put back, it would count as in sync without the records written since."""
+        broker_id, epoch = self._authority.broker_id, self._registered.epoch
+        if self._note_epoch is not None and await self._note_epoch(epoch + 1, registers=False):
+            await self._authority.attempt(plan_end_of_epoch(broker_id, epoch))
 
     async def _renew(self) -> None:
         """Keeps the row alive, or brings it back, unless a later incarnation has registered."""

@@ -28,6 +28,7 @@ from cordwood.cluster.rows import (
 )
 from cordwood.cluster.stores.interface import (
     Compare,
+    Delete,
     KeyValue,
     Put,
     Relation,
@@ -154,6 +155,12 @@ def plan_return(registered: RegisteredBroker, lease: int) -> Plan:
     compares that the epoch is still the broker's."""
     row = registered.row._replace(lease=lease)
     return Plan((), StoreTxn((), (row,)), happened=(has_value(row.key, row.value),))
+
+
+def plan_end_of_epoch(broker_id: int, epoch: int) -> StoreTxn:
+    """Raises the epoch of a broker that stops, and removes its row: nobody is registered in the new epoch."""
+    raised = Put(broker_epoch_key(broker_id), b"%d" % (epoch + 1))
+    return StoreTxn((authority_of(broker_id, epoch),), (raised, Delete(broker_key(broker_id))))
 
 
 def plan_controller(broker_id: int, broker_epoch: int, lease: int) -> StoreTxn:
