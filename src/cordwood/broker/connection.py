@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
+from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest, OtherProtocol
@@ -347,6 +348,9 @@ class Connection(asyncio.BufferedProtocol):
         logger.info("dropping connection %s: its response could not be sent: %s", self, reason)
         self._serving = False
         self._transport.abort()
+
+    def records_unreadable(self, path: str, failure: StorageFailure) -> None:
+        self._connections.records_unreadable(path, failure)
 
     def too_slow(self, reason: str) -> None:
         self.close(reason, logging.WARNING)

@@ -19,6 +19,7 @@ from cordwood.broker.connection import Connection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
+from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.wire.framing import BufferPool
 from cordwood.wire.other_protocols import REMEDIES
@@ -77,6 +78,7 @@ class Connections:
         loop_watch: LoopWatch,
         is_broker: Callable[[RequestHeader], bool] = lambda header: False,
         clients: ClientBook | None = None,
+        records_unreadable: Callable[[str, StorageFailure], None] = lambda path, failure: None,
     ) -> None:
         self.loop = loop
         self.node = node
@@ -86,6 +88,8 @@ class Connections:
         self.request_failed = request_failed
         self.is_broker = is_broker
         """Tells whether a request proves that another broker sent it."""
+        self.records_unreadable = records_unreadable
+        """Told of a file whose records could not be read when their answer was sent."""
         self.now = now
         self.loop_watch = loop_watch
         self.activity = activity

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from cordwood.broker.slice_buffers import SLICE_BYTES, SliceBuffers
 from cordwood.broker.threads import Workers
 from cordwood.broker.waiting_answers import WaitingAnswers
-from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.errors import EnvironmentFailure, StorageFailure
 
 if TYPE_CHECKING:
     from cordwood.log.lookup import LogSlice
@@ -67,6 +67,8 @@ class Peer(Protocol):
     def hung_up(self, reason: str) -> None: ...
 
     def sending_failed(self, reason: str) -> None: ...
+
+    def records_unreadable(self, path: str, failure: StorageFailure) -> None: ...
 
     def too_slow(self, reason: str) -> None: ...
 
@@ -145,8 +147,7 @@ class Sender:
             else:
                 self._send_parts()
         except (EnvironmentFailure, OSError, SendingFailed) as failure:
-            self._halt = _Halt.END
-            self._peer.sending_failed(str(failure) or type(failure).__name__)
+            self._fail(failure)
             return
         if not self.parts and not self.blocked:
             if self._noted:
@@ -401,6 +402,9 @@ class Sender:
 
     def _fail(self, failure: Exception) -> None:
         self._halt = _Halt.END
+        part = self.parts[0] if self.parts else b""
+        if isinstance(failure, StorageFailure) and not isinstance(part, bytes | HangUp):
+            self._peer.records_unreadable(part.file.path, failure)
         self._peer.sending_failed(str(failure) or type(failure).__name__)
 
     # As a holder of a buffer

@@ -40,7 +40,7 @@ from cordwood.cluster.replaced_storage import told_by_broker
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import DiskFull, SyncFailure
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.listeners import Listener
 from cordwood.node.brokers_only import is_proven
 from cordwood.node.known_topics import known_topics
@@ -240,6 +240,7 @@ class Server:
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
             clients=self._client_book,
+            records_unreadable=self._records_unreadable,
         )
         follower.watchers.append(self._bound_connections)
         if self._metrics is not None:
@@ -265,6 +266,10 @@ class Server:
             # Clients that come earlier would find no controller, and wait for their own timeouts.
             if not await writer.take_part(TAKE_PART_S, self.node.doubtful_logs.names):
                 logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
+
+    def _records_unreadable(self, path: str, failure: StorageFailure) -> None:
+        # In an event of its own: answers are sent while the node is in one.
+        self._loop.call_soon(self.driver.run, lambda: self.node.unreadable.found(path, failure))
 
     def _keep_peers(self, delta: ImageDelta) -> None:
         """Keeps a connection to each other broker that takes part in the cluster."""

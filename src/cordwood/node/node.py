@@ -79,6 +79,7 @@ from cordwood.node.router import Router
 from cordwood.node.serving import Serving
 from cordwood.node.told_brokers import ToldBrokers
 from cordwood.node.turns import Turns
+from cordwood.node.unreadable import UnreadableFiles
 from cordwood.node.verification_guards import Guards
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
@@ -116,6 +117,7 @@ class Node:
         # Logs
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
+        self.unreadable = UnreadableFiles(loop, reports)
         opening = LogOpening(loop, logs, damage, flushes, in_cluster=bool(image.settings.cluster_store))
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)

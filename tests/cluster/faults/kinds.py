@@ -149,6 +149,31 @@ class CoordinatorKilled(_Killed):
         return f"kill -9 of broker {node.id}, which coordinated {name}"
 
 
+class ReadErrors(_Killed):
+    """One broker cannot read its disk, and another dies and comes back meanwhile, for which the first is not needed."""
+
+    name = "read-errors"
+
+    def start(self) -> str:
+        self._node = node = self.stage.controller() if self.chance.random() < 0.5 else self.leader()
+        node.unreadable.touch()
+        time.sleep(self.chance.uniform(0, 3))
+        others = [each for each in self.stage.nodes if each is not node and each.broker.alive]
+        if others:
+            self.kill(self.chance.choice(others))
+        return f"reads of broker {node.id} fail with EIO, and kill -9 of brokers {sorted(self.victims)}"
+
+    def stop(self) -> None:
+        super().stop()
+        try:
+            for node_id in sorted(self.victims):
+                self.stage.wait_serving(self.stage.node(node_id))
+        finally:
+            self._node.unreadable.unlink()
+            if not self._node.broker.alive:
+                self.stage.launch_broker(self._node)
+
+
 class Paused(Fault):
     name = "paused"
 
@@ -329,6 +354,7 @@ KINDS: tuple[type[Fault], ...] = (
     EtcdWithoutQuorum,
     EtcdLongWithoutQuorum,
     CoordinatorKilled,
+    ReadErrors,
     Paused,
     RollingRestart,
     Partition,

@@ -56,6 +56,11 @@ class Node:
         """What is on the node's disk."""
         return self.disk.path if self.disk is not None else self.directory
 
+    @property
+    def unreadable(self) -> Path:
+        """While this file exists, the broker's reads of files fail."""
+        return self.boot.with_name(f"{self.boot.name}.unreadable")
+
     def new_boot(self) -> None:
         self.boot.write_text(f"{uuid.uuid4()}\n")
 
@@ -198,6 +203,19 @@ class Stage:
                     self._say(f"  broker {node.id} ended with {node.broker.exit_code} and is started again")
                     self.launch_broker(node)
                 time.sleep(0.05)
+
+    def wait_serving(self, node: Node) -> None:
+        """Waits until another broker's metadata shows that the broker takes part. Brokers that gave up start again."""
+        others = ",".join(each.broker.address for each in self.nodes if each is not node)
+
+        def serves() -> bool:
+            self.launch_broker(node)
+            with contextlib.suppress(Failure):
+                view = cluster_view(Connection(others, _ASK_WITHIN_S))
+                return any(each.node_id == node.id and not each.fenced for each in view.nodes)
+            return False
+
+        eventually(serves, START_WITHIN_S, what=f"the return of broker {node.id}")
 
     def etcd_leader(self) -> Node:
         leader = self.members.leader()

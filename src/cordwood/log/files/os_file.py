@@ -189,6 +189,8 @@ class OsFile:
             except OSError as error:
                 if error.errno in _NOT_SUPPORTED:
                     return 0
+                if error.errno == errno.EIO:
+                    raise storage_failure(error, "read", self.path) from error
                 raise
 
     def read_cold(self, position: int, into: memoryview) -> int:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cordwood.node.replication.in_sync_changes import InSyncChanges
     from cordwood.node.replication.near_reads import NearReads
     from cordwood.node.reports import Reports
+    from cordwood.node.unreadable import UnreadableFiles
     from cordwood.replication.leader import LeaderReplica
 
 READ_COMMITTED = 1
@@ -61,6 +62,7 @@ class FetchingRooms(Protocol):
     near_reads: NearReads
     parked: ParkedRequests
     reports: Reports
+    unreadable: UnreadableFiles
 
 
 class Fetching:
@@ -338,14 +340,15 @@ class Fetching:
     def _found_in_thread(self, place: int, partition: Partition, records: LogSlice) -> None:
         found = self._found[place]
         aborted = found.aborted_transactions
-        if self._committed_only:
-            # Aborts are listed up to the last stable offset of the first look, where the records end, too.
-            offset = self._plan.targets[place].fetch_offset
-            try:
+        try:
+            self._rooms.unreadable.check(records.file.path)
+            if self._committed_only:
+                # Aborts are listed up to the last stable offset of the first look, where the records end, too.
+                offset = self._plan.targets[place].fetch_offset
                 aborted = partition.log.aborts.in_slice(records, offset, found.last_stable_offset)
-            except StorageFailure as failure:
-                self._failed(place, partition, failure)
-                return
+        except StorageFailure as failure:
+            self._failed(place, partition, failure)
+            return
         self._count(partition, records.length)
         self._found[place] = found._replace(records=records, aborted_transactions=aborted)
 
@@ -462,6 +465,8 @@ class Fetching:
         first = self._bytes == 0
         if allowed > 0 or first:
             found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first, may_block=False)
+        if found is not None and self._rooms.unreadable:
+            self._rooms.unreadable.check(found.file.path)
         aborted = None
         if self._committed_only:
             aborted = () if found is None else log.aborts.in_slice(found, target.fetch_offset, end)
