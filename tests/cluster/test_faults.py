@@ -53,9 +53,9 @@ def test_nothing_is_lost_when_the_network_is_cut(etcd: Etcd) -> None:
 @pytest.mark.parametrize(
     "kinds",
     [
-        "kill-9,controller-killed,two-killed,etcd-leader-and-broker,paused",
+        "kill-9,controller-killed,two-killed,etcd-leader-and-broker,paused,read-errors",
         "etcd-without-quorum,rolling-restart,emptied-disk,power-cut",
-        "partition,one-way-partition,link-cut,slow-link,disk-full",
+        "partition,deposed-leader,one-way-partition,link-cut,slow-link,disk-full",
     ],
     ids=["processes", "stores and disks", "links and space"],
 )

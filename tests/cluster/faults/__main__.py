@@ -158,8 +158,8 @@ class Run:
 
 def fits(one: type[Fault], other: type[Fault]) -> bool:
     """Whether the second may begin while the first lasts. Records may be lost if storage is lost while others are out
-    of sync; and a rolling restart waits for replicas to be in sync."""
-    alone = {"rolling-restart", "etcd-leader-and-broker", "two-killed"}
+    of sync; a rolling restart and others wait for replicas to be in sync, or for a broker to come back."""
+    alone = {"rolling-restart", "etcd-leader-and-broker", "two-killed", "deposed-leader", "read-errors"}
     return one is not other and not (other.loses_storage or {one.name, other.name} & alone)
 
 

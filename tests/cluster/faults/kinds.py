@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
+from tests.cluster.faults.deposed import CutOffLeader
 from tests.cluster.faults.stage import CLIENTS, NODES, Node, Stage, fill
 from tests.cluster.faults.switch import Link, Slow
 
@@ -245,6 +246,25 @@ class Partition(_OnLinks):
         return f"node {node.id} is cut off from the other nodes{' and from clients' * clients}"
 
 
+class DeposedLeader(_OnLinks):
+    """A leader is cut off from the other nodes, and not from clients that insist on it."""
+
+    name = "deposed-leader"
+
+    def start(self) -> str:
+        self._leader = leader = CutOffLeader(self.stage)
+        self._drop([link for pair in self.links_of(leader.node, clients=False) for link in pair])
+        self._told = told = leader.ask_until_refused()
+        return (
+            f"node {leader.node.id} is cut off from the other nodes: its broker served {told.reads} reads in "
+            f"{told.served_s:.1f} s, and acknowledged {told.appended} records for itself alone"
+        )
+
+    def stop(self) -> None:
+        super().stop()
+        self._leader.check_healed(self._told)
+
+
 class OneWayPartition(_OnLinks):
     name = "one-way-partition"
 
@@ -358,6 +378,7 @@ KINDS: tuple[type[Fault], ...] = (
     Paused,
     RollingRestart,
     Partition,
+    DeposedLeader,
     OneWayPartition,
     LinkCut,
     SlowLink,
