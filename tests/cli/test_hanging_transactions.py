@@ -14,6 +14,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.cli.conftest import Cordwood
 
+from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.transaction import hanging, view
 from cordwood.embedded import Broker, Cluster
@@ -176,6 +177,15 @@ def test_an_id_or_a_whole_place_is_named(words: list[str]) -> None:
     code, error = Cordwood("127.0.0.1:1").error("transaction", "abort", *words)
     assert (code, error["code"]) == (ExitCode.USAGE, "USAGE")
     assert error["message"] == "give a transactional id, or all of --topic, --partition and --start-offset"
+
+
+def test_a_coordinator_that_moves_while_transactions_are_listed_counts_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [[], [7]]
+    monkeypatch.setattr(view, "_silent_coordinators", lambda connection: answers.pop(0))
+    monkeypatch.setattr(view, "listed", lambda connection, states: [])
+    assert view.listed_of_all(Connection("127.0.0.1:1")) == ([], [7])
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])

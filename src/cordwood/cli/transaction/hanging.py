@@ -14,7 +14,7 @@ from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
 from cordwood.cli.topic.by_state import all_partitions
-from cordwood.cli.transaction.view import ENDING, listed, silent_coordinators
+from cordwood.cli.transaction.view import ENDING, listed_of_all
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
 
@@ -62,8 +62,8 @@ def hanging(connection: Connection) -> list[Hanging]:
     opened = _open_in_partitions(connection)
     if not opened:
         return []
-    known = {each["producer_id"]: each for each in listed(connection, [])}
-    silent = silent_coordinators(connection)
+    transactions, silent = listed_of_all(connection)
+    known = {each["producer_id"]: each for each in transactions}
     now_ms = int(time.time() * 1000)
     for each in opened:
         why = why_hanging(each, known.get(each.producer_id), now_ms, silent)

@@ -14,7 +14,7 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
 from cordwood.cli.topic.by_state import all_partitions
 from cordwood.cli.transaction.hanging import OpenInPartition, open_in, producers_of
-from cordwood.cli.transaction.view import ENDING, listed, silent_coordinators
+from cordwood.cli.transaction.view import ENDING, listed_of_all
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 def open_at(connection: Connection, place: Place) -> OpenInPartition:
     """The transaction that is open there, and that no coordinator will end. Raises Failure."""
     found = _found(_leader(connection, place), place, connection.timeout_s)
-    silent = silent_coordinators(connection)
+    transactions, silent = listed_of_all(connection)
     if silent:
         partitions = ", ".join(map(str, silent))
         raise Failure(
@@ -43,7 +43,7 @@ def open_at(connection: Connection, place: Place) -> OpenInPartition:
             f"{partitions}",
             "`cordwood cluster status` and the brokers' logs say why",
         )
-    for each in listed(connection, []):
+    for each in transactions:
         if each["producer_id"] == found.producer_id and each["state"] in ENDING:
             name = each["transactional_id"]
             raise Failure(

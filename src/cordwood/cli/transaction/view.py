@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +79,17 @@ def _ages(address: Address, transactional_ids: list[str], timeout_s: float) -> d
     return ages
 
 
-def silent_coordinators(connection: Connection) -> list[int]:
-    """The partitions of __transaction_state whose coordinators do not answer: their transactions are not listed, and
-    may be there. Asks again until the connection's timeout: a coordinator loads its state after an election."""
+def listed_of_all(connection: Connection) -> tuple[list[dict[str, Any]], list[int]]:
+    """The transactional ids of the cluster, and the partitions of __transaction_state whose coordinators do not answer:
+    their transactions are not listed, and may be there. Coordinators are asked before and after: one that moves in
+    between lists nothing."""
+    silent = _silent_coordinators(connection)
+    found = listed(connection, [])
+    return found, silent or _silent_coordinators(connection)
+
+
+def _silent_coordinators(connection: Connection) -> list[int]:
+    """Asks again until the connection's timeout: a coordinator loads its state after an election."""
     deadline_s = time.monotonic() + connection.timeout_s
     while True:
         _, found = first_answer(
@@ -89,9 +98,11 @@ def silent_coordinators(connection: Connection) -> list[int]:
         silent = set(range(len(found)))
         asked = {"transactional_ids": list(_id_in_each(len(found)).values())}
         for address in brokers_that_take_part(connection).values() if found else ():
-            for each in ask(address, ApiKey.DESCRIBE_TRANSACTIONS, 0, asked, connection.timeout_s).transaction_states:
-                if each.error_code in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-                    silent.discard(transaction_partition(each.transactional_id, len(found)))
+            with suppress(Failure):  # a broker that has just ended coordinates nothing
+                answer = ask(address, ApiKey.DESCRIBE_TRANSACTIONS, 0, asked, connection.timeout_s)
+                for each in answer.transaction_states:
+                    if each.error_code in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                        silent.discard(transaction_partition(each.transactional_id, len(found)))
         if not silent or time.monotonic() > deadline_s:
             return sorted(silent)
         time.sleep(_PAUSE_S)
