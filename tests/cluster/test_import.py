@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from tests.broker_process import BrokerProcess
 from tests.cluster.local_cluster import CORDWOOD, clean_environment
-from tests.cluster.single_node import SingleNode
+from tests.cluster.single_node import LATEST, SingleNode
 from tests.etcd.members import EtcdCluster
+
+from cordwood.segments.dropped_deletions import FILE_NAME as DROPPED_FILE
+from cordwood.segments.dropped_deletions import Dropped, encode_dropped
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -107,6 +110,9 @@ def test_all_topics_get_three_replicas_and_survive_the_first_broker(
 ) -> None:
     place = where(shared_etcd, "three")
     node.broker.kill()
+    # Compaction has dropped a deletion from this log: replicas that are filled from it lack the deletion, too.
+    note = encode_dropped(Dropped(mark=7, highest=0))
+    (node.data / f"{LATEST}-0" / DROPPED_FILE).write_bytes(note)
     done = told("cluster", "import", str(node.data), *place, "--yes")
     assert done["state"] == "imported"
     first = joined(node, place)
@@ -127,6 +133,8 @@ def test_all_topics_get_three_replicas_and_survive_the_first_broker(
             "cluster", "reassign", "--all", "--replication-factor", "3", "--dry-run", bootstrap=first.bootstrap
         )
         assert lacking["plan"]["partitions"] == []
+        copies = [broker.data_dir / f"{LATEST}-0" / DROPPED_FILE for broker in (first, *others)]
+        assert [copy.read_bytes() for copy in copies] == [note] * 3
         first.kill()
         bootstrap = ",".join(broker.bootstrap for broker in others)
         node.broker.bootstrap = others[0].bootstrap

@@ -20,6 +20,7 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.log.log import Log
+from cordwood.node.handlers.fetching import Fetching
 from cordwood.node.replication.refills import Refills
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
@@ -302,6 +303,7 @@ def test_a_leader_drops_no_deletion_while_a_follower_catches_up(world: World, mo
     writer.put(b"second", None)
     writer.compact()
     assert log(world, writer.leader).segments.dropped == before
+    assert world.machine_of(writer.leader).node.compaction.held_up == 1
     monkeypatch.undo()
     world.advance(5_000)
     writer.compact()
@@ -310,6 +312,25 @@ def test_a_leader_drops_no_deletion_while_a_follower_catches_up(world: World, mo
     assert before is not None
     assert after.highest > before.highest
     check_compacted(world, TOPIC)
+
+
+def test_a_follower_that_comes_no_nearer_does_not_keep_the_tombstones_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no room for a refill, and asks again and again."""
+    writer, late = a_key_is_deleted_while_a_replica_is_away(world)
+    monkeypatch.setattr(world.machine_of(late).node.logs, "free_bytes_of", lambda a_log: 0)
+    heal(world, late)
+    before = log(world, writer.leader).segments.dropped
+    assert before is not None
+    writer.put(b"second", b"value")
+    writer.put(b"second", None)
+    for _ in range(3):
+        writer.compact()
+    after = log(world, writer.leader).segments.dropped
+    assert late not in image(world).isr
+    assert after is not None
+    assert after.highest > before.highest
 
 
 def test_replicas_in_sync_that_drop_deletions_by_themselves_are_not_filled_anew(
@@ -343,4 +364,43 @@ def test_a_leader_that_was_compacted_by_a_release_without_notes_has_late_followe
     world.advance(ROUND_MS)
     elect(world, writer.leader, isr=tuple(others(late)))
     get_in_sync(world, late)
+    check_compacted(world, TOPIC)
+
+
+# Brokers of the previous release, in the course of an upgrade
+
+
+def test_a_leader_that_sends_no_note_leaves_late_followers_as_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the follower keeps is the harm of the previous release; it must not be filled anew again and again."""
+    monkeypatch.setattr(Fetching, "_tell_dropped", lambda fetching, partition, place: None)
+    begun = []
+    monkeypatch.setattr(Refills, "begin", lambda *arguments: begun.append(arguments))
+    writer, late = a_key_is_deleted_while_a_replica_is_away(world)
+    get_in_sync(world, late)
+    # The leader is upgraded, and sends its note from now on: the follower is in sync, and goes on.
+    monkeypatch.undo()
+    monkeypatch.setattr(Refills, "begin", lambda *arguments: begun.append(arguments))
+    writer.put(b"key", b"again")
+    writer.compact()
+    assert not begun
+    assert set(image(world).isr) == set(ALL)
+
+
+def test_a_follower_that_does_not_know_notes_goes_on_and_leads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    switches.goes_on_without_deletions_that_its_leader_dropped(monkeypatch)
+    writer, late = a_key_is_deleted_while_a_replica_is_away(world)
+    get_in_sync(world, late)
+    # It is upgraded, leads, and lacks no deletion that it knows of: the others go on behind it.
+    monkeypatch.undo()
+    begun = []
+    monkeypatch.setattr(Refills, "begin", lambda *arguments: begun.append(arguments))
+    elect(world, late)
+    writer.leader = late
+    world.advance(ROUND_MS)
+    writer.put(b"key", b"again")
+    world.advance(5_000)
+    assert not begun
+    assert set(image(world).isr) == set(ALL)
     check_compacted(world, TOPIC)

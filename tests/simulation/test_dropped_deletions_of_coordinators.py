@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.test_dropped_deletions import LAG_MS, SETTINGS
-from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, cut_off, elect, heal, others
+from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, content, cut_off, elect, heal, others
 
 from cordwood.log.log import Log
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -23,7 +23,10 @@ INTERNAL = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "1",
     "log.cleaner.min.cleanable.ratio": "0.01",
+    "transactional.id.expiration.ms": "20000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "5000",
 }
+EXPIRED_MS = 26_000
 
 
 @pytest.fixture
@@ -96,6 +99,13 @@ def append(world: World, topic: str, key: bytes, value: bytes | None) -> None:
     world.advance(50)
 
 
+def ids_at(world: World, broker_id: int) -> list[str]:
+    """The transactional ids that the coordinator there knows."""
+    listed = world.ask_at(broker_id, ApiKey.LIST_TRANSACTIONS, 0, state_filters=[], producer_id_filters=[])
+    assert listed.error_code == 0
+    return [each.transactional_id for each in listed.transaction_states]
+
+
 def compact(world: World, topic: str) -> None:
     """Goes on until compaction has come some rounds further."""
     for number in range(6):
@@ -137,18 +147,25 @@ def test_a_position_that_was_aborted_while_a_replica_was_away_is_not_committed_t
     assert (found.error_code, found.committed_offset) == (0, 5)
 
 
-def test_a_transactional_id_that_was_forgotten_while_a_replica_was_away_does_not_return(world: World) -> None:
-    append(world, TRANSACTION_STATE_TOPIC, UNKNOWN_KEY + b"id", b"state")
+def test_an_expired_transactional_id_does_not_return_with_its_old_epoch(world: World) -> None:
+    """With the id its producer would be back: an old epoch that fences nobody, and a producer id that is given out."""
+    first = Producer(world)
+    first.move("group", 5)
+    first.end(commit=True)
     world.advance(ROUND_MS)
     late = others(ONE)[0]
     cut_off(world, late)
     world.advance(3 * LAG_MS)
-    append(world, TRANSACTION_STATE_TOPIC, UNKNOWN_KEY + b"id", None)
+    assert ids_at(world, ONE) == [NAME]
+    world.advance(EXPIRED_MS)
+    assert ids_at(world, ONE) == []
     compact(world, TRANSACTION_STATE_TOPIC)
-    dropped = log_of(world, ONE, TRANSACTION_STATE_TOPIC).segments.dropped
-    assert dropped is not None
-    assert dropped.highest >= 0
+    has_id = [NAME.encode() in content(log_of(world, each, TRANSACTION_STATE_TOPIC)) for each in (ONE, late)]
+    assert has_id == [False, True], "compaction dropped the tombstone, and the replica that is away never had it"
     heal(world, late)
     world.advance(15_000)
     assert isr(world, TRANSACTION_STATE_TOPIC) == set(ALL)
     check_compacted(world, TRANSACTION_STATE_TOPIC)
+    elect(world, late, topic=TRANSACTION_STATE_TOPIC)
+    world.advance(ROUND_MS)
+    assert ids_at(world, late) == []

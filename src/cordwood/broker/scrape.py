@@ -60,6 +60,7 @@ def prepare_scrape(
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
         **_damage(node),
+        names.DELETIONS_HELD_UP: _one(node.compaction.held_up),
         names.LOOP_STALLS: _one(loop_watch.stalls),
         names.LOOP_STALLED: _one(loop_watch.stalled_s),
         names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),

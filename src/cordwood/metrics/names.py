@@ -163,6 +163,10 @@ REPAIRED_OFFSETS = _counter(
     "cordwood_repaired_offsets_total",
     "Damaged offsets that were repaired with the batches of another replica since the broker started.",
 )
+DELETIONS_HELD_UP = _gauge(
+    "cordwood_compactions_without_deletions",
+    "Compacted partitions led by this broker that keep their markers and tombstones for a follower that catches up.",
+)
 CPU = _counter("cordwood_cpu_seconds_total", "CPU time of the broker's process.")
 LOOP_CPU = _counter(
     "cordwood_loop_cpu_seconds_total",

@@ -126,7 +126,7 @@ class Node:
         self.appends = Appends(loop, flushes, checkpoints, full_disk)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
-        self._compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
+        self.compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
         ids = random.Random(seed)
         self.log_moves = LogMoves(
             loop, image, logs, hosted, flushes, checkpoints, reports, lambda: f"{ids.getrandbits(128):032x}"
@@ -194,7 +194,7 @@ class Node:
         self.maintenance.schedule(now)
         checkpoints.schedule(now)
         self.groups.positions.schedule(now)
-        self._compaction.schedule(now)
+        self.compaction.schedule(now)
         self.transactions.schedule(now)
         self._load_coordinators()
         self.lag_watch.schedule(now)

@@ -42,6 +42,7 @@ class LeaderReplica:
 
     __slots__ = (
         "_followers",
+        "_latecomers",
         "_min_insync_replicas",
         "_others",
         "_vouchers",
@@ -82,6 +83,8 @@ class LeaderReplica:
         self.enough_in_sync = False
         """Whether the committed in-sync set has min.insync.replicas members, and the ELR is empty."""
         self._followers: dict[int, Follower] = {}
+        self._latecomers: dict[int, tuple[int, int]] = {}
+        """The smallest lag of each follower that catches up, and when it got so small."""
         self._others: tuple[Follower, ...] = ()
         """The followers in the maximal in-sync set."""
         self._vouchers: tuple[Follower, ...] = ()
@@ -191,14 +194,18 @@ class LeaderReplica:
             and (follower.log_start >= self.log.offsets.told_start or follower.log_start == UNKNOWN_START)
         )
 
-    def has_latecomers(self, boot_ms: int, within_ms: int) -> bool:
-        """Whether a follower outside of the in-sync set has fetched within that time: it catches up."""
-        return any(
-            broker_id not in self.in_sync.committed
-            and follower.fetched_ms >= 0
-            and boot_ms - follower.fetched_ms < within_ms
-            for broker_id, follower in self._followers.items()
-        )
+    def has_latecomers(self, boot_ms: int, within_ms: int, patience_ms: int) -> bool:
+        """Whether a follower outside of the in-sync set catches up: it has fetched within `within_ms`, and came nearer
+        to the log's end within `patience_ms`. A follower that is too slow ever to arrive is none."""
+        latecomers: dict[int, tuple[int, int]] = {}
+        for broker_id, follower in self._followers.items():
+            if broker_id in self.in_sync.committed or follower.fetched_ms < 0:
+                continue
+            if boot_ms - follower.fetched_ms < within_ms:
+                now = (self.log.offsets.end - follower.end, boot_ms)
+                latecomers[broker_id] = min(self._latecomers.get(broker_id, now), now)
+        self._latecomers = latecomers
+        return any(boot_ms - nearer_ms <= patience_ms for _, nearer_ms in latecomers.values())
 
     def has_lost(self, broker_id: int) -> bool:
         """Whether a follower that had all committed records says that it lacks some: its log is gone."""

@@ -25,7 +25,7 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(world: Worl
     for topic, count in (("worse", 6), ("good", 3)):
         create_topic(world, topic, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
         fill(world, topic, *[bytes(100)] * count)
-    compact, tried = world.node._compaction._compact_log, list[str]()
+    compact, tried = world.node.compaction._compact_log, list[str]()
 
     def compact_or_fail(job: CompactionJob) -> CompactionResult:
         tried.append(job.directory)
@@ -33,13 +33,13 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(world: Worl
             raise DamagedLog("it cannot be read")
         return compact(job)
 
-    world.node._compaction._compact_log = compact_or_fail
+    world.node.compaction._compact_log = compact_or_fail
     world.advance(200_000)
     clean_offset = world.node.logs.clean_offset
     good, worse = world.node.hosted.leader("good", 0).name, world.node.hosted.leader("worse", 0).name
     assert clean_offset(good) > 0
     assert sum("worse" in directory for directory in tried) == 1
-    world.node._compaction._compact_log = compact
+    world.node.compaction._compact_log = compact
     world.advance(400_000)
     assert clean_offset(worse) > 0
 

@@ -28,6 +28,9 @@ logger = logging.getLogger("cordwood.compaction")
 FAILED_PAUSE_MS = 300_000
 """How long a log whose compaction failed is passed over. Without the pause it would be the first choice for ever."""
 
+PATIENCE = 30
+"""How many times replica.lag.time.max.ms a leader waits at least for a follower that comes no nearer to its end."""
+
 PASSED_PER_STEP = 1000
 EXAMINED_PER_STEP = 32
 """The most partitions that one turn passes over, and the most segments that it looks at, when it chooses a log."""
@@ -63,6 +66,9 @@ class Compaction:
         self._compact_log = compact
         self._working = False
         self._paused: set[TopicPartition] = set()
+        self.held_up = 0
+        """Logs led here whose markers and tombstones stay for followers that catch up, as of the last look at all
+        logs."""
 
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + self._image.settings.log_cleaner_backoff_ms, self._look)
@@ -76,7 +82,7 @@ class Compaction:
     def _compact_one(self) -> Iterator[None]:
         """Looks at a few logs in each step, and compacts the one with the highest dirty ratio in the end."""
         best: Candidate | None = None
-        segments = 0
+        segments = held_up = 0
         for number, partition in enumerate(list(self._hosted), 1):
             if number % PASSED_PER_STEP == 0 or segments >= EXAMINED_PER_STEP:
                 segments = 0
@@ -86,8 +92,10 @@ class Compaction:
             candidate = self._candidate(partition, self._loop.now)
             opened = partition.opened
             segments += 1 if opened is None else len(opened.segments)
+            held_up += partition.leads and not self._may_drop(partition)
             if candidate is not None and (best is None or candidate[:2] > best[:2]):
                 best = candidate
+        self.held_up = held_up
         # The log may have changed since it was looked at.
         chosen = best and self._candidate(best.partition, self._loop.now)
         if chosen is not None and self._hosted.hosts(chosen.partition):
@@ -137,14 +145,16 @@ class Compaction:
 
     def _may_drop(self, partition: Partition) -> bool:
         """Whether deletions may be dropped from the log now. A replica that is filled drops none: its note is that of
-        its leader. A leader drops none while a follower catches up, which would have to begin anew."""
+        its leader. A leader drops none while a follower catches up, which would have to begin anew. A follower that
+        came no nearer for delete.retention.ms, or the least patience, holds nothing up any more."""
         if not partition.replicated:
             return True
         if self._image.node_id not in partition.image.isr:
             return False
         within_ms = self._image.settings.replica_lag_time_max_ms
         leading = partition.leading
-        return leading is None or not leading.has_latecomers(self._loop.now.boot_ms, within_ms)
+        patience_ms = max(partition.settings.delete_retention_ms, PATIENCE * within_ms)
+        return leading is None or not leading.has_latecomers(self._loop.now.boot_ms, within_ms, patience_ms)
 
     def _failed(self, chosen: Candidate, failure: Exception) -> None:
         self._end(chosen)
