@@ -54,13 +54,13 @@ def follows_a_log_whose_end_is_in_doubt(patch: Patch) -> None:
 
 
 def takes_an_empty_disk_for_the_old_one(patch: Patch) -> None:
-    real = failover._unworthy
+    real = failover.unworthy_of
 
     def unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> frozenset[int]:
         found = real(image, topic, partition)
         return frozenset(broker for broker in found if image.brokers[broker].unclean)
 
-    patch.setattr(failover, "_unworthy", unworthy)
+    patch.setattr(failover, "unworthy_of", unworthy)
 
 
 def elects_the_last_leader_whatever_others_have(patch: Patch) -> None:

@@ -111,6 +111,25 @@ def test_a_kept_log_is_set_aside_and_filled_anew_when_the_loss_is_accepted(world
         accept_loss(world, at=leader)
 
 
+@pytest.mark.parametrize("kept_cleanly", [True, False], ids=["stopped", "killed"])
+def test_a_kept_log_is_set_aside_though_its_broker_was_away_when_the_loss_was_accepted(
+    world: World, kept_cleanly: bool
+) -> None:
+    leader, keeper = a_leader_without_records(world)
+    begin_produce(world, leader, b"of the leader", acks=1)
+    machine = world.machine_of(keeper)
+    if kept_cleanly:
+        machine.stop()
+    else:
+        machine.kill()
+    accept_loss(world, at=leader)
+    machine.start()
+    world.advance(LONG_MS)
+    assert log(world, keeper).offsets.end == 1
+    (aside,) = set_aside(world, keeper)
+    assert machine.disk.platter.read_bytes(f"/data/{aside}/{0:020}.log").count(b"of the leader") == 0
+
+
 def test_a_replica_that_kept_committed_records_leads_if_the_operator_says_so(world: World) -> None:
     leader, keeper = a_leader_without_records(world)
     begin_produce(world, leader, b"of the leader", acks=1)

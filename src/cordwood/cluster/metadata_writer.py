@@ -225,7 +225,7 @@ class MetadataWriter:
     ) -> dict[PartitionName, int | ProtocolError]:
         """Gives partitions without a leader the broker, or their first live replica, as the leader, whatever records it
         lacks: an operator accepts their loss. Returns leaders or refusals. Raises StoreFailure."""
-        from cordwood.cluster.planner.failover import plan_accepted_loss
+        from cordwood.cluster.planner.accepted_losses import plan_accepted_loss
 
         return await self._elect(partitions, lambda name: plan_accepted_loss(self.image, *name, broker_id))
 
@@ -234,7 +234,7 @@ class MetadataWriter:
     ) -> dict[PartitionName, int | ProtocolError]:
         """Has partitions whose replicas are all away begin anew, empty, on the broker. Returns leaders or refusals.
         Raises StoreFailure."""
-        from cordwood.cluster.planner.failover import plan_beginning_anew
+        from cordwood.cluster.planner.accepted_losses import plan_beginning_anew
 
         return await self._elect(partitions, lambda name: plan_beginning_anew(self.image, *name, broker_id))
 

@@ -33,6 +33,8 @@ class PartitionImage:
     """As in `PartitionRow`."""
     former_storage: tuple[tuple[int, str], ...] = ()
     """As in `PartitionRow`."""
+    accepted_epoch: int = 0
+    """As in `PartitionRow`."""
 
     def others_in_sync(self, broker_id: int) -> set[int]:
         """The replicas but this one that have every acknowledged record: in sync, or eligible to lead."""
@@ -69,6 +71,7 @@ def partition_image(row: PartitionRow, mod_revision: int) -> PartitionImage:
         row.unknown,
         row.lossy_epoch,
         row.former_storage,
+        row.accepted_epoch,
     )
 
 
@@ -87,6 +90,7 @@ def partition_row(image: PartitionImage) -> PartitionRow:
         image.recovering,
         image.lossy_epoch,
         image.former_storage,
+        image.accepted_epoch,
         image.unknown,
     )
 

@@ -159,6 +159,9 @@ class PartitionRow(NamedTuple):
     former_storage: tuple[tuple[int, str], ...] = ()
     """Brokers, and the storage ids with which they had every acknowledged record: all of them lost their storage, and
     nobody is left to lead. A broker that comes back with such a storage id leads again."""
+    accepted_epoch: int = 0
+    """The epoch of the last leader with which an operator accepted a loss; 0: none, or a release that does not note it.
+    A replica that has committed records from before, which the leader lacks, sets its log aside."""
     unknown: Unknown = ()
 
 
@@ -326,7 +329,7 @@ def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
     """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
     if version < SHORT_PARTITION_ROWS:
         fields = row._asdict()
-        for name in ("lossy_epoch", "former_storage"):
+        for name in ("lossy_epoch", "former_storage", "accepted_epoch"):
             # Releases without these fields write equal rows.
             if not fields[name]:
                 del fields[name]
@@ -356,6 +359,7 @@ def decode_partition(value: bytes) -> PartitionRow:
             recovering=fields.get("recovering", False),
             lossy_epoch=fields.get("lossy_epoch", 0),
             former_storage=tuple((broker, storage_id) for broker, storage_id in fields.get("former_storage", ())),
+            accepted_epoch=fields.get("accepted_epoch", 0),
             unknown=_unknown(PartitionRow, fields),
         )
     except (KeyError, TypeError, ValueError) as error:

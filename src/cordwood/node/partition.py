@@ -310,6 +310,7 @@ class Partition:
                 self._high_watermark,
                 self._watermark_epoch,
                 self.image.lossy_epoch,
+                self.image.accepted_epoch,
             )
             self._following = following
         return following

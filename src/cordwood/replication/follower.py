@@ -5,6 +5,7 @@
 | records | appends them; its high watermark is min(leader's, own end); it takes the leader's log start over |
 | a diverging epoch and its end | cuts its log at min(that end, its own end of that epoch), and asks again |
 | the same, below its high watermark | keeps its log, and waits, unless a loss was recorded since it learned of it |
+| the same, and an operator accepted that loss | sets its log aside, and is filled anew |
 | OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
 | records, and deletions were dropped that this log may need | sets its log aside, and is filled anew |
@@ -84,6 +85,12 @@ class Withhold(NamedTuple):
     offset: int
 
 
+class GiveUp(NamedTuple):
+    """As in `Withhold`, and an operator has accepted the loss. The log is set aside, and filled anew."""
+
+    offset: int
+
+
 class Restart(NamedTuple):
     """The leader has nothing of what the follower's log could go on with. The log begins anew at this offset."""
 
@@ -119,13 +126,14 @@ class Late(NamedTuple):
     """The answer belongs to no outstanding request."""
 
 
-Step = Append | Cut | Withhold | Restart | RestartWith | Refill | StartConfirmed | Refused | Late
+Step = Append | Cut | Withhold | GiveUp | Restart | RestartWith | Refill | StartConfirmed | Refused | Late
 
 
 class FollowerReplica:
     """Follows one leader in one epoch. A new epoch is a new object over the same log."""
 
     __slots__ = (
+        "_accepted_epoch",
         "_asked",
         "_lossy_epoch",
         "heard_ms",
@@ -145,12 +153,15 @@ class FollowerReplica:
         high_watermark: int,
         watermark_epoch: int = UNKNOWN_EPOCH,
         lossy_epoch: int = 0,
+        accepted_epoch: int = 0,
     ) -> None:
         """`watermark_epoch`: the leader epoch in which the high watermark was last known; -1: nobody remembers.
-        `lossy_epoch`: the epoch of the last leader that may lack acknowledged records, by the partition's row."""
+        `lossy_epoch`, `accepted_epoch`: the epochs of the last leader that may lack acknowledged records, and of the
+        last one with which an operator accepted that, by the partition's row."""
         self.log = log
         self.watermark_epoch = watermark_epoch
         self._lossy_epoch = lossy_epoch
+        self._accepted_epoch = accepted_epoch
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
@@ -208,7 +219,11 @@ class FollowerReplica:
             return Refused(ErrorCode(answer.error))
         if answer.diverging_epoch >= 0:
             offset = self.cut_at(answer.diverging_epoch, answer.diverging_end)
-            return Cut(offset) if offset >= self.high_watermark or self.loss_is_recorded else Withhold(offset)
+            if offset >= self.high_watermark:
+                return Cut(offset)
+            if not self.loss_is_recorded:
+                return Withhold(offset)
+            return GiveUp(offset) if self._accepted_epoch > self.watermark_epoch >= 0 else Cut(offset)
         offsets, records = self.log.offsets, answer.records or b""
         empty = offsets.start == offsets.end
         verdict = judge(self.log.segments.dropped, answer.dropped, empty=empty, end=offsets.end)

@@ -12,7 +12,7 @@ from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.partition_image import PartitionImage
-from cordwood.cluster.planner.failover import plan_beginning_anew
+from cordwood.cluster.planner.accepted_losses import plan_beginning_anew
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move

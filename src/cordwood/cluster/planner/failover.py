@@ -32,8 +32,8 @@ from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_r
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.survivors import NEVER_ASKED, longest_log, survivor_of, with_note
-from cordwood.cluster.rows import PartitionRow, broker_key, encode_partition, partition_key
-from cordwood.cluster.stores.interface import Compare, Put, absent, has_mod_revision
+from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
+from cordwood.cluster.stores.interface import Compare, Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 
@@ -49,7 +49,7 @@ _IN_ORDER = Decision(None)
 
 def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, recent: Collection[int] = ()) -> Decision:
     """The next state of a partition."""
-    unworthy = _unworthy(image, topic, partition)
+    unworthy = unworthy_of(image, topic, partition)
     leader = partition.leader
     lone = len(partition.replicas) == 1
     registered = image.brokers.get(leader)
@@ -84,7 +84,7 @@ def decide(image: ClusterImage, topic: TopicImage, partition: PartitionImage, re
     return Decision(_without_lost(image, topic, partition, successor, unworthy), frozenset(holds_up))
 
 
-def _unworthy(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> frozenset[int]:
+def unworthy_of(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> frozenset[int]:
     """The replicas in ISR or ELR that lost committed records."""
     candidates = (*partition.isr, *partition.elr)
     fenced = [broker for broker in candidates if (each := image.brokers.get(broker)) is not None and each.fenced]
@@ -333,7 +333,8 @@ class Election(NamedTuple):
     write: GuardedPut
 
 
-def _named(image: ClusterImage, topic_name: str, index: int) -> tuple[TopicImage, PartitionImage]:
+def named_partition(image: ClusterImage, topic_name: str, index: int) -> tuple[TopicImage, PartitionImage]:
+    """A partition that a client or a broker names, with its topic. Raises ProtocolError."""
     topic = image.topics.get(topic_name)
     if topic is None or not 0 <= index < len(topic.partitions):
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of '{topic_name}'.")
@@ -342,13 +343,13 @@ def _named(image: ClusterImage, topic_name: str, index: int) -> tuple[TopicImage
 
 def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) -> Election:
     """Elects the first replica of a partition, if it is in sync and live. Raises ProtocolError."""
-    topic, partition = _named(image, topic_name, index)
+    topic, partition = named_partition(image, topic_name, index)
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise ProtocolError(
             ErrorCode.ELECTION_NOT_NEEDED, f"Broker {preferred} leads partition {index} of '{topic_name}' already."
         )
-    unworthy = _unworthy(image, topic, partition)
+    unworthy = unworthy_of(image, topic, partition)
     if preferred not in partition.isr or preferred in unworthy or not is_electable(image, preferred):
         raise ProtocolError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -367,7 +368,7 @@ def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) ->
 def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
     """Has another replica lead in the place of a leader whose log is gone, or nobody until one with records is back.
     The leader leaves ISR and ELR. None: the broker does not lead. Raises ProtocolError."""
-    topic, partition = _named(image, topic_name, index)
+    topic, partition = named_partition(image, topic_name, index)
     if partition.leader != broker_id:
         return None
     unworthy = {broker_id}
@@ -381,7 +382,7 @@ def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id
 def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
     """Takes a replica whose log cannot be used out of ISR and ELR, as the leader, too. None: it is in neither, or alone
     in both: then nobody else has the records, and it may have them again. Raises ProtocolError."""
-    topic, partition = _named(image, topic_name, index)
+    topic, partition = named_partition(image, topic_name, index)
     if not {*partition.isr, *partition.elr} - {broker_id}:
         return None
     if partition.leader == broker_id:
@@ -390,102 +391,6 @@ def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: in
         return None
     row = _without_lost(image, topic, partition, partition.leader, {broker_id})
     return None if row is None else guarded(image, topic, index, row)
-
-
-def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_id: int | None = None) -> Election:
-    """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
-
-    A replica that has every acknowledged record is elected instead if it is live, and waited for if its broker is
-    starting. Where a replica withholds records that the leader lacks, the broker, or the present leader, goes on in an
-    epoch that says so. Raises ProtocolError.
-    """
-    topic, partition = _named(image, topic_name, index)
-    if partition.leader != NOBODY and _is_withheld(image, topic, index):
-        return _accepted_by_leader(image, topic, index, broker_id)
-    if partition.leader != NOBODY:
-        raise ProtocolError(
-            ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
-        )
-    unworthy = _unworthy(image, topic, partition)
-    complete = [
-        broker
-        for candidates in (partition.isr, partition.elr)
-        for broker in candidates
-        if broker in image.brokers and broker not in unworthy and not image.brokers[broker].draining
-    ]
-    for broker in complete:
-        if is_electable(image, broker):
-            return Election(broker, guarded(image, topic, index, elected(image, topic, partition, broker, unworthy)))
-    if complete:
-        raise ProtocolError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"Broker {complete[0]} has every acknowledged record of partition {index} of '{topic_name}' and is "
-            "starting: wait for it, or stop it.",
-        )
-    live = [broker for broker in partition.replicas if is_electable(image, broker)]
-    wanted = live[:1] if broker_id is None else [broker for broker in live if broker == broker_id]
-    if not wanted:
-        raise ProtocolError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"No replica can lead partition {index} of '{topic_name}': of its replicas {list(partition.replicas)} the "
-            f"brokers {live} are live.",
-        )
-    row = elected(image, topic, partition, wanted[0], {*partition.isr, *partition.elr})
-    return Election(wanted[0], guarded(image, topic, index, row))
-
-
-def _is_withheld(image: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Whether a replica says that it has committed records which the leader lacks."""
-    registered = (image.brokers.get(broker) for broker in topic.partitions[index].replicas)
-    return any(broker is not None and broker.withholds(topic.topic_id, index) for broker in registered)
-
-
-def _accepted_by_leader(image: ClusterImage, topic: TopicImage, index: int, broker_id: int | None) -> Election:
-    """Has the present leader, or another live replica, lead in an epoch that says that records may be lost."""
-    partition = topic.partitions[index]
-    leader = partition.leader if broker_id is None else broker_id
-    if leader not in partition.replicas or not is_electable(image, leader):
-        raise ProtocolError(
-            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            f"Broker {leader} is no live replica of partition {index} of '{topic.name}'.",
-        )
-    if leader != partition.leader:
-        row = elected(image, topic, partition, leader, {*partition.isr, *partition.elr})
-    else:
-        # The leader's own records stay, and so do the replicas that are in sync with it.
-        row = elected(image, topic, partition, leader, ())
-        row = row._replace(lossy_epoch=row.leader_epoch)
-    return Election(leader, guarded(image, topic, index, row))
-
-
-def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> Election:
-    """Has a partition begin anew, empty, on this broker alone, whose replicas are all away: an operator gives them up.
-
-    The old replicas are away when the row is written. One that comes back is no replica, and sets its log aside. Raises
-    ProtocolError.
-    """
-    topic, partition = _named(image, topic_name, index)
-    if partition.leader != NOBODY:
-        raise ProtocolError(
-            ErrorCode.ELECTION_NOT_NEEDED, f"Partition {index} of '{topic_name}' is led by broker {partition.leader}."
-        )
-    if registered := [broker for broker in partition.replicas if broker in image.brokers]:
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"Broker {registered[0]} has a replica of partition {index} of '{topic_name}' and is registered: the "
-            "partition begins anew on another broker only when all of its replicas are away.",
-        )
-    if not has_room(image, broker_id):
-        raise ProtocolError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Broker {broker_id} does not serve, or its disk is full."
-        )
-    alone = replace(partition, replicas=(broker_id,), adding=(), removing=())
-    row = elected(image, topic, alone, broker_id, {*partition.isr, *partition.elr})
-    # An empty log has nothing to recover: no transaction is open in it.
-    row = row._replace(recovering=False)
-    write = guarded(image, topic, index, row)
-    away = tuple(absent(broker_key(broker)) for broker in partition.replicas)
-    return Election(broker_id, write._replace(compares=(*write.compares, *away)))
 
 
 def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:

@@ -53,6 +53,8 @@ class KeptOffsets:
         """Of partitions with several replicas only."""
         self.watermark_epochs: dict[TopicPartition, int] = {}
         """The leader epochs in which the high watermarks were known; of an unknown one there is none."""
+        self._watermarks_on_disk: Mapping[TopicPartition, int] = {}
+        """The high watermarks in their file. Their epochs are written before, with the higher of the two."""
         self._filesystem = filesystem
         self._path = path
         self._open_logs: dict[TopicPartition, LogOffsets] = {}
@@ -82,11 +84,13 @@ class KeptOffsets:
         self.clean_offsets = self._read(CLEANER_FILE, problems, decode_offsets) or {}
         self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems, decode_offsets) or {}
         noted = self._read(WATERMARK_EPOCH_FILE, problems, decode_watermark_epochs) or {}
-        # An earlier release that ran meanwhile knows only the high watermarks: it may have had another topic of a name.
+        self._watermarks_on_disk = dict(self.high_watermarks)
+        # What is written here never has a high watermark above the one that its epoch is written with, whenever the
+        # process is killed. An earlier release knows only the high watermarks, and moves them without an epoch.
         self.watermark_epochs = {
             partition: epoch
             for partition, (offset, epoch) in noted.items()
-            if self.high_watermarks.get(partition) == offset
+            if partition in self.high_watermarks and self.high_watermarks[partition] <= offset
         }
         return problems
 
@@ -187,7 +191,9 @@ class KeptOffsets:
                 if WATERMARK_EPOCH_FILE in names and self._saved.get(WATERMARK_EPOCH_FILE, 0) <= number:
                     # A broker without replicated partitions has no such file.
                     if known or WATERMARK_EPOCH_FILE in self._written:
-                        self._write(WATERMARK_EPOCH_FILE, encode_watermark_epochs(known))
+                        on_disk = self._watermarks_on_disk
+                        noted = [(name, max(offset, on_disk.get(name, 0)), epoch) for name, offset, epoch in known]
+                        self._write(WATERMARK_EPOCH_FILE, encode_watermark_epochs(noted))
                     self._saved[WATERMARK_EPOCH_FILE] = number
                 for name, by_partition in offsets.items():
                     # A later save may have been written before.
@@ -197,6 +203,8 @@ class KeptOffsets:
                     if name == RECOVERY_POINT_FILE:
                         for partition, log in open_logs:
                             log.saved_recovery_point = by_partition.get(partition, 0)
+                    elif name == HIGH_WATERMARK_FILE:
+                        self._watermarks_on_disk = by_partition
                     elif name == LOG_START_FILE:
                         self._starts_on_disk = by_partition
                         for partition, log in open_logs:

@@ -21,6 +21,7 @@ from cordwood.replication.follower import (
     Append,
     Cut,
     FollowerReplica,
+    GiveUp,
     Late,
     LeaderAnswer,
     Refill,
@@ -288,11 +289,16 @@ class Fetcher:
             case Append(records, taken_over):
                 self._append(partition, following, records, taken_over, answer, now)
             case Cut(offset) if partition.withholds and offset < following.high_watermark:
-                self._rooms.withheld.let_go(partition)
-                self._rooms.cuts.set_aside(partition, following, offset, ended=self._ask_soon)
+                # A controller of an earlier release did not note that an operator accepted the loss.
+                self._give_up(partition, following, offset)
+            case GiveUp(offset):
+                self._give_up(partition, following, offset)
             case Cut(offset):
                 self._begin_cut(partition, following, offset, anew=False)
             case Withhold(offset):
+                if not partition.withholds:
+                    # After a kill the replica knows of these records what was saved.
+                    self._rooms.checkpoints.soon()
                 self._rooms.withheld.keep(partition, following, offset)
                 self._rest(partition, settings.replica_fetch_backoff_ms, now)
             case Restart(offset):
@@ -319,6 +325,10 @@ class Fetcher:
             case Late():
                 if following.log.lost:
                     self._rest(partition, REST_MS, now)
+
+    def _give_up(self, partition: Partition, following: FollowerReplica, offset: int) -> None:
+        self._rooms.withheld.let_go(partition)
+        self._rooms.cuts.set_aside(partition, following, offset, ended=self._ask_soon)
 
     def _append(
         self,
