@@ -175,7 +175,7 @@ def in_order(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], 
     return one
 
 
-def by_topic(results: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]]]:
+def by_topic(results: Iterable[tuple[str, T]]) -> Array[tuple[str, list[T]]]:
     """Groups per-partition results by topic, as the protocol nests them, in order of first appearance."""
     topics: dict[str, list[T]] = {}
     for topic, result in results:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.outcomes import each_outcome, status
-from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.request import Made, Request, by_topic, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
@@ -86,7 +86,7 @@ def _answer(
             yield
     request.answer(
         error_code=ErrorCode.NONE,
-        replica_election_results=[{"topic": topic, "partition_result": each} for topic, each in by_topic(results)],
+        replica_election_results=Made(by_topic(results), lambda each: {"topic": each[0], "partition_result": each[1]}),
     )
 
 

@@ -63,46 +63,48 @@ class LogOffsetRooms(Protocol):
 def list_offsets(rooms: LogOffsetRooms, request: Request[ListOffsets]) -> Steps:
     """Finds offsets by timestamp, or the ends of the log for a reader of this isolation level."""
     body = yield from request.read()
-    asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
-    results: list[tuple[str, ListOffsets.AnswerPartition]] = [("", {})] * len(asked)
-    missing = len(asked)
+    missing = sum(len(topic.partitions) for topic in body.topics)
+    results: dict[str, list[ListOffsets.AnswerPartition]] = {}
+    """By topic, in the order of the request."""
 
-    def answer_for(place: int) -> Callable[[Found], None]:
+    def place_for(topic: str, index: int) -> Callable[[Found], None]:
+        partitions = results.setdefault(topic, [])
+        place = len(partitions)
+        partitions.append({})
+
         def done(found: Found) -> None:
             nonlocal missing
-            topic, partition = asked[place]
             offset, timestamp, leader_epoch = NOTHING_FOUND if isinstance(found, Exception) else found
-            results[place] = (
-                topic,
-                {
-                    "partition_index": partition.partition_index,
-                    "error_code": _error_of(rooms, found),
-                    "timestamp": timestamp,
-                    "offset": offset,
-                    "leader_epoch": leader_epoch,
-                },
-            )
+            partitions[place] = {
+                "partition_index": index,
+                "error_code": _error_of(rooms, found),
+                "timestamp": timestamp,
+                "offset": offset,
+                "leader_epoch": leader_epoch,
+            }
             missing -= 1
             if not missing:
-                request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
+                request.answer(topics=Made(results.items(), lambda each: {"name": each[0], "partitions": each[1]}))
 
         return done
 
-    if not asked:
+    if not missing:
         request.answer(topics=())
     seen: set[tuple[str, int]] = set()
+    asked = ((topic.name, each) for topic in body.topics for each in topic.partitions)
     for place, (topic, partition) in enumerate(asked):
         if place and not place % LOOKED_UP_PER_STEP:
             yield
         key = (topic, partition.partition_index)
+        done = place_for(*key)
         if key in seen:
-            answer_for(place)(ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice."))
+            done(ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice."))
             continue
         seen.add(key)
         try:
-            _find_offset(rooms, request, body.isolation_level, topic, partition, answer_for(place))
+            _find_offset(rooms, request, body.isolation_level, topic, partition, done)
         except (ProtocolError, StorageFailure) as failure:
-            answer_for(place)(failure)
+            done(failure)
 
 
 def _error_of(rooms: LogOffsetRooms, found: Found) -> ErrorCode:
@@ -230,7 +232,7 @@ def delete_records(rooms: LogOffsetRooms, request: Request[DeleteRecords]) -> St
         for name, result in results:
             error = errors.get((name, result["partition_index"]), ErrorCode.NONE)
             result["error_code"] = result["error_code"] or error
-        request.answer(topics=[{"name": name, "partitions": found} for name, found in by_topic(results)])
+        request.answer(topics=Made(by_topic(results), lambda each: {"name": each[0], "partitions": each[1]}))
 
     def saved(outcome: Exception | None) -> None:
         if isinstance(outcome, Exception):
