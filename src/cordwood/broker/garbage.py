@@ -7,6 +7,9 @@ are kept small, and all objects are collected while the loop has little to do.
 The number of new objects never starts a collection of all: a client with wide requests would start one whenever it
 likes, and hold the loop for 200 ms. In a process that is never quiet the collection waits for a moment that is less
 busy, and comes after LONGEST_S in any case.
+
+Objects that outlived such a collection, those of a thousand partitions, say, are looked at again only after LONGEST_S:
+most collections pass what is new, and take some milliseconds.
 """
 
 import asyncio
@@ -32,11 +35,19 @@ QUIET: Final = 0.05
 """The loop counts as quiet if its thread works for less than this share of an interval. The share grows while a
 collection is due: to all of an interval after LONGEST_S."""
 LONGEST_S: Final = 3600.0
-"""A process that is never quiet collects all objects so seldom."""
+"""A process that is never quiet collects objects of any age so seldom; and every process those that outlived a
+collection."""
 
 
 def _looks() -> int:
     return gc.get_count()[2]
+
+
+def _collect(thorough: bool) -> None:
+    if thorough:
+        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 class QuietCollection:
@@ -46,18 +57,20 @@ class QuietCollection:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        collect: Callable[[], object] = gc.collect,
+        collect: Callable[[bool], object] = _collect,
         looks: Callable[[], int] = _looks,
         cpu_s: Callable[[], float] = time.thread_time,
         interval_s: float = INTERVAL_S,
         longest_s: float = LONGEST_S,
     ) -> None:
+        """`collect` takes whether objects count that outlived a collection."""
         self._loop = loop
         self._collect = collect
         self._looks = looks
         self._cpu_s = cpu_s
         self._interval_s = interval_s
         self._longest_s = longest_s
+        self._thorough_in_s = longest_s
         self._due_intervals = 0
         """For so many intervals a collection of all objects has waited for a quiet one."""
         self._arm()
@@ -67,11 +80,15 @@ class QuietCollection:
         self._timer = self._loop.call_later(self._interval_s, self._fired)
 
     def _fired(self) -> None:
+        self._thorough_in_s -= self._interval_s
         if self._looks() >= WORTH_A_LOOK:
             busy = (self._cpu_s() - self._began_cpu_s) / self._interval_s
             if busy < QUIET + self._due_intervals * self._interval_s / self._longest_s:
-                self._collect()
+                thorough = self._thorough_in_s <= 0
+                self._collect(thorough)
                 self._due_intervals = 0
+                if thorough:
+                    self._thorough_in_s = self._longest_s
             else:
                 self._due_intervals += 1
         self._arm()
