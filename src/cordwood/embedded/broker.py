@@ -23,6 +23,9 @@ from cordwood.model.settings import InvalidSetting
 
 _STOP_TIMEOUT_S: Final = 30.0
 _DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")
+_DELETE_DELAY_IN_MEMORY_MS: Final = 1_000
+"""How long a broker in memory keeps what was deleted, for answers under way. A minute, as on disk, of a client that
+writes topics and deletes them would be gigabytes of memory."""
 
 
 class Broker:
@@ -49,6 +52,8 @@ class Broker:
         texts = {"listeners": f"PLAINTEXT://{host}:{port}"}
         if data_dir is not None:
             texts["log.dirs"] = os.fspath(data_dir)
+        else:
+            texts["log.segment.delete.delay.ms"] = str(_DELETE_DELAY_IN_MEMORY_MS)
         for name, value in _checked(settings).items():
             if name.strip() in _DIRECTORY_NAMES:
                 raise InvalidSetting(f"an embedded broker takes no setting {name}: data_dir puts its data on disk")
