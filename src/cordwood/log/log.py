@@ -443,6 +443,12 @@ class Log:
         self.segments.close()
         self.directory.close_unsynced_files()
 
+    def let_go(self) -> None:
+        """Drops everybody who hears of this log: it is deleted. They know the log: a circle would keep its objects, and
+        in memory its records, until the interpreter looks for such circles, which is seldom."""
+        self.offsets.let_go()
+        self.reports.on_late_report = None
+
     def condemn(self, rename: Callable[[], str | None] | None = None) -> str | None:
         """Renames the log's directory for a deletion, or by `rename`. Returns the new path; None without a
         directory."""

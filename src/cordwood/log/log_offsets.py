@@ -47,13 +47,13 @@ class LogOffsets:
         have the records before it, so such a start is neither saved nor told to them."""
         self.truncations = 0
         """How often the log was cut: a cut voids the tickets that were taken before."""
-        self.on_begin: Callable[[int], None] = lambda base_offset: None
+        self.on_begin: Callable[[int], None] = _nobody_hears
         """Called in the loop when the log has got its first file, with the base offset of the file, before a batch is
         in it."""
         self.on_cut: Callable[[int], None] | None = None
         """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
         before it returns."""
-        self.on_removal: Callable[[], Callable[[], None]] = lambda: _nothing_to_save
+        self.on_removal: Callable[[], Callable[[], None]] = _no_start_to_save
         """Called in the loop before the files of dropped segments are removed. The returned function makes the log's
         start durable, in any thread: a start that finds fewer files than the saved start says takes them for lost."""
 
@@ -66,6 +66,10 @@ class LogOffsets:
         """Moves the start to this offset: records before it were deleted, or were never here."""
         self.start = offset
         self.start_in_doubt = False
+
+    def let_go(self) -> None:
+        """Nobody hears of this log any more: it is deleted."""
+        self.on_begin, self.on_cut, self.on_removal = _nobody_hears, None, _no_start_to_save
 
     def begin_at(self, offset: int) -> None:
         """Makes this the start and all ends of a log without batches. The saved recovery point follows later."""
@@ -82,6 +86,14 @@ class LogOffsets:
         """Moves the end back to this offset."""
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
+
+
+def _nobody_hears(base_offset: int) -> None:
+    """A log outside of a data directory."""
+
+
+def _no_start_to_save() -> Callable[[], None]:
+    return _nothing_to_save
 
 
 def _nothing_to_save() -> None:

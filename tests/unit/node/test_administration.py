@@ -1,5 +1,6 @@
 """Topics come, grow, change and go; settings are seen and changed; producers and disks are described."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.unit.node.speaking import (
 
 from cordwood.cluster.stores.interface import Listing, StoreFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.node.partition import Partition
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -88,6 +90,21 @@ def test_an_unknown_id_is_told_with_that_id(world: World) -> None:
     topics = [{"name": None, "topic_id": TopicId(int=4)}]
     (answer,) = world.ask(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout_ms=1000).responses
     assert (error(answer.error_code), answer.topic_id) == ("UNKNOWN_TOPIC_ID", TopicId(int=4))
+
+
+def test_the_objects_of_a_deleted_topic_go_without_a_search_for_garbage(world: World) -> None:
+    """Such searches are seldom: until one came, a broker in memory kept the records of deleted topics."""
+    create_topic(world)
+    fill(world, "orders", b"a")
+    gc.collect()
+    gc.disable()
+    try:
+        delete_topic(world, "orders")
+        world.advance(world.node.image.settings.topic_settings.file_delete_delay_ms)
+        kept = [each for each in gc.get_objects() if isinstance(each, Partition) and each.name.topic == "orders"]
+        assert len(kept) == 0
+    finally:
+        gc.enable()
 
 
 def test_a_deleted_topic_frees_its_disk_and_a_new_one_of_its_name_is_empty(world: World) -> None:

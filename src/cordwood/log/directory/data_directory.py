@@ -365,6 +365,7 @@ class DataDirectory:
             log = self._logs.pop(partition, None)
             if log is not None:
                 self._ends.deleted(log.directory.topic_id, partition)
+                log.let_go()
             self.cuts.to_recover.pop(partition, None)
             if self.on_disk.forget(partition):
                 forgotten.append(partition)
