@@ -17,6 +17,7 @@ from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicI
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.flushing import FlushTicket
+from cordwood.log.log import Log
 from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, StorageFailure
@@ -118,7 +119,7 @@ class Node:
         self.flushes = flushes = FlushBook(loop, image, logs)
         self.damage = damage = DamageBook(loop, logs)
         self.unreadable = UnreadableFiles(loop, reports)
-        opening = LogOpening(loop, logs, damage, flushes, in_cluster=bool(image.settings.cluster_store))
+        self._opening = opening = LogOpening(loop, logs, damage, flushes, in_cluster=bool(image.settings.cluster_store))
         self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
@@ -152,10 +153,9 @@ class Node:
         self.near_reads.on_read = self._fetchers.tell_soon
         fetching.cuts.after = self._load_coordinators
         fetching.cuts.emptied = damage.emptied
-        fetching.cuts.was_set_aside = opening.report_set_aside
+        fetching.aside.after = self._load_coordinators
+        fetching.aside.was_set_aside = self._log_was_set_aside
         self._refills = fetching.refills
-        self._refills.after = self._load_coordinators
-        self._refills.emptied = damage.emptied
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.parked = ParkedRequests(loop)
@@ -328,6 +328,10 @@ class Node:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()
         self.catching_up.image_moved()
+
+    def _log_was_set_aside(self, log: Log, leader: int) -> None:
+        self.damage.emptied(log, leader)
+        self._opening.report_set_aside()
 
     def _role_changed(self, partition: Partition) -> None:
         self._fetchers.role_changed(partition)

@@ -53,8 +53,6 @@ class Cuts:
         """Called when a cut is over: the partition may have another role now."""
         self.emptied: Callable[[Log, int], None] = lambda log, leader: None
         """Called when a log has begun anew, with the leader that it is filled from."""
-        self.was_set_aside: Callable[[], None] = lambda: None
-        """Called when a log has been set aside."""
 
     def begin(
         self,
@@ -134,51 +132,6 @@ class Cuts:
             self._hosted.follow_again(partition, self._loop.now)
             self.after()
         ended(result is None)
-
-    def set_aside(
-        self, partition: Partition, following: FollowerReplica, offset: int, *, ended: Callable[[], None]
-    ) -> None:
-        """Sets the whole log aside, which has committed records from this offset on that an operator has given up. A
-        new log is filled from the leader."""
-        logger.warning(
-            "%s: an operator has accepted that the records from offset %d on are lost: the log is set aside, and a new "
-            "one is filled from broker %d",
-            partition.name,
-            offset,
-            following.leader,
-        )
-        partition.cutting = True
-        partition.wake_readers(self._loop.now)
-        self._checkpoints.when_idle(partial(self._set_aside, partition, following, offset, ended))
-
-    def _set_aside(
-        self, partition: Partition, following: FollowerReplica, offset: int, ended: Callable[[], None]
-    ) -> None:
-        if not self._hosted.hosts(partition):
-            partition.cutting = False
-            return
-        reason = (
-            f"its records from offset {offset} on were committed, the leader of epoch {following.leader_epoch} lacked "
-            "them, and an operator accepted the loss"
-        )
-        log = following.log
-        self._flushes.forget(partition)
-        partition.lose_log()
-        aside = self._logs.set_logs_aside([(partition.topic_id, partition.name)], reason, self._loop.now.wall_ms)
-
-        def renamed(result: Exception | None) -> None:
-            partition.cutting = False
-            if isinstance(result, Exception):
-                self._reports.failed_write(result)
-            else:
-                self.emptied(log, following.leader)
-                self.was_set_aside()
-            if self._hosted.hosts(partition):
-                self._hosted.follow_again(partition, self._loop.now)
-                self.after()
-            ended()
-
-        self._loop.effects.blocking(aside.run, renamed)
 
     def _failed(self, partition: Partition, offset: int, failure: Exception, *, usable: bool) -> None:
         self._reports.failed_write(failure)

@@ -327,8 +327,7 @@ class Fetcher:
                     self._rest(partition, REST_MS, now)
 
     def _give_up(self, partition: Partition, following: FollowerReplica, offset: int) -> None:
-        self._rooms.withheld.let_go(partition)
-        self._rooms.cuts.set_aside(partition, following, offset, ended=self._ask_soon)
+        self._rooms.withheld.give_up(partition, following, offset, lambda succeeded: self._ask_soon())
 
     def _append(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cordwood.node.replication.cuts import Cuts
 from cordwood.node.replication.refills import Refills
 from cordwood.node.replication.saved_starts import SavedStarts
+from cordwood.node.replication.setting_aside import SettingAside
 from cordwood.node.replication.suspects import Suspects
 from cordwood.node.replication.withheld import Withheld
 from cordwood.replication.throttle import Throttle
@@ -55,6 +56,7 @@ class FetcherRooms:
         self.throttle = Throttle()
         """Of replicas outside of their in-sync sets, where the topic lists this follower."""
         self.starts = SavedStarts(loop, logs, hosted, reports)
-        self.refills = Refills(loop, image, logs, hosted, flushes, checkpoints, reports)
+        self.aside = SettingAside(loop, logs, hosted, flushes, checkpoints, reports)
+        self.refills = Refills(loop, image, logs, hosted, self.aside, reports)
         self.cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, reports)
-        self.withheld = Withheld(loop, hosted, reports)
+        self.withheld = Withheld(loop, hosted, self.aside, reports)

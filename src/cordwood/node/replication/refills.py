@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from cordwood.cluster.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
-    from cordwood.log.log import Log
-    from cordwood.node.duties.checkpoints import Checkpoints
-    from cordwood.node.flushes import FlushBook
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.partition import Partition
+    from cordwood.node.replication.setting_aside import SettingAside
     from cordwood.node.reports import Reports
     from cordwood.replication.follower import FollowerReplica, Refill
     from cordwood.segments.set_aside import Note
@@ -43,25 +41,19 @@ class Refills:
         image: ClusterImage,
         logs: DataDirectories,
         hosted: HostedReplicas,
-        flushes: FlushBook,
-        checkpoints: Checkpoints,
+        aside: SettingAside,
         reports: Reports,
     ) -> None:
         self._loop = loop
         self._image = image
         self._logs = logs
         self._hosted = hosted
-        self._flushes = flushes
-        self._checkpoints = checkpoints
+        self._aside = aside
         self._reports = reports
         self._replaced: list[tuple[DataDirectory, Note, str]] = []
         """The directories that go when their partitions are in sync."""
         self._unnamed = False
         """Whether a directory could not be renamed at once: it gets its new name when the new log is opened."""
-        self.after: Callable[[], None] = lambda: None
-        """Called when a log was set aside: the partition may have another role now."""
-        self.emptied: Callable[[Log, int], None] = lambda log, leader: None
-        """Called when a log was set aside, with the leader that its successor is filled from."""
 
     # Beginning
 
@@ -72,9 +64,7 @@ class Refills:
         another thread rewrites the log, and the caller asks again later."""
         if partition.rewriting:
             return False
-        partition.cutting = True
-        # Clients that read here go to the leader.
-        partition.wake_readers(self._loop.now)
+        self._aside.take(partition)
         measured = partial(self._measured, partition, following, why, ended)
         self._loop.effects.blocking(partial(self._logs.free_bytes_of, following.log), measured)
         return True
@@ -97,53 +87,24 @@ class Refills:
                 f"beside the old copy, of which {following.log.directory.parent} has {free_bytes}",
             )
         else:
-            self._checkpoints.when_idle(partial(self._set_aside, partition, following, why, ended))
+            logger.warning(
+                "%s: %s: the partition is filled anew from broker %d. It ended at %d; the old files are kept until it "
+                "is in sync",
+                partition.name,
+                why.value,
+                following.leader,
+                following.log.offsets.end,
+            )
+            self._aside.begin(partition, following, why.value, partial(self._is_aside, ended), until_in_sync=True)
             return
-        self._give_back(partition)
+        self._aside.give_back(partition)
         ended(False)
 
-    def _set_aside(
-        self, partition: Partition, following: FollowerReplica, why: Refill, ended: Callable[[bool], None]
-    ) -> None:
-        if not self._hosted.hosts(partition):
-            partition.cutting = False
-            return
-        logger.warning(
-            "%s: %s: the partition is filled anew from broker %d. It ended at %d; the old files are kept until it is "
-            "in sync",
-            partition.name,
-            why.value,
-            following.leader,
-            following.log.offsets.end,
-        )
-        # From here on the log is forgotten: the next use opens the new one, or fails until the old name is free.
-        self._flushes.forget(partition)
-        partition.lose_log()
-        named = [(partition.topic_id, partition.name)]
-        aside = self._logs.set_logs_aside(named, why.value, self._loop.now.wall_ms, until_in_sync=True)
-        self._loop.effects.blocking(aside.run, partial(self._is_aside, partition, following, ended))
-
-    def _is_aside(
-        self,
-        partition: Partition,
-        following: FollowerReplica,
-        ended: Callable[[bool], None],
-        result: Exception | None,
-    ) -> None:
-        if isinstance(result, Exception):
+    def _is_aside(self, ended: Callable[[bool], None], succeeded: bool) -> None:
+        if not succeeded:
             self._unnamed = True
-            self._reports.failed_write(result)
-        else:
-            self.emptied(following.log, following.leader)
-        self._give_back(partition)
         self.find()
-        ended(result is None)
-
-    def _give_back(self, partition: Partition) -> None:
-        partition.cutting = False
-        if self._hosted.hosts(partition):
-            self._hosted.follow_again(partition, self._loop.now)
-            self.after()
+        ended(succeeded)
 
     # The end
 

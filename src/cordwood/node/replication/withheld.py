@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Final
 from cordwood.cluster.rows import ALL_DAMAGED, damaged_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop
     from cordwood.node.partition import Partition
+    from cordwood.node.replication.setting_aside import SettingAside
     from cordwood.node.reports import Reports
     from cordwood.replication.follower import FollowerReplica
+
+logger = logging.getLogger("cordwood")
 
 MOST_TOLD: Final = 100
 """The most partitions that the broker's row names."""
 
 
 class Withheld:
-    def __init__(self, loop: Loop, hosted: HostedReplicas, reports: Reports) -> None:
+    def __init__(self, loop: Loop, hosted: HostedReplicas, aside: SettingAside, reports: Reports) -> None:
         self._loop = loop
         self._hosted = hosted
+        self._aside = aside
         self._reports = reports
         self._partitions: dict[Partition, None] = {}
         self._told: tuple[str, ...] = ()
@@ -44,6 +50,25 @@ class Withheld:
         partition.withholds = True
         self._partitions[partition] = None
         self._tell()
+
+    def give_up(
+        self, partition: Partition, following: FollowerReplica, offset: int, ended: Callable[[bool], None]
+    ) -> None:
+        """Sets the log aside: it has committed records from this offset on that an operator has given up."""
+        self.let_go(partition)
+        logger.warning(
+            "%s: an operator has accepted that the records from offset %d on are lost: the log is set aside, and a new "
+            "one is filled from broker %d",
+            partition.name,
+            offset,
+            following.leader,
+        )
+        reason = (
+            f"its records from offset {offset} on were committed, the leader of epoch {following.leader_epoch} lacked "
+            "them, and an operator accepted the loss"
+        )
+        self._aside.take(partition)
+        self._aside.begin(partition, following, reason, ended)
 
     def let_go(self, partition: Partition) -> None:
         """The leader goes on from this log, or the log is set aside."""

@@ -1,0 +1,95 @@
+"""Sets a follower's whole log aside, in a thread and as soon as no checkpoint is under way: a new log is filled from
+the leader."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cordwood.log.directory.data_directories import DataDirectories
+    from cordwood.log.log import Log
+    from cordwood.node.duties.checkpoints import Checkpoints
+    from cordwood.node.flushes import FlushBook
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.partition import Partition
+    from cordwood.node.reports import Reports
+    from cordwood.replication.follower import FollowerReplica
+
+
+class SettingAside:
+    def __init__(
+        self,
+        loop: Loop,
+        logs: DataDirectories,
+        hosted: HostedReplicas,
+        flushes: FlushBook,
+        checkpoints: Checkpoints,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._logs = logs
+        self._hosted = hosted
+        self._flushes = flushes
+        self._checkpoints = checkpoints
+        self._reports = reports
+        self.after: Callable[[], None] = lambda: None
+        """Called when a log was set aside, or could not be: the partition may have another role now."""
+        self.was_set_aside: Callable[[Log, int], None] = lambda log, leader: None
+        """Called when a log was set aside, with the leader that its successor is filled from."""
+
+    def take(self, partition: Partition) -> None:
+        """Takes the log from all other users until `give_back`, or the end of `begin`. Clients that read here go to the
+        leader."""
+        partition.cutting = True
+        partition.wake_readers(self._loop.now)
+
+    def give_back(self, partition: Partition) -> None:
+        partition.cutting = False
+        if self._hosted.hosts(partition):
+            self._hosted.follow_again(partition, self._loop.now)
+            self.after()
+
+    def begin(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        reason: str,
+        ended: Callable[[bool], None],
+        *,
+        until_in_sync: bool = False,
+    ) -> None:
+        """Sets a log aside that was taken; `ended` hears whether that succeeded. `until_in_sync`: its files are removed
+        when the replica is in sync again."""
+        self._checkpoints.when_idle(partial(self._begin, partition, following, reason, ended, until_in_sync))
+
+    def _begin(
+        self,
+        partition: Partition,
+        following: FollowerReplica,
+        reason: str,
+        ended: Callable[[bool], None],
+        until_in_sync: bool,
+    ) -> None:
+        if not self._hosted.hosts(partition):
+            partition.cutting = False
+            return
+        # From here on the log is forgotten: the next use opens the new one, or fails until the old name is free.
+        self._flushes.forget(partition)
+        partition.lose_log()
+        aside = self._logs.set_logs_aside(
+            [(partition.topic_id, partition.name)], reason, self._loop.now.wall_ms, until_in_sync=until_in_sync
+        )
+
+        def renamed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failed_write(result)
+            else:
+                self.was_set_aside(following.log, following.leader)
+            self.give_back(partition)
+            ended(result is None)
+
+        self._loop.effects.blocking(aside.run, renamed)
