@@ -51,7 +51,8 @@ class Router:
             reply.hang_up(f"a request without records has at most {MAX_BYTES_WITHOUT_RECORDS} bytes")
             return
         if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
-            late = self._late(served, header, memoryview(bytes(frame)), reply)
+            # Offsets are written into batches in place: the copy is writable, as the frame is.
+            late = self._late(served, header, memoryview(bytearray(frame)), reply)
             self._catching_up.wait(header, reply, len(frame), late)
             return
         try:
