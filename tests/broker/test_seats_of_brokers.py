@@ -42,6 +42,24 @@ async def test_a_broker_gets_in_where_clients_have_taken_every_connection(servin
             assert (await client.receive_response())[0] == 2
 
 
+async def test_brokers_get_in_after_the_bound_was_lowered_below_the_number_of_clients(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving(max_connections=5) as broker:
+        clients = [await broker.connect() for _ in range(5)]
+        await broker.until(lambda: len(broker.connections) == 5)
+        broker.connections.limits = broker.connections.limits._replace(max_connections=1)
+        for _ in range(7):
+            peer = await broker.connect(to_brokers=True)
+            await peer.send(proof(7))
+            assert (await peer.receive_response())[0] == 7
+        for client in clients:
+            assert await client.closed(), "each broker that comes takes the place of a client"
+        assert len(broker.connections) == 7
+        assert broker.connections.refused == 0
+        assert await (await broker.connect()).closed(), "clients wait until there is room below the bound"
+
+
 async def test_a_crowd_at_the_listener_of_brokers_closes_neither_brokers_nor_all_clients(
     serving: Any, request_frame: Any
 ) -> None:

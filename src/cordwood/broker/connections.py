@@ -130,15 +130,15 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Counts a new connection and gives it its id; False if there is no room for it."""
         for_brokers, host = connection.for_brokers, connection.client_host
-        if for_brokers:
-            self._make_way_for_broker()
-        if len(self._open) >= self.limits.max_connections:
-            reason = f"there are {self.limits.max_connections} already: see max.connections, and ulimit -n"
-        elif self._stopping:
+        if self._stopping:
             reason = "the broker is stopping"
+        elif not for_brokers and len(self._open) >= self.limits.max_connections:
+            reason = f"there are {self.limits.max_connections} already: see max.connections, and ulimit -n"
         elif not for_brokers and self._by_address[host] >= self.limits.max_connections_per_address:
             reason = f"there are {self._by_address[host]} from its address already: see max.connections.per.ip"
         else:
+            if for_brokers:
+                self._make_way_for_broker()
             self._last_id += 1
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
@@ -159,7 +159,8 @@ class Connections:
 
     def _make_way_for_broker(self) -> None:
         """Closes a connection for one at the listener of brokers, if there is no room for it. A client must not be able
-        to keep followers away, be it at its own listener or at theirs."""
+        to keep followers away, be it at its own listener or at theirs: the new connection gets in also if the one that
+        makes way is not enough, as after max.connections was lowered, or if there is none to close."""
         if len(self._strangers) >= MOST_STRANGERS:
             self._make_room(next(iter(self._strangers.values())), "too many at the listener of brokers prove nothing")
         elif len(self._open) >= self.limits.max_connections:
