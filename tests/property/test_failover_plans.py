@@ -229,7 +229,11 @@ class Cluster:
         assert item is not None
         told = [
             LogEnd(
-                damaged_name(topic.topic_id, 0), topic.partitions[0].leader_epoch, 0, self.data[topic.name].ends[broker]
+                damaged_name(topic.topic_id, 0),
+                topic.partitions[0].leader_epoch,
+                0,
+                self.data[topic.name].ends[broker],
+                0,
             )
             for topic in self.topics
             if topic.partitions[0].seeks_longest_log
@@ -308,7 +312,7 @@ def finds_a_fault() -> bool:
 
 
 def test_replicas_on_emptied_disks_that_are_elected_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failover, "_unworthy", lambda *_: frozenset())
+    monkeypatch.setattr(failover, "unworthy_of", lambda *_: frozenset())
     assert finds_a_fault()
 
 

@@ -8,6 +8,7 @@ from tests.simulation.scenes import keep_through_power_cut, lose_power_and_tail
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
+    TOPIC,
     begin_produce,
     create,
     cut_off,
@@ -24,6 +25,7 @@ from cordwood.node.log_ends import LogEnds
 from cordwood.node.partition import Partition
 from cordwood.simulation.game import FENCES_LIFTED_MS
 from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
 
 AWAY_MS = 12_000
 """Registrations of brokers that lost their power have ended by then."""
@@ -109,6 +111,25 @@ def test_a_later_epoch_counts_more_than_a_longer_log(world: World) -> None:
     world.advance(AWAY_MS)
     start(world, deposed, last, leader)
     assert image(world, leader).leader == leader
+    assert ends(world) == [4, 4, 4]
+
+
+def test_a_log_that_was_emptied_counts_more_than_one_that_ends_before_its_start(world: World) -> None:
+    """A leader that ends before the start of another log would give out offsets again that consumers have passed."""
+    leader = acknowledged(world)
+    stale, follower = others(leader)
+    keep_through_power_cut(world, stale)
+    world.advance(AWAY_MS)
+    assert told(begin_produce(world, leader, b"without the stale one")) == "NONE"
+    world.advance(ROUND_MS)
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 4}]}]
+    world.ask_at(leader, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
+    world.advance(2 * ROUND_MS)
+    keep_through_power_cut(world, leader)
+    keep_through_power_cut(world, follower)
+    world.advance(AWAY_MS)
+    start(world, stale, leader, follower)
+    assert image(world, leader).leader in (leader, follower)
     assert ends(world) == [4, 4, 4]
 
 

@@ -66,15 +66,15 @@ class BrokerImage:
         """Whether the broker's log of the partition has committed records that the leader lacks."""
         return _names(self.withheld, topic_id, partition)
 
-    def log_end(self, topic_id: TopicId, partition: int, leader_epoch: int) -> tuple[int, int] | None:
-        """The leader epoch of the last record and the end of the broker's log of the partition, as the broker told it
-        in this epoch of the partition's row; None: it did not."""
+    def log_end(self, topic_id: TopicId, partition: int, leader_epoch: int) -> LogEnd | None:
+        """Where the broker's log of the partition ends, as the broker told it in this epoch of the partition's row;
+        None: it did not."""
         name = damaged_name(topic_id, partition)
         place = bisect_left(self.log_ends, (name, leader_epoch))
         told = self.log_ends[place] if place < len(self.log_ends) else None
         if told is None or (told.partition, told.leader_epoch) != (name, leader_epoch):
             return None
-        return told.last_epoch, told.end
+        return told
 
     @property
     def takes_records(self) -> bool:

@@ -85,6 +85,8 @@ class LogEnd(NamedTuple):
     last_epoch: int
     """The leader epoch of the last record; -1: there is none."""
     end: int
+    start: int
+    """The recorded start of the log: all records before it were committed once."""
 
 
 class BrokerRow(NamedTuple):

@@ -79,9 +79,9 @@ class LogEnds:
             # The first use of a log may find that it ends earlier.
             epochs, offsets = log.replayed.leader_epochs, log.offsets
             if log.lost:
-                return LogEnd(name, leader_epoch, UNKNOWN_EPOCH, 0)
+                return LogEnd(name, leader_epoch, UNKNOWN_EPOCH, 0, 0)
             last_epoch = epochs.epoch_at(offsets.end - 1) if offsets.start < offsets.end else UNKNOWN_EPOCH
-            return LogEnd(name, leader_epoch, last_epoch, offsets.end)
+            return LogEnd(name, leader_epoch, last_epoch, offsets.end, offsets.told_start)
         except StorageFailure as failure:
             self._reports.failure(failure)
             return None

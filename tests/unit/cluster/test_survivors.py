@@ -23,12 +23,12 @@ NOTED = PartitionImage(-1, EPOCH, 0, (3, 1, 2), (STAYED,), 7, lossy_epoch=EPOCH)
 class Replicas:
     """Registered replicas of a partition, of which broker 3 stayed in sync."""
 
-    def __init__(self, **ends: tuple[int, int] | None) -> None:
-        """`ends`: of `b1` to `b3`, the last epoch and the end that each told; None: it told nothing."""
+    def __init__(self, **ends: tuple[int, ...] | None) -> None:
+        """`ends`: of `b1` to `b3`, the last epoch, the end and the start (0) that each told; None: it told nothing."""
         self.image = ClusterImage(1, BrokerSettings.from_texts({}))
         for name, end in ends.items():
             broker = int(name[1:])
-            told = () if end is None else (LogEnd(damaged_name(ID, 0), EPOCH, *end),)
+            told = () if end is None else (LogEnd(damaged_name(ID, 0), EPOCH, *end, *(0,) * (3 - len(end))),)
             self.image.brokers[broker] = BrokerImage(broker, 2, "", (), None, storage_id="same", log_ends=told)
             self.image.storage_ids[broker] = "same"
             self.image.broker_epochs[broker] = 2
@@ -55,6 +55,8 @@ class Replicas:
         ({"b1": (4, 10), "b2": (3, 12), "b3": (3, 12)}, 1),
         ({"b1": (4, 10), "b2": (4, 10), "b3": (4, 10)}, STAYED),
         ({"b1": (-1, 0), "b2": (-1, 0), "b3": (-1, 0)}, STAYED),
+        ({"b1": (-1, 10, 10), "b2": (3, 4), "b3": (3, 4)}, 1),
+        ({"b1": (-1, 10, 10), "b2": (3, 12), "b3": (4, 9)}, 2),
         ({"b3": None}, STAYED),
     ],
 )
@@ -91,14 +93,16 @@ def test_the_longest_log_is_waited_for_until_its_broker_can_lead(state: str) -> 
 
 
 def test_an_end_that_was_told_in_another_epoch_does_not_count() -> None:
-    earlier = (LogEnd(damaged_name(ID, 0), EPOCH - 1, 4, 12),)
+    earlier = (LogEnd(damaged_name(ID, 0), EPOCH - 1, 4, 12, 0),)
     assert Replicas(b2=None, b3=(4, 11)).change(2, log_ends=earlier).leader() is None
 
 
 def test_ends_are_found_among_many() -> None:
-    ends = tuple(sorted(LogEnd(damaged_name(ID, index), EPOCH, 4, index) for index in range(100)))
+    ends = tuple(sorted(LogEnd(damaged_name(ID, index), EPOCH, 4, index, 0) for index in range(100)))
     broker = BrokerImage(1, 2, "", (), None, log_ends=ends)
-    assert [broker.log_end(ID, index, EPOCH) for index in range(100)] == [(4, index) for index in range(100)]
+    assert [broker.log_end(ID, index, EPOCH) for index in range(100)] == [
+        next(end for end in ends if end.end == index) for index in range(100)
+    ]
     assert broker.log_end(ID, 100, EPOCH) is None
 
 

@@ -9,6 +9,9 @@ with the longest log of the latest leader epoch leads. The logs that end in one 
 that of the epoch's leader, and a leader begins with all that was committed before: so this log has every acknowledged
 record that is left on any of them.
 
+A log that retention or DeleteRecords emptied has no epoch, but a start: what lies before it was committed. A log that
+ends before such a start comes behind all others, or its leader would give out offsets again that consumers have passed.
+
 A replica that is away is not asked. One that does not answer (its release does not know the question, its disk failed)
 is waited for only so long: then the one that stayed leads, or the longest of the logs that are known.
 """
@@ -76,8 +79,14 @@ def longest_log(image: ClusterImage, topic: TopicImage, index: int, stayed: int,
         if (end := each.log_end(topic.topic_id, index, partition.leader_epoch)) is not None
     }
 
+    committed = max((end.start for end in ends.values()), default=0)
+
+    def length(broker: int) -> tuple[bool, int, int, bool]:
+        end = ends[broker]
+        return end.end >= committed, end.last_epoch, end.end, broker == stayed
+
     def longest(brokers: Iterable[int]) -> int:
-        return max(brokers, key=lambda broker: (ends[broker], broker == stayed), default=stayed)
+        return max(brokers, key=length, default=stayed)
 
     awaited = registered.keys() - ends.keys()
     if not registered[longest(ends)].electable:
