@@ -328,6 +328,21 @@ async def test_another_protocol_is_recognised_said_once_and_closed(
     assert line.startswith("closing a connection from 127.0.0.1, which ")
 
 
+async def test_clients_that_err_all_the_time_have_few_lines_in_the_log(
+    serving: Any, request_frame: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cordwood.broker")
+    async with serving() as broker:
+        for number in range(10):
+            for wrong in (b"\x00\x00\x00\x04oops", request_frame(1, api_key=1000 + number)):
+                client = await broker.connect()
+                await client.send(wrong)
+                assert await client.closed()
+    bad_header, no_api = caplog.messages
+    assert "The request header cannot be read" in bad_header
+    assert "There is no API with key 1000." in no_api
+
+
 async def test_requests_and_bytes_are_counted_for_the_client_that_sent_them(serving: Any, request_frame: Any) -> None:
     async with serving() as broker:
         client = await broker.connect()

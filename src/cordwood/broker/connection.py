@@ -341,11 +341,11 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.became_quiet(self)
 
     def hung_up(self, reason: str) -> None:
-        logger.info("closing connection %s: %s", self, reason)
+        self._connections.say_closing(self, reason)
         self._transport.close()
 
     def sending_failed(self, reason: str) -> None:
-        logger.info("dropping connection %s: its response could not be sent: %s", self, reason)
+        self._connections.say_closing(self, f"its response could not be sent: {reason}")
         self._serving = False
         self._transport.abort()
 
@@ -383,7 +383,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str, level: int = logging.INFO) -> None:
         """Closes now, without sending the answers that are still owed."""
         self._serving = False
-        logger.log(level, "closing connection %s: %s", self, reason)
+        self._connections.say_closing(self, reason, level)
         self._transport.abort()
 
     def close_after_sending(self) -> None:

@@ -18,6 +18,7 @@ from cordwood.broker.client_book import ClientBook
 from cordwood.broker.connection import Connection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
+from cordwood.broker.seldom import SaidSeldom
 from cordwood.broker.sending import SendingResources
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
@@ -36,7 +37,6 @@ their first milliseconds. The oldest one makes way for the next."""
 _SWEEP_S: Final = LOOK_S
 _SELDOM_S: Final = 15.0
 """The longest pause between idle checks. A check of ten thousand connections takes milliseconds."""
-_REFUSALS_SAID_EVERY_S: Final = 10.0
 
 
 class Node(Protocol):
@@ -109,10 +109,9 @@ class Connections:
         self._waiting_to_ask: deque[Connection] = deque()
         self._quiet: asyncio.Event | None = None
         self.refused = 0
-        self._say_refusals_from_s = 0.0
-        self._other_protocols = 0
-        self._say_other_protocols_from_s: dict[str, float] = {}
-        """By protocol: when the next line about it may come."""
+        self._refusals_said = SaidSeldom()
+        self._other_protocols_said = SaidSeldom()
+        self._closings_said = SaidSeldom()
         self._idle_check_s = min(max(limits.max_idle_s / 4, 0.01), _SELDOM_S)
         self._next_idle_check_s = 0.0
         self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep)
@@ -149,12 +148,10 @@ class Connections:
                 self._by_address[host] += 1
             return True
         self.refused += 1
-        now_s = self.loop.time()
-        if now_s >= self._say_refusals_from_s:
+        if self._refusals_said.count("", self.loop.time()):
             logger.warning(
                 "refusing a connection from %s: %s (%d so far)", connection.client_host, reason, self.refused
             )
-            self._say_refusals_from_s = now_s + _REFUSALS_SAID_EVERY_S
         return False
 
     def _make_way_for_broker(self) -> None:
@@ -198,20 +195,23 @@ class Connections:
     def speaks_other_protocol(self, connection: Connection, protocol: str) -> None:
         """Says who speaks another protocol than Kafka's to a listener. A probe comes again and again: each protocol has
         one line in some seconds."""
-        self._other_protocols += 1
-        now_s = self.loop.time()
-        if now_s < self._say_other_protocols_from_s.get(protocol, 0.0):
-            return
-        self._say_other_protocols_from_s[protocol] = now_s + _REFUSALS_SAID_EVERY_S
-        logger.warning(
-            "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. %s "
-            "(%d such connections so far)",
-            connection.client_host,
-            protocol,
-            connection.entrance.name,
-            REMEDIES[protocol],
-            self._other_protocols,
-        )
+        if count := self._other_protocols_said.count(protocol, self.loop.time()):
+            logger.warning(
+                "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. "
+                "%s (%d such connections so far)",
+                connection.client_host,
+                protocol,
+                connection.entrance.name,
+                REMEDIES[protocol],
+                count,
+            )
+
+    def say_closing(self, connection: Connection, reason: str, level: int = logging.INFO) -> None:
+        """Says why a connection is closed. Clients that err at once after they connect come again and again: each
+        reason has one line in some seconds."""
+        if logger.isEnabledFor(level) and (count := self._closings_said.count(reason, self.loop.time())):
+            so_far = "" if count == 1 else f" ({count} closed so far for such a reason)"
+            logger.log(level, "closing connection %s: %.500s%s", connection, reason, so_far)
 
     # Bounds on bytes
 
