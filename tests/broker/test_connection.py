@@ -339,7 +339,7 @@ async def test_clients_that_err_all_the_time_have_few_lines_in_the_log(
                 await client.send(wrong)
                 assert await client.closed()
     bad_header, no_api = caplog.messages
-    assert "The request header cannot be read" in bad_header
+    assert bad_header.endswith(": The header of a request of 4 bytes cannot be read.")
     assert "There is no API with key 1000." in no_api
 
 

@@ -43,7 +43,7 @@ async def test_a_broker_gets_in_where_clients_have_taken_every_connection(servin
 
 
 async def test_brokers_get_in_after_the_bound_was_lowered_below_the_number_of_clients(
-    serving: Any, request_frame: Any
+    serving: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(max_connections=5) as broker:
         clients = [await broker.connect() for _ in range(5)]
@@ -58,6 +58,7 @@ async def test_brokers_get_in_after_the_bound_was_lowered_below_the_number_of_cl
         assert len(broker.connections) == 7
         assert broker.connections.refused == 0
         assert await (await broker.connect()).closed(), "clients wait until there is room below the bound"
+        assert any("there are 7 already, and 1 may be: see max.connections" in line for line in caplog.messages)
 
 
 async def test_a_crowd_at_the_listener_of_brokers_closes_neither_brokers_nor_all_clients(

@@ -13,6 +13,7 @@ import pytest
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.cluster.image import ImageDelta
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
@@ -125,9 +126,11 @@ async def test_fewer_connections_than_the_default_are_no_news_where_they_are_man
         await server.stop()
         assert "ulimit" not in caplog.text
         asked_for = await Server.start(settings(log_dirs=str(tmp_path), max_connections="9000"))
+        asked_for._bound_connections(ImageDelta(1, broker_settings_changed=True))
         await asked_for.stop()
         (warned,) = [text for text in caplog.messages if "few file descriptors (ulimit -Hn is 4096)" in text]
-        assert "not max.connections (9000)" in warned
+        assert "not max.connections (9000). Raise the limit" in warned
+        assert "open.files.max" not in warned, "there are descriptors for all open log files"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -132,7 +132,10 @@ class Connections:
         if self._stopping:
             reason = "the broker is stopping"
         elif not for_brokers and len(self._open) >= self.limits.max_connections:
-            reason = f"there are {self.limits.max_connections} already: see max.connections, and ulimit -n"
+            reason = (
+                f"there are {len(self._open)} already, and {self.limits.max_connections} may be: see max.connections, "
+                "and ulimit -n"
+            )
         elif not for_brokers and self._by_address[host] >= self.limits.max_connections_per_address:
             reason = f"there are {self._by_address[host]} from its address already: see max.connections.per.ip"
         else:

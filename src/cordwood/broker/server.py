@@ -93,6 +93,7 @@ class Server:
         self.node: Node
         self._metadata_writer: MetadataWriter | None = None
         self._connections: Connections | None = None
+        self._shortage_said = ""
         self._peers: PeerConnections | None = None
         self._flusher: CountingFlusher | None = None
         self._bound: list[tuple[Listener, socket.socket]] = []
@@ -322,17 +323,15 @@ class Server:
     def _max_connections(self, settings: BrokerSettings) -> int:
         wanted = settings.max_connections
         possible = descriptors.connections(wanted, self._storage.max_open_files)
+        shortage = ""
         # Logged if few connections fit, or if the setting asks for more. Otherwise the log line of a refusal suffices.
         if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in settings.texts):
-            logger.warning(
-                "few file descriptors (ulimit -Hn is %s): up to %d connections, not max.connections (%d), and %d open "
-                "log files, not open.files.max (%d). Raise the limit (systemd: LimitNOFILE)",
-                descriptors.allowed(),
-                possible,
-                wanted,
-                self._storage.max_open_files,
-                settings.open_files_max,
-            )
+            files = self._storage.max_open_files
+            shortage = descriptors.shortage(wanted, settings.open_files_max, possible, files)
+        # One change of a setting may arrive as several changes of the metadata.
+        if shortage and shortage != self._shortage_said:
+            logger.warning("%s", shortage)
+        self._shortage_said = shortage
         return possible
 
     async def _recover(self) -> None:

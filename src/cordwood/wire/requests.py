@@ -87,8 +87,10 @@ def parse_header(frame: Frame) -> RequestHeader:
                 image_revision, sender, position = _read_tags(frame, position)
             else:
                 position += 1
-    except MALFORMED as reason:
-        raise BadRequest(f"The request header cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise BadRequest("The client id is not UTF-8.") from None
+    except MALFORMED:
+        raise BadRequest(f"The header of a request of {len(frame)} bytes cannot be read.") from None
     except KeyError:
         raise BadRequest(f"There is no API with key {api_key}.") from None
     # RequestHeader() with one call less: this runs for every request.

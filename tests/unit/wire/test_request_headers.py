@@ -195,3 +195,16 @@ def test_nothing_in_wire_imports_kio() -> None:
         "sys.exit(any(name.split('.')[0] == 'kio' for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (b"oops", "The header of a request of 4 bytes cannot be read."),
+        (header_bytes(3, 9), "The header of a request of 12 bytes cannot be read."),
+        (header_bytes(3, 8, b"\xff"), "The client id is not UTF-8."),
+    ],
+)
+def test_a_header_that_cannot_be_read_is_refused_in_words_about_the_request(frame: bytes, said: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{said}$"):
+        parse_header(memoryview(frame))
