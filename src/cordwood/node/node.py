@@ -127,7 +127,9 @@ class Node:
         self.appends = Appends(loop, flushes, checkpoints, full_disk)
         self.maintenance = Maintenance(loop, image, logs, hosted, checkpoints, reports)
         self._removals = Removals(loop, image, logs, hosted, opening, reports)
-        self.compaction = Compaction(loop, image, logs, hosted, checkpoints, reports, compact)
+        self.compaction = Compaction(
+            loop, image, logs, hosted, checkpoints, reports, compact, self.maintenance.remove_dropped
+        )
         ids = random.Random(seed)
         self.log_moves = LogMoves(
             loop, image, logs, hosted, flushes, checkpoints, reports, lambda: f"{ids.getrandbits(128):032x}"

@@ -55,8 +55,10 @@ class Compaction:
         checkpoints: Checkpoints,
         reports: Reports,
         compact: Callable[[CompactionJob], CompactionResult],
+        remove_dropped: Callable[[Partition], None],
     ) -> None:
-        """`compact` may take minutes; it is called in a thread."""
+        """`compact` may take minutes; it is called in a thread. `remove_dropped` removes the files of segments that
+        were replaced, in their time."""
         self._loop = loop
         self._image = image
         self._logs = logs
@@ -64,6 +66,7 @@ class Compaction:
         self._checkpoints = checkpoints
         self._reports = reports
         self._compact_log = compact
+        self._remove_dropped = remove_dropped
         self._working = False
         self._paused: set[TopicPartition] = set()
         self.held_up = 0
@@ -255,6 +258,7 @@ class Compaction:
             self._end(chosen)
         partition = chosen.partition
         self._logs.set_clean_offset(partition.name, result.clean_offset)
+        self._remove_dropped(partition)
         self._checkpoints.soon()
         logger.info(
             "compacted %s up to offset %d: %d of %d records stay, %d bytes of %d",

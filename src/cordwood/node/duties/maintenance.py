@@ -44,6 +44,8 @@ class Maintenance:
         self._sweep: Iterator[Partition] | None = None
         self._dropping: set[Partition] = set()
         """Partitions with very many segments to drop."""
+        self._removing: set[Partition] = set()
+        """Partitions with files of dropped segments that a timer will remove."""
 
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + self._image.settings.log_retention_check_interval_ms, self._begin_sweep)
@@ -103,9 +105,7 @@ class Maintenance:
                 deleted.size_bytes,
                 deleted.reason,
             )
-        if due := log.segments.take_due_deletions(now.boot_ms):
-            filesystem, save_start = log.directory.filesystem, log.offsets.on_removal()
-            self._loop.effects.blocking(lambda: _remove(filesystem, due, save_start), self._removed)
+        self.remove_dropped(partition)
         if removed:
             self._checkpoints.soon()
             # A waiting fetch may hold slices of the removed segments.
@@ -113,6 +113,25 @@ class Maintenance:
         if len(removed) >= DROPPED_AT_ONCE:
             self.drop_soon(partition)
         return len(removed)
+
+    def remove_dropped(self, partition: Partition) -> None:
+        """Removes the files of dropped segments, each file.delete.delay.ms after the segment was dropped: a disk that
+        is full waits for the room."""
+        log, now_ms = partition.opened, self._loop.now.boot_ms
+        if log is None or partition.cutting or not self._hosted.hosts(partition):
+            return
+        if due := log.segments.take_due_deletions(now_ms):
+            filesystem, save_start = log.directory.filesystem, log.offsets.on_removal()
+            self._loop.effects.blocking(lambda: _remove(filesystem, due, save_start), self._removed)
+        waiting = [each.due_ms for each in log.segments.deletions if each.due_ms is not None]
+        if waiting and partition not in self._removing:
+            self._removing.add(partition)
+
+            def now_due(now: Moment) -> None:
+                self._removing.discard(partition)
+                self.remove_dropped(partition)
+
+            self._loop.timers.at(max(min(waiting), now_ms + PAUSE_MS), now_due)
 
     def _removed(self, result: Exception | None) -> None:
         if isinstance(result, Exception):

@@ -284,6 +284,8 @@ def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -
     dropped = before - len(log.segments)
     if dropped >= DROPPED_AT_ONCE:
         rooms.maintenance.drop_soon(partition)
+    elif dropped:
+        rooms.maintenance.remove_dropped(partition)
     return partition, dropped
 
 
