@@ -55,6 +55,9 @@ def test_a_snapshot_of_a_running_broker_that_stopped_cleanly_since_leads_nothing
         produce(cluster, topic, values[100:])
         for node_id in (3, 2, 1):
             cluster.terminate(node_id)
+            # A broker that follows defends only records that it knows as committed, also those of the last moment.
+            checkpoint = cluster.directory / f"node-{node_id}" / "replication-offset-checkpoint"
+            assert f"{topic} 0 200" in checkpoint.read_text().splitlines()
         shutil.rmtree(own)
         shutil.copytree(tmp_path / "copy", own)
         cluster.restart(1)

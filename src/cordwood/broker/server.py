@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +46,7 @@ from cordwood.model.listeners import Listener
 from cordwood.node.brokers_only import is_proven
 from cordwood.node.known_topics import known_topics
 from cordwood.node.node import Node
+from cordwood.node.replication.last_news import LAST_NEWS_MS
 from cordwood.node.serving import Serving
 
 if TYPE_CHECKING:
@@ -414,6 +416,7 @@ class Server:
         self._stopping = True
         if self._metadata_writer is not None and not self.failed.done():
             await self._metadata_writer.drain(HAND_OVER_S)
+            await self._hear_last_news()
         self._stop_listening()
         try:
             if not self.failed.done():
@@ -426,6 +429,14 @@ class Server:
         self._stopping = True
         self._stop_listening()
         await self._release()
+
+    async def _hear_last_news(self) -> None:
+        """Waits a while until this broker's followers know which of their records are committed."""
+        heard = asyncio.Event()
+        self.driver.run(lambda: self.node.last_news.ask(heard.set))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_NEWS_MS / 1000):
+                await heard.wait()
 
     async def _finish(self) -> None:
         assert self._connections is not None

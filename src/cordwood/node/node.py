@@ -73,6 +73,7 @@ from cordwood.node.replication.fetchers import Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
 from cordwood.node.replication.full_disk import FullDisk
 from cordwood.node.replication.in_sync_changes import InSyncChanges
+from cordwood.node.replication.last_news import LastNews
 from cordwood.node.replication.near_reads import NearReads
 from cordwood.node.replication.repair import Repair
 from cordwood.node.reports import Reports
@@ -140,6 +141,7 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
+        self.last_news = LastNews(loop, hosted, self._fetchers)
         self.librdkafka_clients = LibrdkafkaClients()
         self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
@@ -281,6 +283,7 @@ class Node:
         self.loop.now = now
         self.catching_up.stop_waiting()
         self.held_heartbeats.stop()
+        self.last_news.stop()
         self._fetchers.stop()
         self.repair.stop()
         self.parked.hurry_all(now)

@@ -77,8 +77,8 @@ class Partition:
         "leads",
         "led_since_ms",
         "name",
+        "news_until_ms",
         "offline",
-        "read_here_until_ms",
         "rewriting",
         "settings",
         "took_over_ms",
@@ -157,8 +157,9 @@ class Partition:
         self.appended_bytes = 0
         self.fetched_bytes = 0
         """Bytes sent to readers since the broker started."""
-        self.read_here_until_ms = 0
-        """Until when this broker, as a follower, asks for news of the high watermark: clients read here."""
+        self.news_until_ms = 0
+        """Until when this broker, as a follower, asks for news of the high watermark: clients read here, or it
+        stops."""
 
     # The log and its leader
 

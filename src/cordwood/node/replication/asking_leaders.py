@@ -40,7 +40,7 @@ def fetch_values(rooms: FetcherRooms, asked: Mapping[tuple[TopicId, int], Asked]
                 "partition_max_bytes": settings.replica_fetch_max_bytes,
                 # A leader that is told of an older high watermark than its own answers at once.
                 "high_watermark": following.leader_high_watermark
-                if partition.read_here_until_ms > rooms.loop.now.boot_ms
+                if partition.news_until_ms > rooms.loop.now.boot_ms
                 else UNKNOWN_HIGH_WATERMARK,
             }
         )

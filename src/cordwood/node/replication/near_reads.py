@@ -187,7 +187,7 @@ class NearReads:
 
     def _note_reader(self, partition: Partition) -> None:
         now_ms = self._loop.now.boot_ms
-        first = partition.read_here_until_ms <= now_ms
-        partition.read_here_until_ms = now_ms + NEWS_FOR_MS
+        first = partition.news_until_ms <= now_ms
+        partition.news_until_ms = now_ms + NEWS_FOR_MS
         if first:
             self.on_read(partition)

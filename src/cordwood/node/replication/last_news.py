@@ -1,0 +1,70 @@
+"""The last news of a broker that stops: which records of its followers are committed.
+
+A follower hears of the high watermark in answers to its fetches, up to `replica.fetch.wait.max.ms` after the records.
+A broker that stops in between would save the old one, and a follower defends only records below the high watermark that
+it saved: later a leader without the acknowledged records could have it cut them off. So a broker that stops asks once
+more, for the followers whose logs end above the high watermark that they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cordwood.node.partition import NO_LEADER, Partition
+
+if TYPE_CHECKING:
+    from cordwood.model.moment import Moment
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.replication.fetchers import Fetchers
+
+LAST_NEWS_MS = 500
+"""How long a broker that stops waits for the news. Records that no leader commits now would keep it forever."""
+
+
+class LastNews:
+    def __init__(self, loop: Loop, hosted: HostedReplicas, fetchers: Fetchers) -> None:
+        self._loop = loop
+        self._hosted = hosted
+        self._fetchers = fetchers
+        self._ends: dict[Partition, int] = {}
+        """The partitions that wait for news, and where their logs ended when the broker asked."""
+        self._heard: Callable[[], None] = lambda: None
+
+    def ask(self, heard: Callable[[], None]) -> None:
+        """Has leaders tell which records are committed. `heard` is called, once, when all records are that the
+        followers have now; it is not called if a leader does not commit them."""
+        self._heard = heard
+        for partition in self._hosted:
+            if partition.opened is not None and self._lacks_news(partition, partition.opened.offsets.end):
+                self._ends[partition] = partition.opened.offsets.end
+                partition.waiting_readers[self] = None
+                news_until_ms = self._loop.now.boot_ms + LAST_NEWS_MS
+                partition.news_until_ms = max(partition.news_until_ms, news_until_ms)
+                self._fetchers.tell_soon(partition)
+        if not self._ends:
+            heard()
+
+    def _lacks_news(self, partition: Partition, end: int) -> bool:
+        """Whether a leader may still tell the follower that its records below this end are committed."""
+        log = partition.opened
+        if log is None or partition.leads or partition.leader == NO_LEADER or partition.withholds:
+            return False
+        return self._hosted.hosts(partition) and partition.high_watermark < min(end, log.offsets.end)
+
+    def woken_by(self, partition: Partition, now: Moment) -> None:
+        """The high watermark moved, the partition has another leader, or it is gone."""
+        if partition in self._ends and not self._lacks_news(partition, self._ends[partition]):
+            self._leave(partition)
+            if not self._ends:
+                self._heard()
+
+    def stop(self) -> None:
+        """Waits for no news any more."""
+        for partition in list(self._ends):
+            self._leave(partition)
+
+    def _leave(self, partition: Partition) -> None:
+        del self._ends[partition]
+        partition.waiting_readers.pop(self, None)
