@@ -9,6 +9,7 @@ broker of a store of its own comes back in its epoch.
 """
 
 import asyncio
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ from cordwood.cluster.stores.interface import (
 )
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.broker_settings import BrokerSettings
+
+logger = logging.getLogger("cordwood.cluster")
 
 LEASE_MS = 10_000
 
@@ -281,18 +284,31 @@ class BrokerRegistration:
             self.renewing.cancel()
             await asyncio.wait([self.renewing])
             if self._standing.clustered:
+                ended = not cleanly or self._note_epoch is None
                 with suppress(StoreFailure, TimeoutError):
                     async with asyncio.timeout(self._lease_ms / 1000):
-                        if cleanly:
-                            await self._end_epoch()
+                        if not ended:
+                            ended = await self._end_epoch()
                         await self._store.revoke(self.lease)
+                if not ended:
+                    logger.warning(
+                        "broker %d stops, and the end of its epoch %d may not have reached the metadata store: until "
+                        "the broker has started again on this data directory, nobody can tell a copy of the directory "
+                        "from before this stop from the directory itself. Do not put such a copy back: the records "
+                        "that it lacks could be lost",
+                        self._authority.broker_id,
+                        self._registered.epoch,
+                    )
 
-    async def _end_epoch(self) -> None:
-        """Ends the broker's epoch, in its directory and then in the store. A copy of the directory from before knows
-        only the epoch that is over: put back, it would count as in sync without the records written since."""
+    async def _end_epoch(self) -> bool:
+        """Ends the broker's epoch, in its directory and then in the store; returns whether it did. A copy of the
+        directory from before knows only the epoch that is over: put back, it would count as in sync without the records
+        written since. Raises StoreFailure."""
         broker_id, epoch = self._authority.broker_id, self._registered.epoch
-        if self._note_epoch is not None and await self._note_epoch(epoch + 1, registers=False):
-            await self._authority.attempt(plan_end_of_epoch(broker_id, epoch))
+        assert self._note_epoch is not None
+        if not await self._note_epoch(epoch + 1, registers=False):
+            return False
+        return (await self._authority.attempt(plan_end_of_epoch(broker_id, epoch))).succeeded
 
     async def _renew(self) -> None:
         """Keeps the row alive, or brings it back, unless a later incarnation has registered."""
