@@ -129,22 +129,23 @@ def test_a_broker_serves_or_is_fenced_or_starts_or_stops() -> None:
             (1, 7),
             (),
             (),
-            "all replicas lost their storage: start a broker on the disk that it had, or `cordwood cluster accept-loss "
-            "t 3` lets a replica begin with what it has",
+            "no replica has every acknowledged record: those that had them lost their storage, or have older copies. "
+            "Start brokers 1 or 7 on the disk that it had, or `cordwood cluster accept-loss t 3` lets a replica begin "
+            "with what it has",
         ),
         (
             (3,),
             (),
             (),
-            "its only replica lost its storage: start a broker on the disk that it had, or `cordwood cluster "
-            "accept-loss t 3` lets a replica begin with what it has",
+            "its only replica lost its storage, or has an older copy of it. Start broker 3 on the disk that it had, or "
+            "`cordwood cluster accept-loss t 3` lets a replica begin with what it has",
         ),
         (
             (7, 8, 5),
             (),
             (),
-            "all replicas lost their storage: start one of brokers 7, 8 or 5; if its disk is lost, then `cordwood "
-            "cluster accept-loss t 3`",
+            "no replica has every acknowledged record: those that had them lost their storage, or have older copies. "
+            "Start brokers 7, 8 or 5; if its disk is lost, then `cordwood cluster accept-loss t 3`",
         ),
     ],
 )
@@ -153,6 +154,30 @@ def test_a_partition_without_a_leader_says_what_it_waits_for(
 ) -> None:
     partition = PartitionState("t", 3, -1, replicas, isr, elr)
     assert why_no_leader(partition, (*NODES, STARTING, DRAINING)) == words
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (
+            (1, 2),
+            "the storage of brokers 1 and 2 is lost or an older copy, and no other replica has every acknowledged "
+            "record. Start brokers 1 or 2 on the disk that it had, or `cordwood cluster accept-loss t 3` lets a "
+            "replica begin with what it has",
+        ),
+        (
+            (2,),
+            "the storage of broker 2 is lost or an older copy, and no other replica has every acknowledged record. "
+            "Start broker 2 on the disk that it had, or `cordwood cluster accept-loss t 3` lets a replica begin with "
+            "what it has",
+        ),
+    ],
+)
+def test_a_partition_whose_last_complete_replicas_lost_their_storage_names_only_these(
+    lost: tuple[int, ...], words: str
+) -> None:
+    partition = PartitionState("t", 3, -1, (1, 2, 3), (), (), lost)
+    assert why_no_leader(partition, NODES) == words
 
 
 def test_leaders_and_replicas_are_counted_for_each_node() -> None:

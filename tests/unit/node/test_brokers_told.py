@@ -7,6 +7,7 @@ import pytest
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
+from cordwood.cluster.partition_image import partition_row
 from cordwood.cluster.rows import (
     Endpoint,
     MemberRow,
@@ -16,7 +17,9 @@ from cordwood.cluster.rows import (
     encode_broker,
     encode_member,
     encode_overrides,
+    encode_partition,
     member_key,
+    partition_key,
     storage_key,
 )
 from cordwood.cluster.stores.interface import Delete, Put
@@ -218,3 +221,11 @@ def test_brokers_that_start_or_stop_or_have_no_space_are_described_as_such(world
     assert described() == (False, True, False)
     write(world, Put(item.key, encode_broker(row._replace(disk_full=True))))
     assert described() == (False, False, True)
+
+
+def test_a_partition_that_nobody_can_lead_names_the_brokers_that_had_every_record(world: World) -> None:
+    image = world.node.image.topics["orders"]
+    row = partition_row(image.partitions[0])._replace(leader=-1, isr=(), former_storage=((OTHER, "a disk"),))
+    write(world, Put(partition_key(image.topic_id, 0), encode_partition(row)))
+    (topic,) = world.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": "orders"}]).topics
+    assert list(topic.partitions[0].last_known_elr or ()) == [OTHER]

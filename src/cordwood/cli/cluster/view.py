@@ -92,6 +92,9 @@ class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    """The last replicas that had every acknowledged record, if they lost their storage; empty: they did not, or the
+    broker does not tell."""
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -196,14 +199,10 @@ def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
     those of the last in-sync set, and eligible ones."""
     states = {node.node_id: node.state for node in nodes}
     complete = (*partition.isr, *partition.elr)
-    command = f"`cordwood cluster accept-loss {partition.topic} {partition.partition}`"
     if not complete:
-        lost = (
-            "its only replica lost its storage" if len(partition.replicas) == 1 else "all replicas lost their storage"
+        return _why_nobody_is_complete(
+            partition, served=any(states.get(node) == "serves" for node in partition.replicas)
         )
-        if any(states.get(node) == "serves" for node in partition.replicas):
-            return f"{lost}: start a broker on the disk that it had, or {command} lets a replica begin with what it has"
-        return f"{lost}: start one of {brokers_in_words(partition.replicas)}; if its disk is lost, then {command}"
     for state, words in _WAITS.items():
         if found := [node for node in complete if states.get(node) == state]:
             return words.format(broker=f"broker {found[0]}")
@@ -212,6 +211,23 @@ def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
     if len(complete) == 1:
         return f"waits for broker {complete[0]}: it was the last in-sync replica"
     return f"waits for {brokers_in_words(complete)}: no other replica has every acknowledged record"
+
+
+def _why_nobody_is_complete(partition: PartitionState, *, served: bool) -> str:
+    """`served`: a replica serves, and could begin with what it has."""
+    command = f"`cordwood cluster accept-loss {partition.topic} {partition.partition}`"
+    if len(partition.replicas) == 1:
+        why = "its only replica lost its storage, or has an older copy of it"
+    elif partition.lost:
+        # Others may have lost theirs before, or were not in sync.
+        gone = brokers_in_words(partition.lost, "and")
+        why = f"the storage of {gone} is lost or an older copy, and no other replica has every acknowledged record"
+    else:
+        why = "no replica has every acknowledged record: those that had them lost their storage, or have older copies"
+    brokers = brokers_in_words(partition.lost or partition.replicas)
+    if served:
+        return f"{why}. Start {brokers} on the disk that it had, or {command} lets a replica begin with what it has"
+    return f"{why}. Start {brokers}; if its disk is lost, then {command}"
 
 
 _WAITS = {
@@ -223,11 +239,11 @@ _WAITS = {
 """What is said of the first complete replica in each state, the most hopeful state first."""
 
 
-def brokers_in_words(ids: Sequence[int]) -> str:
+def brokers_in_words(ids: Sequence[int], conjunction: str = "or") -> str:
     """`broker 2`, `brokers 1, 2 or 3`."""
     if len(ids) == 1:
         return f"broker {ids[0]}"
-    return f"brokers {', '.join(map(str, ids[:-1]))} or {ids[-1]}"
+    return f"brokers {', '.join(map(str, ids[:-1]))} {conjunction} {ids[-1]}"
 
 
 def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState]) -> tuple[NodeView, ...]:
@@ -331,6 +347,7 @@ def partitions_of(address: Address, topics: Sequence[str], timeout_s: float) -> 
                         tuple(each.replica_nodes),
                         tuple(each.isr_nodes),
                         tuple(each.eligible_leader_replicas or ()),
+                        tuple(each.last_known_elr or ()),
                     )
                 )
         if page.next_cursor is None:

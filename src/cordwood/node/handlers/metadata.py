@@ -379,7 +379,8 @@ def _described_partition(
         "isr_nodes": partition.isr,
         # The Java client cannot take null here, although the schema allows it.
         "eligible_leader_replicas": partition.elr,
-        "last_known_elr": (),
+        # The last brokers that had every acknowledged record, and lost their storage: nobody is left to lead.
+        "last_known_elr": [broker_id for broker_id, _ in partition.former_storage],
         "offline_replicas": offline_replicas(image, partition),
     }
 
