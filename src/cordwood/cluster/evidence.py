@@ -150,10 +150,14 @@ class Evidence:
             # Others may have reached the broker meanwhile, or ended its registration.
             if item is None or not any(each[:2] == (broker_id, broker_epoch) for each in verdicts(self._image)):
                 return
-            if decode_broker(item.key, item.value).epoch == broker_epoch:
+            row = decode_broker(item.key, item.value)
+            if row.epoch == broker_epoch:
                 self._revoked_ms[broker_id] = self._boot_ms()
                 await self._store.revoke(item.lease)
-                logger.warning("broker %d refuses connections: its registration is ended", broker_id)
+                if row.draining:
+                    logger.info("broker %d is stopping, and listens no longer: its registration is ended", broker_id)
+                else:
+                    logger.warning("broker %d refuses connections: its registration is ended", broker_id)
         except StoreFailure as failure:
             logger.warning("the registration of broker %d could not be ended: %s", broker_id, failure)
         finally:

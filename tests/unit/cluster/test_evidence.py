@@ -42,6 +42,25 @@ async def test_two_observers_end_the_registration_of_a_broker_and_forget_their_e
         await three.until(lambda image: not image.evidence)
 
 
+@pytest.mark.parametrize(
+    ("stopping", "level", "words"),
+    [(True, "INFO", "is stopping, and listens no longer"), (False, "WARNING", "refuses connections")],
+)
+async def test_only_the_end_of_a_broker_that_did_not_say_that_it_stops_is_a_warning(
+    stopping: bool, level: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "cordwood.cluster")
+    async with cluster(1, 2, 3) as three:
+        if stopping:
+            await three.running[3].registration.say(draining=True)
+        for observer in (1, 2):
+            evidence(three, observer).refused(3, 1)
+        await three.until(lambda image: 3 not in image.brokers)
+        await three.until(lambda image: not image.evidence)
+    said = {(each.levelname, each.getMessage()) for each in caplog.records if "registration is ended" in each.message}
+    assert said == {(level, f"broker 3 {words}: its registration is ended")}
+
+
 async def test_of_many_brokers_that_see_a_death_a_few_write_it_down() -> None:
     async with cluster(*range(1, 21)) as many:
         seen: set[int] = set()
