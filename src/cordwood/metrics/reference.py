@@ -31,6 +31,7 @@ group's position moves. The metric says when removal becomes due; the records go
 
 The broker also warns in its log, once for each event: when the time falls below `lag.warning.ms` (an hour, or half
 of the topic's `retention.ms` if that is less), and when a position was overtaken, with the number of records lost.
+One line describes the worst loss of a group and counts its other partitions; further groups are counted after ten.
 
 Rates need two samples: for the first `lag.check.interval.ms` after a start there is no drain rate. A group that never
 committed has no position, and where its clients would begin (`auto.offset.reset`) is not known to a broker:

@@ -8,7 +8,6 @@ evaluates both with the pure functions of `lag/`, and keeps the results for metr
 results are bounded: positions beyond MAX_WATCHED are counted and left out.
 """
 
-import logging
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
@@ -26,14 +25,13 @@ from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator
 from cordwood.node.duties.hot_keys import HotKeys
+from cordwood.node.duties.loss_lines import LossLines
 from cordwood.node.duties.topic_traffic import TopicTraffic
 from cordwood.node.duties.watch_reports import WatchReports
 from cordwood.node.hosted import HostedReplicas
 from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.reports import Reports
-
-logger = logging.getLogger("cordwood.lag")
 
 MAX_WATCHED = 20_000
 """The most positions of all groups together, at about 1 KB each."""
@@ -125,6 +123,7 @@ class LagWatch:
         """Positions beyond MAX_WATCHED in the last sweep, and positions that their leaders did not take."""
         self.overtaken_total = 0
         """How often a position was overtaken since the broker started."""
+        self._near_losses, self._losses = LossLines(), LossLines()
         self._steps: Iterator[None] | None = None
         self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
 
@@ -181,6 +180,8 @@ class LagWatch:
             if (group_id, name) not in seen.watched:
                 self._watch(group_id, name, reported.position, seen)
         yield from self._elsewhere.send()
+        for lines in (self._near_losses, self._losses):
+            lines.say(self._loop.now.boot_ms)
         self.positions, self.groups = seen.watched, seen.groups
         self.left_out = seen.left_out + self._elsewhere.without_room + self._elsewhere.not_taken
         self._newest = {name: known for name, known in self._newest.items() if name in seen.spans}
@@ -355,15 +356,13 @@ class LagWatch:
         # The first sample after a start says nothing about how fast the group reads.
         if warned or loss_ms > limit_ms or lag.drain_per_s is None:
             return warned
-        logger.warning(
-            "group %s may lose records of %s in %s: its position is %d, %d records are unread, it reads %.1f a second, "
-            "and retention is about to remove unread records",
+        self._near_losses.add(
             group_id,
             partition.name,
-            duration_in_words(loss_ms),
-            lag.position,
-            lag.lag_records,
-            lag.drain_per_s,
+            -loss_ms,
+            f"group {group_id} may lose records of {partition.name} in {duration_in_words(loss_ms)}: its position is "
+            f"{lag.position}, {lag.lag_records} records are unread, it reads {lag.drain_per_s:.1f} a second, and "
+            "retention is about to remove unread records",
         )
         return True
 
@@ -372,13 +371,12 @@ class LagWatch:
             return False
         if not mourned:
             self.overtaken_total += 1
-            logger.warning(
-                "group %s has lost up to %d records of %s: its position is %d, and the log begins at %d",
+            self._losses.add(
                 group_id,
-                lag.lost_records,
                 name,
-                lag.position,
-                (lag.position or 0) + lag.lost_records,
+                lag.lost_records,
+                f"group {group_id} has lost up to {lag.lost_records} records of {name}: its position is "
+                f"{lag.position}, and the log begins at {(lag.position or 0) + lag.lost_records}",
             )
         return True
 
