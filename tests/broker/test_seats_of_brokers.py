@@ -105,7 +105,9 @@ async def test_one_address_has_its_share_and_brokers_do_not_count(
 
 
 @pytest.mark.parametrize("bound", ["max.connections", "max.connections.per.ip"])
-def test_the_bounds_of_connections_change_at_run_time_and_outlast_a_restart(bound: str, tmp_path: Path) -> None:
+def test_the_bounds_of_connections_change_at_run_time_and_outlast_a_restart(
+    bound: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def alter(client: RawClient, operation: int, value: str | None) -> None:
         changes = [{"name": bound, "config_operation": operation, "value": value}]
         resources = [{"resource_type": 4, "resource_name": "", "configs": changes}]
@@ -133,7 +135,9 @@ def test_the_bounds_of_connections_change_at_run_time_and_outlast_a_restart(boun
         assert is_served(second), "a connection that was open stays"
         first.close()
         second.close()
-    with Broker(data_dir=tmp_path) as broker:
+    with Broker(data_dir=tmp_path, settings={bound: 500}) as broker:
+        (said,) = [line for line in caplog.messages if line.startswith(f"{bound} is 1, not 500 as this broker was st")]
+        assert said.endswith(f"--entity-default --alter --delete-config {bound}")
         only = RawClient(broker.bootstrap_servers)
         assert is_served(only)
         assert not one_more_is_served(broker)

@@ -31,6 +31,7 @@ from cordwood.broker.peers import PeerConnections, registered_at
 from cordwood.broker.scrub_thread import ScrubThread
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
+from cordwood.broker.stored_settings import say_overridden
 from cordwood.broker.threads import Workers
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, ImageDelta
@@ -248,6 +249,7 @@ class Server:
         follower.watchers.append(self._bound_connections)
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
+        say_overridden(image)
         before_listening(self)
         only = len(self._bound) == 1
         if only and clustered:

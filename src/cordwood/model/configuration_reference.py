@@ -34,6 +34,9 @@ earlier one:
 2. a TOML file: `cordwood serve --config FILE`
 3. environment variables: `{variable}` for `log.retention.ms`
 4. flags: `cordwood serve --set log.retention.ms=3600000`, as often as needed
+5. settings that were altered while a broker ran: the cluster's metadata holds them, also over restarts. At its start a
+   broker warns in its log of each setting of 2 to 4 that such a one overrides. `cordwood config alter --broker 1
+   --delete log.retention.ms` deletes the stored one
 
 ```toml
 listeners = "PLAINTEXT://0.0.0.0:9092"
