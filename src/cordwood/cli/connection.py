@@ -304,7 +304,10 @@ def _exit_code(code: int) -> ExitCode:
 
 _NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.RESOURCE_NOT_FOUND})
 
-MAKE_ROOM = "make room: a lower retention.ms or retention.bytes, a topic that can go, a larger disk"
+MAKE_ROOM = (
+    "make room: a lower retention.ms (it frees room within minutes; retention.bytes spares the newest segment of each "
+    "partition), a topic that can go, a larger disk"
+)
 
 _PERHAPS_FULL = frozenset(
     {
