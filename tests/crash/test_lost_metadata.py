@@ -535,7 +535,7 @@ def test_a_topic_is_gone_also_if_the_broker_was_killed_between_its_deletion_and_
 
 def test_a_deletion_leaves_no_tombstone_once_the_files_are_gone(start_broker: StartBroker) -> None:
     broker = start_broker()
-    create(broker, "orders")
+    create(broker, "orders", **{"file.delete.delay.ms": "1000"})
     send(broker, "orders", ["a"])
     delete(broker, "orders")
     eventually(lambda: not list(broker.data_dir.glob("orders*")), 20, what="the files are gone")

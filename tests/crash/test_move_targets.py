@@ -233,7 +233,8 @@ def test_topics_that_are_deleted_while_they_move_leave_nothing(start_broker: Sta
     broker = two_directories(start_broker, tmp_path, **{"replica.alter.log.dirs.io.max.bytes.per.second": "20000000"})
     administrator = AdminClient({"bootstrap.servers": broker.bootstrap})
     for round_ in range(6):
-        administrator.create_topics([NewTopic("orders", 2, config={"segment.bytes": "1000000"})])["orders"].result()
+        config = {"segment.bytes": "1000000", "file.delete.delay.ms": "1000"}
+        administrator.create_topics([NewTopic("orders", 2, config=config)])["orders"].result()
         for partition in range(2):
             write(broker, partition, [f"{round_}", *[VALUE] * 60])
             other = "b" if places(broker)[partition] == str(tmp_path / "a") else "a"
