@@ -344,7 +344,8 @@ def _at_once(steps: Generator[None, None, tuple[Forgotten, int]]) -> tuple[Forgo
         try:
             next(steps)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            found: tuple[Forgotten, int] = end.value
+            return found
 
 
 def _read_old_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
