@@ -1,9 +1,14 @@
 """The lines of the broker's own log: where they go and how they look."""
 
+import contextlib
 import logging
 import os
+import queue
 import sys
+import threading
+import time
 from datetime import UTC, datetime
+from typing import Final
 
 from cordwood.model.errors import LogFileFailure
 
@@ -31,6 +36,58 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+MOST_LINES_WAITING: Final = 5_000
+LAST_LINES_S: Final = 1.0
+"""How long the end of the process waits for the lines that are not written yet."""
+
+
+class DetachedLines(logging.Handler):
+    """Writes lines to a descriptor, in a thread of its own: a pipe that nobody reads must not stop the broker.
+
+    Lines beyond MOST_LINES_WAITING are left out, and counted in a line of their own once somebody reads again."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._waiting: queue.Queue[str] = queue.Queue(MOST_LINES_WAITING)
+        self._left_out = 0
+        threading.Thread(target=self._write_all, name="log lines", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.put_nowait(self.format(record))
+        except queue.Full:
+            self._left_out += 1
+
+    def flush(self) -> None:
+        """Waits until all lines are written, for LAST_LINES_S at most. `logging` calls it at the end of the process."""
+        deadline_s = time.monotonic() + LAST_LINES_S
+        while self._waiting.unfinished_tasks and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+
+    def _write_all(self) -> None:
+        told_left_out = 0
+        while True:
+            line = self._waiting.get()
+            self._write(line)
+            if left_out := self._left_out - told_left_out:
+                told_left_out += left_out
+                self._write(self.format(_about_left_out(left_out)))
+            self._waiting.task_done()
+
+    def _write(self, line: str) -> None:
+        left = (line + "\n").encode(errors="backslashreplace")
+        # A reader that has gone away gets no lines. The broker goes on without it.
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+
+
+def _about_left_out(lines: int) -> logging.LogRecord:
+    text = "%d log lines after the next ones are left out: whatever reads the log did not read in time"
+    return logging.LogRecord("cordwood.broker", logging.WARNING, __file__, 0, text, (lines,), None)
+
+
 def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
     """Sends the lines of all loggers to a file, or to stderr if no file is named; `style` is "text" or "json".
 
@@ -47,7 +104,7 @@ def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
             path = os.path.abspath(file_name)
             raise LogFileFailure(f"the log file {path} cannot be written: {error.strerror or error}") from error
     else:
-        handler = logging.StreamHandler(sys.stderr)
+        handler = DetachedLines(sys.stderr.fileno())
     who = "" if broker_id is None else f"broker {broker_id}: "
     text = logging.Formatter(f"%(asctime)s %(levelname)-7s {who}%(message)s")
     handler.setFormatter(JsonLines(broker_id) if style == "json" else text)

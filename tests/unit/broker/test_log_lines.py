@@ -2,13 +2,16 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from cordwood.broker.log_lines import JsonLines, log_to
+from cordwood.broker.log_lines import MOST_LINES_WAITING, DetachedLines, JsonLines, log_to
 from cordwood.model.errors import LogFileFailure
 
 logger = logging.getLogger("cordwood.test_log_lines")
@@ -62,3 +65,38 @@ def test_a_rotated_file_loses_no_line(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path: Path) -> None:
     with bare_root(), pytest.raises(LogFileFailure, match="nowhere"):
         log_to(str(tmp_path / "nowhere" / "broker.log"), "text")
+
+
+def test_a_pipe_that_nobody_reads_stops_nobody_and_gets_the_number_of_lines_left_out() -> None:
+    lines = MOST_LINES_WAITING * 2
+    reader, writer = os.pipe()
+    handler = DetachedLines(writer)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for number in range(lines):
+        handler.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 1, "%0100d", (number,), None))
+    written: list[int] = []
+    left_out = 0
+    with os.fdopen(reader) as pipe:
+        while len(written) + left_out < lines:
+            line = pipe.readline()
+            if "are left out" in line:
+                left_out += int(line.split()[0])
+            else:
+                written.append(int(line))
+    assert len(written) >= MOST_LINES_WAITING
+    assert left_out > 0
+    assert written == sorted(set(written))
+    os.close(writer)
+
+
+def test_a_process_ends_with_its_last_lines_or_without_them_if_nobody_reads() -> None:
+    program = (
+        "import logging, sys; from cordwood.broker.log_lines import log_to\n"
+        "log_to('', 'text')\n"
+        "for number in range(int(sys.argv[1])): logging.getLogger('x').info('line %d', number)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, "500"], stderr=subprocess.PIPE, text=True) as read:
+        _, said = read.communicate(timeout=60)
+    assert said.splitlines()[-1].endswith("line 499")
+    with subprocess.Popen([sys.executable, "-c", program, "20000"], stderr=subprocess.PIPE) as unread:
+        assert unread.wait(60) == 0
