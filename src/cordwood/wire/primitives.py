@@ -54,7 +54,8 @@ def too_many_tags() -> BadRequest:
 
 
 def not_understood(what: str, version: int, reason: Exception) -> BadRequest:
-    return BadRequest(f"{what} v{version} cannot be read: {reason}")
+    why = "a text in it is not UTF-8" if isinstance(reason, UnicodeDecodeError) else "it ends in the middle of a field"
+    return BadRequest(f"{what} v{version} cannot be read: {why}.")
 
 
 def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
