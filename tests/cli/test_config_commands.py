@@ -48,8 +48,22 @@ def test_a_brokers_defaults_can_be_changed_while_it_runs(cordwood_cli: Cordwood,
     assert cordwood_cli.json("config", "describe", "-t", topic)["min.compaction.lag.ms"]["value"] == "0"
 
 
-def test_topic_and_broker_exclude_each_other(cordwood_cli: Cordwood) -> None:
+def test_a_default_of_all_brokers_is_set_and_deleted(cordwood_cli: Cordwood) -> None:
+    name = "log.cleaner.min.compaction.lag.ms"
+    cordwood_cli("config", "alter", "--all-brokers", "--set", f"{name}=4321")
+    try:
+        assert cordwood_cli.json("config", "describe", "--changed")[name]["value"] == "4321"
+    finally:
+        cordwood_cli("config", "alter", "--all-brokers", "--delete", name)
+    assert name not in cordwood_cli.json("config", "describe", "--changed")
+    code, error = cordwood_cli.error("config", "alter", "--all-brokers", "--set", "log.cleaner.min.compaction.lag=1")
+    assert (code, name in error["hint"]) == (ExitCode.FAILED, True)
+
+
+def test_topic_and_brokers_exclude_each_other(cordwood_cli: Cordwood) -> None:
     code, _ = cordwood_cli.error("config", "describe", "--topic", "t", "--broker", 1)
+    assert code == ExitCode.USAGE
+    code, _ = cordwood_cli.error("config", "alter", "--all-brokers", "--broker", 1, "--delete", "log.retention.ms")
     assert code == ExitCode.USAGE
 
 

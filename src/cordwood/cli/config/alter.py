@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
-from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
+from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource, one_resource_only
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -22,6 +22,13 @@ def alter(
     topic: TopicOption = None,
     group: GroupOption = None,
     broker: BrokerOption = None,
+    all_brokers: Annotated[
+        bool,
+        typer.Option(
+            "--all-brokers",
+            help="The default of all brokers is meant: it holds where a broker has no value of its own.",
+        ),
+    ] = False,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,16 +46,21 @@ def alter(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a topic, a group or a running broker. If one change is refused, none is made."""
-    from cordwood.cli.config.changes import change_settings
+    """Change settings of a topic, a group, a running broker or all brokers. If one change is refused, none is made."""
+    from cordwood.cli.config.changes import change_broker, change_settings
     from cordwood.cli.connection import Connection
 
     settings = parse_assignments(assignments)
     if not settings and not delete:
         raise Failure("USAGE", "nothing to alter", "give --set NAME=VALUE or --delete NAME", ExitCode.USAGE)
     connection = Connection(bootstrap_servers, timeout_s)
-    resource = named_resource(connection, topic, group, broker)
-    change_settings(connection, resource, settings, delete or [], validate_only=dry_run)
+    if all_brokers:
+        if (topic, group, broker) != (None, None, None):
+            raise one_resource_only()
+        change_broker(connection, None, settings, delete or [], validate_only=dry_run)
+    else:
+        resource = named_resource(connection, topic, group, broker)
+        change_settings(connection, resource, settings, delete or [], validate_only=dry_run)
     if as_json:
         print_json({"set": settings, "deleted": delete or [], **as_dry(dry_run)})
         return

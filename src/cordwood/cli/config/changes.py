@@ -50,18 +50,19 @@ def change_settings(
 
 def change_broker(
     connection: Connection,
-    broker_id: int,
+    broker_id: int | None,
     settings: Mapping[str, str],
     defaults: Iterable[str],
     *,
     validate_only: bool = False,
 ) -> None:
-    """As `change_settings`, by way of any broker that answers: the broker itself may be away. Raises Failure."""
+    """As `change_settings`, by way of any broker that answers: the broker itself may be away. `broker_id` None: the
+    default of all brokers. Raises Failure."""
     configs = [
         {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
         for name, value in settings.items()
     ] + [{"name": name, "config_operation": AlterConfigOpType.DELETE.value, "value": None} for name in defaults]
-    resource = {"resource_type": ResourceType.BROKER, "resource_name": str(broker_id), "configs": configs}
+    resource = {"resource_type": ResourceType.BROKER, "resource_name": _broker_name(broker_id), "configs": configs}
     values = {"resources": [resource], "validate_only": validate_only}
     _, answer = first_answer(
         brokers(connection),
@@ -69,7 +70,13 @@ def change_broker(
     )
     for each in answer.responses:
         if each.error_code:
-            raise Failure(code_name(each.error_code), each.error_message or f"broker {broker_id} is not changed")
+            who = "the default of all brokers" if broker_id is None else f"broker {broker_id}"
+            failure = Failure(code_name(each.error_code), each.error_message or f"{who} is not changed")
+            raise with_near_names(failure, [*settings, *defaults])
+
+
+def _broker_name(broker_id: int | None) -> str:
+    return "" if broker_id is None else str(broker_id)
 
 
 def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:

@@ -39,7 +39,7 @@ def named_resource(
     from cordwood.cli.raw_request import brokers_that_take_part
 
     if sum(given is not None for given in (topic, group, broker)) > 1:
-        raise Failure("USAGE", "--topic, --group and --broker exclude each other", "give one of them", ExitCode.USAGE)
+        raise one_resource_only()
     if topic is not None:
         return topic_resource(topic)
     if group is not None:
@@ -58,3 +58,8 @@ def named_resource(
             "BROKER_NOT_AVAILABLE", f"there is no broker {broker}", f"known brokers: {known}", ExitCode.NOT_FOUND
         )
     return broker_resource(str(broker))
+
+
+def one_resource_only() -> Failure:
+    names = "--topic, --group, --broker and --all-brokers"
+    return Failure("USAGE", f"{names} exclude each other", "give one of them", ExitCode.USAGE)
