@@ -26,7 +26,7 @@ def test_a_topic_is_created_listed_described_and_deleted(cordwood_cli: Cordwood,
 
 def test_create_says_what_the_topic_promises(cordwood_cli: Cordwood, topic: str) -> None:
     said = cordwood_cli("topic", "create", topic, "-p", 2, "--order", "key")
-    assert f"{topic}: created with 2 partitions" in said
+    assert f"{topic}: created with 2 partitions, 1 replica each" in said
     assert "order (key): records of one key are in order" in said
     assert "ack (disk): acks=all: every in-sync replica has fsynced" in said
 
@@ -95,7 +95,15 @@ def test_deleting_without_anybody_to_ask_needs_a_yes(cordwood_cli: Cordwood, top
 
 
 def test_a_dry_run_changes_nothing_and_is_refused_where_the_change_would_be(cordwood_cli: Cordwood, topic: str) -> None:
-    assert cordwood_cli.json("topic", "create", topic, "--dry-run") == {"topic": topic, "would_create": True}
+    assert cordwood_cli.json("topic", "create", topic, "--dry-run", "-p", 3) == {
+        "topic": topic,
+        "would_create": True,
+        "partitions": 3,
+        "replication_factor": 1,
+    }
+    assert f"{topic}: would be created with 1 partition, 1 replica" in cordwood_cli(
+        "topic", "create", topic, "--dry-run"
+    )
     assert topic not in cordwood_cli("topic", "list", "-q").splitlines()
     cordwood_cli("topic", "create", topic, "-p", 2)
     assert topic in cordwood_cli("topic", "list", "-q").splitlines()

@@ -1,7 +1,8 @@
 """`cordwood topic create`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -21,11 +22,28 @@ from cordwood.cli.options import (
 )
 from cordwood.cli.output import count_in_words, facts, print_json, remark, say
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin import NewTopic
+
+    from cordwood.cli.connection import Connection
+
 
 class OrderingScope(StrEnum):
     KEY = "key"
     PARTITION = "partition"
     GLOBAL = "global"
+
+
+class Shape(NamedTuple):
+    partitions: int
+    replication_factor: int
+
+    def __str__(self) -> str:
+        partitions, replicas = (
+            count_in_words(self.partitions, "partition"),
+            count_in_words(self.replication_factor, "replica"),
+        )
+        return f"{partitions}, {replicas}{' each' if self.partitions > 1 else ''}"
 
 
 def create(
@@ -47,7 +65,7 @@ def create(
             "-r",
             min=1,
             max=MAX_REPLICATION_FACTOR,
-            help="How many brokers keep a copy of each partition.",
+            help="How many brokers keep a copy of each partition. Default: the broker's default.replication.factor.",
         ),
     ] = None,
     order: Annotated[
@@ -92,16 +110,38 @@ def create(
         if failure.code != "TOPIC_ALREADY_EXISTS" or not if_not_exists:
             raise
         created = False
-    if dry_run:
+    if dry_run and created:
+        planned = _planned(connection, wanted, settings)
         if as_json:
-            print_json({"topic": topic, "would_create": created})
+            print_json({"topic": topic, "would_create": True, **planned._asdict()})
         else:
-            say(f"{topic}: {'would be created' if created else 'exists'}")
+            say(f"{topic}: would be created with {planned}")
             remark(DRY_RUN)
         return
     view = describe(connection, topic, measured=False)
+    shape = Shape(len(view.partitions), max((len(each.replicas) for each in view.partitions), default=0))
     if as_json:
-        print_json({"topic": topic, "created": created, "partitions": len(view.partitions), "topic_id": view.topic_id})
+        outcome = {"would_create": False} if dry_run else {"created": created, "topic_id": view.topic_id}
+        print_json({"topic": topic, **outcome, **shape._asdict()})
         return
-    say(f"{topic}: {'created' if created else 'exists'} with {count_in_words(len(view.partitions), 'partition')}")
+    say(f"{topic}: {'created' if created else 'exists'} with {shape}")
     facts([(f"order ({view.order.name})", view.order.meaning), (f"ack ({view.ack.name})", view.ack.meaning)])
+
+
+def _planned(connection: "Connection", wanted: "NewTopic", settings: Mapping[str, str]) -> Shape:
+    """The shape that a topic would get, with the broker's defaults. librdkafka has no way to ask for it."""
+    from cordwood.cli.raw_request import ask, brokers, first_answer
+    from cordwood.wire.apis import ApiKey
+
+    topic = {
+        "name": wanted.topic,
+        "num_partitions": wanted.num_partitions,
+        "replication_factor": wanted.replication_factor,
+        "assignments": [],
+        "configs": [{"name": name, "value": value} for name, value in settings.items()],
+    }
+    values = {"topics": [topic], "timeout_ms": int(connection.timeout_s * 1000), "validate_only": True}
+    _, told = first_answer(
+        brokers(connection), lambda asked: ask(asked, ApiKey.CREATE_TOPICS, 7, values, connection.timeout_s)
+    )
+    return Shape(told.topics[0].num_partitions, told.topics[0].replication_factor)
