@@ -12,10 +12,10 @@ from tests.conftest import MakeTopic
 
 from cordwood import __version__
 from cordwood.cli.client.list import ClientView, clients_of
-from cordwood.cli.cluster.leaders import ranges
 from cordwood.cli.cluster.view import PartitionState
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.node_facts import NodeFacts
+from cordwood.cli.output import ranges
 from cordwood.cli.topic.by_state import Wanted
 from cordwood.cli.transaction import hanging
 from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging

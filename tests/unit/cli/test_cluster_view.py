@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.cluster.status import worst_first
+from cordwood.cli.cluster.causes import Cause, by_cause
 from cordwood.cli.cluster.view import (
     WITHHOLDS,
     GoneNode,
@@ -13,6 +13,7 @@ from cordwood.cli.cluster.view import (
     Trouble,
     gone_nodes,
     lag_behind,
+    passed_over,
     trouble_of,
     why_no_leader,
     with_counts,
@@ -83,13 +84,54 @@ def test_how_far_a_replica_is_behind_is_not_said_of_a_partition_without_a_leader
     assert [str(each) for each in trouble.missing] == ["3 (it lags)"]
 
 
-def test_the_worst_partitions_are_shown_first_and_the_clusters_own_topics_last() -> None:
+def test_the_worst_causes_are_shown_first_and_the_clusters_own_topics_last() -> None:
     def trouble(topic: str, leader: int, min_in_sync: int) -> Trouble:
         return trouble_of(PartitionState(topic, 0, leader, (1, 4), (1,)), min_in_sync, NODES, {})
 
     own, refused = trouble("__consumer_offsets", 1, 1), trouble("orders", 1, 2)
     behind, leaderless = trouble("prices", 1, 1), trouble("zoo", -1, 1)
-    assert worst_first((own, refused, behind, leaderless)) == [leaderless, refused, behind, own]
+    topics = [each.topic for each in by_cause((own, refused, behind, leaderless))]
+    assert topics == ["zoo", "orders", "prices", "__consumer_offsets"]
+
+
+def test_partitions_that_lack_the_same_replica_for_the_same_reason_are_one_cause() -> None:
+    lags = {(3, "t", 1): 20, (3, "t", 3): 7}
+    lagging = (1, 3, 5)
+    troubles = [
+        trouble_of(PartitionState("t", index, 1, (1, 3 if index in lagging else 4), (1,)), 1, NODES, lags)
+        for index in range(6)
+    ]
+    assert by_cause(troubles) == [
+        Cause("t", (0, 2, 4), "under-replicated", "4 (its node is gone)"),
+        Cause("t", (1, 3, 5), "under-replicated", "3 (it lags, up to 20 behind)"),
+    ]
+
+
+def test_partitions_that_wait_for_an_accepted_loss_are_one_cause_with_one_command() -> None:
+    troubles = [trouble_of(PartitionState("t", index, -1, (7, 8), ()), 1, NODES, {}) for index in (0, 1)]
+    (cause,) = by_cause(troubles)
+    assert cause.partitions == (0, 1)
+    assert "`cordwood cluster accept-loss t PARTITION...`" in cause.trouble
+    (alone,) = by_cause(troubles[1:])
+    assert "`cordwood cluster accept-loss t 1`" in alone.trouble
+
+
+@pytest.mark.parametrize(
+    ("three", "partitions", "found"),
+    [
+        (THREE, [(1, 3)] * 3, (3,)),
+        (THREE._replace(cordoned=True), [(1, 3)] * 3, ()),
+        (THREE._replace(fenced=True), [(1, 3)] * 3, ()),
+        (THREE, [(1, 3), (1, 3), (3, 1)], ()),
+        (THREE, [(1, 3)], ()),
+    ],
+    ids=["second everywhere", "cordoned", "fenced", "to be elected", "fewer partitions than brokers"],
+)
+def test_a_broker_that_no_election_will_let_lead_is_passed_over(
+    three: NodeView, partitions: list[tuple[int, ...]], found: tuple[int, ...]
+) -> None:
+    states = [PartitionState("t", index, 1, replicas, (1,)) for index, replicas in enumerate(partitions)]
+    assert passed_over((ONE, three), states) == found
 
 
 def test_a_partition_without_leader_says_so_first() -> None:

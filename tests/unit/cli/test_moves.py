@@ -102,7 +102,10 @@ def test_moves_that_could_not_be_undone_do_not_begin(tmp_path: Path) -> None:
 def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_their_records() -> None:
     several = LONE._replace(topic="b", replicas=(4, 3), isr=(4,), elr=(3,))
     lost, one, two = stuck_in_words([LONE, LONE._replace(partition=4), several, LONE._replace(topic="c", isr=())], [1])
-    assert lost.startswith("1 partition cannot be moved: all replicas lost their records.")
+    assert lost.startswith(
+        "1 partition cannot be moved: no replica has every acknowledged record. Start a broker on the disk that it "
+        "had, or accept the loss"
+    )
     assert one == (
         "2 partitions cannot be moved: only node 3, which is away, has their records. Start it, or give the records up "
         "(`cordwood cluster accept-loss aaa 3 --on NODE`): aaa-3, aaa-4"
@@ -113,12 +116,15 @@ def test_partitions_that_cannot_be_moved_are_named_with_the_nodes_that_have_thei
 def test_partitions_that_all_replicas_lost_do_not_wait_for_a_node_that_is_away() -> None:
     lost = LONE._replace(topic="c", isr=())
     alone = stuck_failure([lost])
-    assert alone.message == "1 partition cannot be moved, since all replicas lost the records: c-3"
-    assert alone.hint == "accept the loss with `cordwood cluster accept-loss`, and repeat the command"
+    assert alone.message == "1 partition cannot be moved, since no replica has every acknowledged record: c-3"
+    assert alone.hint == (
+        "start a broker on the disk that it had, or accept the loss with `cordwood cluster accept-loss`, and repeat "
+        "the command"
+    )
     both = stuck_failure([lost, LONE])
     assert both.message == (
         "1 partition cannot be moved, since only nodes that are away have the records: aaa-3; "
-        "1 partition cannot be moved, since all replicas lost the records: c-3"
+        "1 partition cannot be moved, since no replica has every acknowledged record: c-3"
     )
     assert both.hint.startswith("start these nodes")
 

@@ -1,6 +1,5 @@
 """`cordwood cluster leaders`: who leads what."""
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -21,7 +20,7 @@ def cluster_leaders(
     `cordwood topic describe --led-by NODE` lists them one by one.
     """
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, print_table, remark
+    from cordwood.cli.output import print_json, print_table, ranges, remark
     from cordwood.cli.topic.by_state import all_partitions
 
     led: dict[tuple[int, str], list[int]] = {}
@@ -46,14 +45,3 @@ def cluster_leaders(
         )
     else:
         remark("There are no partitions yet." if node is None else f"Broker {node} leads nothing.")
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`0-3, 7` for 0, 1, 2, 3 and 7, which are sorted."""
-    parts: list[tuple[int, int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1] = (parts[-1][0], number)
-        else:
-            parts.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

@@ -23,7 +23,7 @@ from cordwood.cli.cluster.mover import (
     waits_in_words,
 )
 from cordwood.cli.cluster.undo_file import write_undo
-from cordwood.cli.cluster.view import PartitionState
+from cordwood.cli.cluster.view import NOBODY_IS_COMPLETE, PartitionState
 from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode, Failure
@@ -242,7 +242,7 @@ def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[i
     lines = []
     for nodes, found in sorted(by_nodes.items()):
         if not nodes:
-            why = "all replicas lost their records. Accept the loss first"
+            why = f"{NOBODY_IS_COMPLETE}. Start a broker on the disk that it had, or accept the loss"
         elif len(nodes) == 1:
             why = f"only node {nodes[0]}, which is away, has their records. Start it, or give the records up"
         else:
@@ -261,7 +261,7 @@ def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[i
 def stuck_failure(stuck: Sequence[PartitionState]) -> Failure:
     away = [each for each in stuck if each.isr or each.elr]
     lost = [each for each in stuck if not (each.isr or each.elr)]
-    whys = (away, "only nodes that are away have the records"), (lost, "all replicas lost the records")
+    whys = (away, "only nodes that are away have the records"), (lost, NOBODY_IS_COMPLETE)
     return Failure(
         "LEADER_NOT_AVAILABLE",
         "; ".join(
@@ -272,7 +272,8 @@ def stuck_failure(stuck: Sequence[PartitionState]) -> Failure:
         ),
         "start these nodes and repeat the command, or give the records up with `cordwood cluster accept-loss`"
         if away
-        else "accept the loss with `cordwood cluster accept-loss`, and repeat the command",
+        else "start a broker on the disk that it had, or accept the loss with `cordwood cluster accept-loss`, and "
+        "repeat the command",
     )
 
 

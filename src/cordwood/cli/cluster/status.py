@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cordwood.cli.cluster.view import ClusterView, GoneNode, NodeView, Trouble
     from cordwood.cli.raw_request import Address
 
-TROUBLES_SHOWN = 50
-"""More partitions than a person reads; scripts get all of them."""
+CAUSES_SHOWN = 50
+"""More causes than a person reads; scripts get all of them."""
 
 
 def cluster_status(
@@ -83,6 +83,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
         "offline": len(view.offline),
         "below_min_in_sync": len(view.below_min_in_sync),
         "under_replicated": len(view.under_replicated),
+        "passed_over": list(view.passed_over),
         "troubles": [_trouble_as_json(trouble) for trouble in view.troubles],
     }
 
@@ -118,8 +119,9 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 
 
 def _show(view: "ClusterView") -> None:
+    from cordwood.cli.cluster.causes import by_cause
     from cordwood.cli.connection import MAKE_ROOM
-    from cordwood.cli.output import count_in_words, print_table, say
+    from cordwood.cli.output import count_in_words, print_table, ranges, remark, say
 
     gone = f" and {len(view.gone)} gone" if view.gone else ""
     say(
@@ -156,6 +158,11 @@ def _show(view: "ClusterView") -> None:
     )
     for node_id in view.full_disks:
         say(f"The disk of broker {node_id} is full: it refuses records. {MAKE_ROOM[0].upper()}{MAKE_ROOM[1:]}.")
+    for node_id in view.passed_over:
+        say(
+            f"Broker {node_id} leads nothing, and is the first replica of no partition: `cordwood cluster rebalance` "
+            "gives it a share."
+        )
     if not view.troubles:
         say("Every partition has a leader and all its replicas in sync.")
         return
@@ -163,24 +170,14 @@ def _show(view: "ClusterView") -> None:
         f"{len(view.offline)} without a leader, {len(view.below_min_in_sync)} below min.insync.replicas, "
         f"{len(view.under_replicated)} under-replicated:"
     )
+    causes = by_cause(view.troubles)
     print_table(
-        ["topic", "partition", "leader", "replicas", "in sync", "eligible", "trouble", "not in sync"],
-        [
-            (
-                each.partition.topic,
-                each.partition.partition,
-                None if each.offline else each.partition.leader,
-                _ids(each.partition.replicas),
-                _ids(each.partition.isr),
-                _ids(each.partition.elr),
-                each.in_words,
-                "; ".join(map(str, each.missing)),
-            )
-            for each in worst_first(view.troubles)[:TROUBLES_SHOWN]
-        ],
+        ["topic", "partitions", "trouble", "not in sync"],
+        [(each.topic, ranges(each.partitions), each.trouble, each.not_in_sync) for each in causes[:CAUSES_SHOWN]],
     )
-    if (hidden := len(view.troubles) - TROUBLES_SHOWN) > 0:
+    if hidden := sum(len(each.partitions) for each in causes[CAUSES_SHOWN:]):
         say(f"{count_in_words(hidden, 'partition')} more: --json has them all.")
+    remark("`cordwood topic describe --under-replicated --without-leader` lists their leaders and replicas.")
 
 
 def _address(address: "Address") -> str:
@@ -189,16 +186,3 @@ def _address(address: "Address") -> str:
 
 def _remarks(node: "NodeView") -> list[tuple[str, bool]]:
     return [("cordoned", node.cordoned), ("disk full", node.disk_full), ("controller", node.controller)]
-
-
-def worst_first(troubles: "tuple[Trouble, ...]") -> "list[Trouble]":
-    """Partitions without a leader, then those that refuse acks=all; a cluster's own topics after topics of its users.
-
-    Only the first are shown, and the 50 partitions of `__consumer_offsets` would hide all others."""
-    return sorted(
-        troubles, key=lambda each: (not each.offline, not each.below_min_in_sync, each.partition.topic.startswith("__"))
-    )
-
-
-def _ids(ids: tuple[int, ...]) -> str:
-    return ",".join(str(broker) for broker in ids)

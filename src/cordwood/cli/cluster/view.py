@@ -30,6 +30,7 @@ MIN_IN_SYNC = "min.insync.replicas"
 
 
 MANY = "*"
+NOBODY_IS_COMPLETE = "no replica has every acknowledged record"
 WITHHOLDS = "it keeps committed records that the leader lacks: see its log"
 
 
@@ -137,6 +138,8 @@ class ClusterView(NamedTuple):
     troubles: tuple[Trouble, ...]
     metadata_version: int
     """The final one, as far as the asked broker knows."""
+    passed_over: tuple[int, ...] = ()
+    """Brokers that take part, lead nothing, and will not without a rebalance."""
 
     @property
     def full_disks(self) -> list[int]:
@@ -172,6 +175,7 @@ def cluster_view(connection: Connection) -> ClusterView:
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
         finalised_version(address, connection.timeout_s),
+        passed_over(nodes, partitions),
     )
 
 
@@ -215,7 +219,7 @@ def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
 
 def _why_nobody_is_complete(partition: PartitionState, *, served: bool) -> str:
     """`served`: a replica serves, and could begin with what it has."""
-    command = f"`cordwood cluster accept-loss {partition.topic} {partition.partition}`"
+    command = accept_loss_command(partition.topic, partition.partition)
     if len(partition.replicas) == 1:
         why = "its only replica lost its storage, or has an older copy of it"
     elif partition.lost:
@@ -223,11 +227,15 @@ def _why_nobody_is_complete(partition: PartitionState, *, served: bool) -> str:
         gone = brokers_in_words(partition.lost, "and")
         why = f"the storage of {gone} is lost or an older copy, and no other replica has every acknowledged record"
     else:
-        why = "no replica has every acknowledged record: those that had them lost their storage, or have older copies"
+        why = f"{NOBODY_IS_COMPLETE}: those that had them lost their storage, or have older copies"
     brokers = brokers_in_words(partition.lost or partition.replicas)
     if served:
         return f"{why}. Start {brokers} on the disk that it had, or {command} lets a replica begin with what it has"
     return f"{why}. Start {brokers}; if its disk is lost, then {command}"
+
+
+def accept_loss_command(topic: str, partitions: int | str) -> str:
+    return f"`cordwood cluster accept-loss {topic} {partitions}`"
 
 
 _WAITS = {
@@ -250,6 +258,16 @@ def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState])
     leads = Counter(each.leader for each in partitions)
     replicas = Counter(node for each in partitions for node in each.replicas)
     return tuple(node._replace(leads=leads[node.node_id], replicas=replicas[node.node_id]) for node in nodes)
+
+
+def passed_over(nodes: Sequence[NodeView], partitions: Sequence[PartitionState]) -> tuple[int, ...]:
+    """Brokers that lead nothing though there are partitions for every broker, and are the first replica of none, so
+    that no election lets them lead: those that were away while topics were made, or are new."""
+    if len(partitions) < len(nodes):
+        return ()
+    leaders = {node for each in partitions for node in (each.leader, *each.replicas[:1])}
+    serving = (node for node in nodes if node.state == "serves" and not node.cordoned)
+    return tuple(node.node_id for node in serving if node.node_id not in leaders)
 
 
 def gone_nodes(
