@@ -12,7 +12,7 @@ from cordwood.wire.apis import ApiKey
 READ_BY_ONE_CLIENT: Final = 50_000
 """Partitions that one reader may follow: a MirrorMaker has some ten thousand. Its lookups and commits are as wide."""
 
-WRITTEN_AT_ONCE: Final = 16_000
+WRITTEN_AT_ONCE: Final = 15_000
 """Batches in one Produce. The smallest is 70 bytes and a producer sends 1 MiB at a time (max.request.size): 15,000.
 They are decoded in one turn."""
 
