@@ -1,5 +1,6 @@
 """The checker of replicated partitions finds each of the twelve rules broken, and takes histories that keep them."""
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,8 @@ class Cluster:
     def __init__(self, *, on_disk: bool = True, min_insync: int = 2) -> None:
         self.history = PartitionHistory("p-0", on_disk=on_disk)
         self.min_insync = min_insync
+        self.isr_at_leader: tuple[int, ...] = ()
+        """The in-sync set that the leader knows, if that is another than the row's."""
         self.disks = {broker: Disk() for broker in (LEADER, FOLLOWER, THIRD)}
         self.row = PartitionRow(LEADER, 1, 0, (1, 2, 3), (1, 2, 3))
         self.history.written(self.row, fresh=True)
@@ -77,6 +80,7 @@ class Cluster:
             max(disk.start, disk.high_watermark),
             disk.truncations,
             self.min_insync,
+            frozenset(self.isr_at_leader or self.row.isr),
         )
         self.history.saw(broker, seen, lambda offset: [each for each in disk.entries if each.next > offset])
         self.history.check_in_sync()
@@ -306,6 +310,22 @@ def test_rule_9_a_commit_on_too_few_replicas() -> None:
     cluster.replicate(entry(0), to=(LEADER,))
     cluster.disks[LEADER].high_watermark = 1
     with broken(9):
+        cluster.look(LEADER)
+
+
+@pytest.mark.parametrize(("heard", "end"), [(False, 1), (True, 1), (False, 2)], ids=["unaware", "aware", "too short"])
+def test_rule_9_a_leader_may_count_a_replica_that_lost_its_disk_until_it_hears_of_it(heard: bool, end: int) -> None:
+    cluster = Cluster()
+    cluster.isr_at_leader = (1,) if heard else (1, 3)
+    cluster.replicate(entry(0), entry(1), to=(LEADER,))
+    cluster.replicate(entry(0), to=(THIRD,))
+    cluster.history.lost_disk(THIRD)
+    cluster.disks[THIRD] = Disk(opened=2)
+    cluster.look(THIRD)
+    cluster.write(isr=(1,))
+    cluster.history.unfenced(THIRD)
+    cluster.disks[LEADER].high_watermark = end
+    with contextlib.nullcontext() if (heard, end) == (False, 1) else broken(9):
         cluster.look(LEADER)
 
 

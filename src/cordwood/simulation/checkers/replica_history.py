@@ -54,6 +54,8 @@ class Sighting(NamedTuple):
     last_stable_offset: int
     truncations: int
     min_insync_replicas: int
+    isr: frozenset[int]
+    """The in-sync set of the row from which the replica has its role."""
 
 
 Read = Callable[[int], Sequence[Entry]]
@@ -78,6 +80,10 @@ class Replica:
     broker is registered without a fence again."""
     emptied: bool = False
     """Whether the replica has lost its disk: it never leads while another candidate is left. Ends as `excused` does."""
+
+    lost_end: int = 0
+    """The end that counted when the replica lost its disk. A fetch from before the loss may wait at a leader that stood
+    still, and has not heard of the loss either: the leader counts it."""
 
     def cut(self, end: int) -> None:
         """Forgets batches that may be gone."""
@@ -301,7 +307,9 @@ class PartitionHistory:
             # The log of a broker that is no replica any more may still be there.
             if self.row is None or number in self.row.replicas
             # A fetch of a replica may arrive after the replica has lost what the fetch tells of.
-            if each.excused or min(each.agreed, self.counted_end(each)) >= self.committed_end
+            if each.excused
+            or min(each.agreed, self.counted_end(each)) >= self.committed_end
+            or (number in seen.isr and each.lost_end >= self.committed_end)
         ]
         if len(safe_on) < needed:
             raise self._broken(
@@ -350,6 +358,7 @@ class PartitionHistory:
         """Takes an empty disk in the place of the replica's."""
         replica = self.replicas.get(broker)
         if replica is not None:
+            replica.lost_end = self.counted_end(replica)
             replica.entries.clear()
             replica.start = replica.end = replica.durable_end = replica.agreed = 0
             replica.excused = replica.emptied = True

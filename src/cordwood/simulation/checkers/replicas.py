@@ -117,6 +117,7 @@ class ReplicasChecker:
             partition.last_stable_offset,
             offsets.truncations,
             partition.settings.min_insync_replicas,
+            frozenset(partition.image.isr),
         )
         if seen.leads and seen.leader_epoch not in (led_from := self._led_from.setdefault(key, {})):
             led_from[seen.leader_epoch] = {each.broker_id: each.clock.boot_ms for each in self._world.machines}
