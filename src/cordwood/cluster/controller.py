@@ -217,7 +217,11 @@ class Controller:
         """Writes in batches, side by side. True if all succeeded."""
         guard = is_controller(controller)
         groups = list(batches(writes, self._most_compares))
-        results = await asyncio.gather(*(self._write_batch(group, guard) for group in groups))
+        failures: list[tuple[int, StoreFailure]] = []
+        results = await asyncio.gather(*(self._write_batch(group, guard, failures) for group in groups))
+        if failures:
+            partitions = sum(count for count, _ in failures)
+            logger.warning("the controller could not write %d partitions: %s", partitions, failures[0][1])
         await self._follower.reach(max(revision for _, revision in results))
         succeeded = all(done for done, _ in results)
         if any(revision and not done for done, revision in results):
@@ -228,13 +232,17 @@ class Controller:
             self._most_compares = MOST_COMPARES
         return succeeded
 
-    async def _write_batch(self, group: Sequence[GuardedPut], guard: Compare) -> tuple[bool, int]:
+    async def _write_batch(
+        self, group: Sequence[GuardedPut], guard: Compare, failures: list[tuple[int, StoreFailure]]
+    ) -> tuple[bool, int]:
+        """Whether the batch was written, and at which revision. A failure is added to `failures`, with the number of
+        partitions of the batch."""
         try:
             result = await self._authority.transact(together(group, [guard]))
         except StoreClosed:
             raise
         except StoreFailure as failure:
-            logger.warning("the controller could not write %d partitions: %s", len(group), failure)
+            failures.append((len(group), failure))
             return False, 0
         return result.succeeded, result.revision
 

@@ -444,6 +444,17 @@ async def test_a_store_that_is_too_slow_gets_no_smaller_and_more_transactions() 
         assert store.sizes == [100]
 
 
+async def test_transactions_that_fail_together_are_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    store = OverloadedStore()
+    async with cluster(1, 2, 3, store=store) as three:
+        await three.create("t", *[(3, 1, 2)] * 1000)
+        store.failing = 9
+        await three.kill(3)
+        await three.until(lambda image: all(each.leader == 1 for each in image.topics["t"].partitions))
+    lines = [each.getMessage() for each in caplog.records if "could not write" in each.getMessage()]
+    assert lines == ["the controller could not write 1000 partitions: too slow"]
+
+
 class LookedAt(dict[str, TopicImage]):
     """The topics of an image. Notes which of them are looked at."""
 
