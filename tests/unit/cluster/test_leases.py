@@ -339,9 +339,14 @@ async def test_a_broker_hears_when_its_successful_renewals_were_sent(open_store:
     async with open_store() as store:
         renew = store.renew
 
+        succeeded: list[int] = []
+        """When renewals were sent that succeeded. A busy machine may let the first ones fail."""
+
         async def slow(lease: int) -> None:
+            sent_ms = clock.ms
             clock.ms += 700
             await renew(lease)
+            succeeded.append(sent_ms)
 
         store.renew = slow  # type: ignore[method-assign]
         clock.ms = 40
@@ -350,7 +355,7 @@ async def test_a_broker_hears_when_its_successful_renewals_were_sent(open_store:
         assert notes.registrations == [(1, 40)]
         clock.ms = 1000
         await notes.renewed.wait()
-        assert notes.renewals == [1000]
+        assert notes.renewals[0] == succeeded[0] >= 1000
         await writer.stop()
 
 
