@@ -1,6 +1,6 @@
 """Pipelines on Spark: run, quarantine, tables, replay and swap.
 
-What a pipeline's file needs is here; it imports neither Spark nor anything else that is heavy:
+A pipeline's file needs nothing beyond this package, which imports neither Spark nor anything else that is heavy:
 
     from cordwood.pipelines import json, pipeline, table, topic
 
@@ -58,7 +58,7 @@ _HOMES = {
     "table_uri": "project",
     "topic_name": "project",
 }
-"""Imported when they are asked for: a command that only lists pipelines needs none of them."""
+"""Modules of the names that are imported on first use: a command that only lists pipelines needs none of them."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,11 @@
-"""When a failed pipeline is started again, and when it is given up: a rule without a clock."""
+"""The rule for starting a failed pipeline again, or giving it up, without a clock."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class BackOff:
-    """Waits twice as long after every failure in a row; a batch that was done begins the count again."""
+    """Waits twice as long after every failure in a row; a finished batch resets the count."""
 
     first_s: float = 1.0
     longest_s: float = 60.0
@@ -16,7 +16,7 @@ class BackOff:
         self.failures = 0
 
     def failed(self) -> float | None:
-        """How long to wait before the next try; None if there is none."""
+        """The wait before the next try, in seconds; None if there is no next try."""
         self.failures += 1
         if self.failures > self.max_failures:
             return None

@@ -1,14 +1,14 @@
 """One micro-batch, from the source's rows to every output, once.
 
 A batch goes in one pass where it can: each output is one job of Spark from the log to the output, and records are
-counted on the way. Nothing is cached, counted or read again first. Records that cannot be decoded leave the outputs by
-themselves, and are read once more for the quarantine. Where a function fails on a row, or where counts do not hold
-(`watching.py`), what was staged is taken back and the batch goes step by step: inputs are kept, poison records are
-found and set aside, and the outputs are made again, as often as it takes.
+counted on the way. Nothing is cached, counted or read again first. Records that cannot be decoded never reach the
+outputs, and are read once more for the quarantine. If a function fails on a row, or counts do not hold (`watching.py`),
+the staged outputs are taken back and the batch goes step by step: inputs are kept, poison records are found and set
+aside, and the outputs are made again, as often as it takes.
 
-Either way nobody sees anything of the batch until every output is staged and the budget holds. Then it is committed:
-the quarantine, then tables, then topics. Each of them keeps the batch's number with the batch and takes it once, so a
-batch that was interrupted anywhere is done again from the beginning and ends up in every output one time.
+Either way the batch is invisible until every output is staged and the budget holds. Then it is committed: the
+quarantine, then tables, then topics. Each of them keeps the batch's number with the batch and takes it once, so a batch
+that was interrupted anywhere is repeated from the beginning and ends up in every output exactly once.
 """
 
 import re
@@ -36,39 +36,39 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _MAX_ROUNDS: Final = 20
-"""How often a batch is begun again after poison records were found in it."""
+"""The number of times that a batch is begun again after poison records were found in it."""
 _BATCHES_BETWEEN_TRIES: Final = 50
-"""A function whose plans do not let counts hold is not likely to have another plan for the next batch."""
+"""Batches that go step by step after counts did not hold: the function's next plan is likely to be the same."""
 _MAX_ERROR_LENGTH: Final = 500
 _OF_THE_LOG: Final = re.compile(r"^\s*cordwood\.(client|records|spark)\.[\w.]+: ", re.MULTILINE)
-"""The last line of a traceback: our source or sink has failed, as it does without a broker."""
+"""Matches the last line of a traceback of our source or sink, which fails without a broker."""
 _PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What came of a batch. `rows_out` has the outputs that were written, also those that had been before."""
+    """The outcome of a batch. `rows_out` includes outputs that an interrupted run had written before."""
 
     batch_id: int
     rows_in: int | None
-    """None: only Spark knows."""
+    """None if only Spark knows the number."""
     rows_out: Mapping[str, int]
     quarantined: int
     skipped: Sequence[str]
-    """Outputs that are not replayable, in a replay."""
+    """Outputs that a replay leaves out, because they are not replayable."""
     repeated: Sequence[str]
-    """Tables that had this batch already, from a run that was interrupted."""
+    """Tables that have this batch from an interrupted run."""
     duration_ms: int
     remarks: Sequence[str] = ()
     spent: Mapping[str, Any] = field(default_factory=dict)
-    """Where the time went, in milliseconds (`spending.py`)."""
+    """The parts of the batch's time, in milliseconds (`spending.py`)."""
 
 
 class Batches:
     """Takes batches of records through a pipeline's function to its outputs."""
 
     def __init__(self, pipeline: Pipeline, outputs: Outputs, *, whole_partitions: bool = False) -> None:
-        """`whole_partitions`: the source gives the records of a partition to one task."""
+        """With `whole_partitions`, the source gives all records of a partition to one task."""
         self._pipeline = pipeline
         self._outputs = outputs
         self._whole_partitions = whole_partitions
@@ -77,7 +77,8 @@ class Batches:
         """How many batches go step by step before one pass is tried again."""
 
     def process(self, source: "DataFrame", batch_id: int, effects_from: Positions) -> BatchReport:
-        """Raises a refusal or whatever Spark raises. Whatever was committed by then is passed over the next time."""
+        """Takes one batch to its outputs. Raises a refusal or whatever Spark raises. A repetition skips outputs that
+        were committed before the failure."""
         began_s = time.monotonic()
         repeated = self._outputs.repeated(batch_id)
         before = self._set_aside_before(source.sparkSession, batch_id)
@@ -88,7 +89,7 @@ class Batches:
             self._steps_ahead = max(0, self._steps_ahead - 1)
             done = self._step_by_step(source, batch_id, repeated, before, effects_from, began_s)
             if done.quarantined:
-                # Where poison is likely, a pass that is taken back would only come on top.
+                # Poison is likely in the next batch, too, and a pass that is taken back would only add to its time.
                 self._steps_ahead = max(1, self._steps_ahead)
         return replace(done, remarks=self._outputs.tidy(), duration_ms=round((time.monotonic() - began_s) * 1000))
 
@@ -97,7 +98,7 @@ class Batches:
     def _in_one_pass(
         self, source: "DataFrame", batch_id: int, repeated: Sequence[str], began_s: float
     ) -> BatchReport | None:
-        """None, with nothing left staged, if the batch has to go step by step."""
+        """Tries the batch in one pass. Returns None, with nothing left staged, if the batch has to go step by step."""
         inputs = inputs_of(self._pipeline, source)
         work = Work()
         try:
@@ -118,13 +119,13 @@ class Batches:
     def _stage_watched(
         self, inputs: "Mapping[str, DataFrame]", source: "DataFrame", batch_id: int, work: Work
     ) -> Watched | None:
-        """Every output staged, and counts that hold; None if there are none, or a row has failed."""
+        """Stages every output and counts its inputs. Returns None if a row failed or the counts do not hold."""
         several = len(self._outputs.wanted) > 1
         with watching() as watched, diverting(persist=several, count=True) as diverted:
             work.kept = diverted.kept
             rows = {name: counted(each, f"input {name}") for name, each in inputs.items()}
             if several:
-                # Each output would read and decode the log by itself.
+                # Without a cache each output would read and decode the log by itself.
                 rows = {name: each.persist() for name, each in rows.items()}
                 work.kept += rows.values()
             try:
@@ -143,10 +144,11 @@ class Batches:
         return None if any(count_of(watched, name).failed for name in guarded) else watched
 
     def _set_aside_undecoded(self, inputs: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int) -> bool:
-        """Whether the records that could not be decoded are in quarantine. Raises OverBudget."""
+        """Quarantines the records that could not be decoded. Returns False if the batch has to go step by step. Raises
+        OverBudget."""
         formats = [each for topic in self._pipeline.inputs.values() for each in (topic.key, topic.value)]
         if any(isinstance(each, ParsedBy) for each in formats):
-            return False  # a function of the user's might judge otherwise the second time
+            return False  # a user's function might judge otherwise the second time
         if bad > self._pipeline.budget.allowed(rows_in):
             samples = [sample for rows in inputs.values() for sample in quarantine.samples(rows)]
             quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
@@ -182,7 +184,8 @@ class Batches:
             rows_in, bad = self._count(inputs, batch_id)
             good = good_rows(inputs)
             if before is not None:
-                # They stay aside though they may pass now: from quarantine they would come into the outputs again.
+                # Records that were set aside stay aside though they may pass now: a requeue would bring them into the
+                # outputs again.
                 before = _persisted(before.distinct(), kept)
                 good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
             work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
@@ -202,12 +205,14 @@ class Batches:
         return BatchReport(batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent)
 
     def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
-        """What an interrupted run of this batch has quarantined. Only the first batch of a query may be repeated."""
+        """The records that an interrupted run of this batch quarantined. Only the first batch of a query may be
+        repeated."""
         may_be_repeated, self._may_be_repeated = self._may_be_repeated, False
         return self._outputs.set_aside_before(spark, batch_id) if may_be_repeated else None
 
     def _effects(self, effects_from: Positions, address: str) -> "Column | None":
-        """What is said of effects of records that are set aside: a later requeue has them, or they were had."""
+        """The `cordwood.effects` header of records that are set aside: their effects were had, or are due at a
+        requeue."""
         from pyspark.sql import functions as F
 
         if not self._effects_are_wanted:
@@ -215,7 +220,7 @@ class Batches:
         return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
 
     def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int]:
-        """Records, and records that could not be decoded."""
+        """Counts records, and records that could not be decoded."""
         from pyspark.sql import functions as F
 
         rows_in = bad = 0
@@ -229,12 +234,12 @@ class Batches:
         quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
         return rows_in, bad
 
-    # The function, and whose fault a failure is
+    # Calling the function, and finding the records that it fails on
 
     def _make(
         self, good: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int, effects_from: Positions
     ) -> tuple[Work, dict[Origin, str]]:
-        """Every output staged, without the records that were found to be poison."""
+        """Stages every output without the poison records, and returns the poison records that it found."""
         poison: dict[Origin, str] = {}
         left = min(self._pipeline.budget.allowed(rows_in) - bad, quarantine.MAX_ISOLATED)
         for _ in range(_MAX_ROUNDS):
@@ -267,7 +272,7 @@ class Batches:
             work.failures, work.kept = diverted.failures, diverted.kept
             outputs = outputs_of(self._pipeline, inputs)
             if effects and effects_from and _has_rows_before(inputs, effects_from):
-                # Some of these records had their effects when another edition was live: they have none now.
+                # Some of these records had their effects while another edition was live: this edition repeats none.
                 rest = {name: rows.where(~_before(effects_from)) for name, rows in inputs.items()}
                 ours = outputs_of(self._pipeline, rest)
                 outputs.update({name: ours[name] for name in effects})
@@ -280,7 +285,7 @@ class Batches:
         return find_poison(_spans(inputs), probe, limit)
 
     def _failure(self, inputs: "Mapping[str, DataFrame]") -> str | None:
-        """What the function fails with on these rows, if it does."""
+        """The error that the function raises on these rows, or None."""
         with diverting(persist=False):
             try:
                 for rows in outputs_of(self._pipeline, inputs).values():
@@ -293,12 +298,12 @@ class Batches:
 
 
 def good_rows(inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
-    """What the function gets: the rows that could be decoded."""
+    """The rows that could be decoded: the function's inputs."""
     return {name: rows.where(f"{ERROR} is null").drop(ERROR, POISON) for name, rows in inputs.items()}
 
 
 def outputs_of(pipeline: Pipeline, inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
-    """What the function returns, by output; a refusal if it is not what was declared."""
+    """Calls the function and returns its rows by output. Refuses a result that differs from the declaration."""
     from pyspark.sql import DataFrame
 
     returned: Any = pipeline.function(**inputs)
@@ -314,7 +319,7 @@ def outputs_of(pipeline: Pipeline, inputs: "Mapping[str, DataFrame]") -> "dict[s
 
 
 def spent_on(work: Work, began_s: float, staged_s: float, *, is_one_pass: bool) -> dict[str, Any]:
-    """Of a batch that was begun and staged at these times, and is committed now."""
+    """The parts of the time of a batch that was begun and staged at these times and is committed now."""
     staging_ms, commit_ms = round((staged_s - began_s) * 1000), round((time.monotonic() - staged_s) * 1000)
     return spent_in_batch(work.spent, staging_ms=staging_ms, commit_ms=commit_ms, is_one_pass=is_one_pass)
 
@@ -338,7 +343,8 @@ def _spans(inputs: "Mapping[str, DataFrame]") -> list[Span]:
 
 
 def _within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":
-    """Of rows whose record's place is in the columns `<address>topic`, `<address>partition` and `<address>offset`."""
+    """Selects rows whose record is in one of the spans. The record's place is in the columns `<address>topic`,
+    `<address>partition` and `<address>offset`."""
     from pyspark.sql import functions as F
 
     conditions = [
@@ -348,7 +354,7 @@ def _within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":
         & (F.col(f"{address}offset") < span.end)
         for span in spans
     ]
-    # By halves: Spark walks through a condition by recursion, and a topic may have a thousand partitions.
+    # The condition is a balanced tree: Spark walks it by recursion, and a topic may have a thousand partitions.
     while len(conditions) > 1:
         pairs = zip_longest(conditions[::2], conditions[1::2], fillvalue=F.lit(False))
         conditions = [one | two for one, two in pairs]
@@ -367,7 +373,7 @@ def _has_rows_before(inputs: "Mapping[str, DataFrame]", positions: Positions) ->
 
 
 def _may_be_the_rows_fault(failure: Exception) -> bool:
-    """Failures of Spark's tasks may be; those of planning, of the driver, of Python itself and of the log are not."""
+    """True for failures of Spark's tasks; False for those of planning, the driver, Python itself and the log."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
@@ -377,7 +383,7 @@ def _may_be_the_rows_fault(failure: Exception) -> bool:
 
 
 def _in_words(failure: Exception) -> str:
-    """The line that tells most: a Python function's own exception, else the first one of Spark's."""
+    """The most telling line of a failure: a Python function's own exception, else Spark's first line."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_EXCEPTION.match(line)]
     return (python[-1:] or lines or [type(failure).__name__])[0][:_MAX_ERROR_LENGTH]

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says: the query's id, and how far it has read and committed.
+"""Reads Spark's checkpoint: the query's id, and how far it has read and committed.
 
 metadata           {"id": "…"}
 offsets/<batch>    a version line, Spark's metadata, then a line for each source: where the batch ends
@@ -27,19 +27,19 @@ def last_committed_batch(checkpoint: Path) -> int | None:
 
 
 def unfinished_batch(checkpoint: Path) -> int | None:
-    """A batch that was planned and is not done: the next run repeats it."""
+    """The batch that was planned and is not done, which the next run repeats; None if there is none."""
     planned, done = _last(checkpoint / "offsets"), last_committed_batch(checkpoint)
     return planned if planned is not None and (done is None or planned > done) else None
 
 
 def committed_position(checkpoint: Path) -> Positions:
-    """The offset after the last record of every partition that is done with; nothing before the first batch."""
+    """The offset after the last committed record of every partition; empty before the first batch."""
     batch = last_committed_batch(checkpoint)
     return {} if batch is None else position_of(checkpoint, batch)
 
 
 def position_of(checkpoint: Path, batch: int) -> Positions:
-    """Where a planned batch ends."""
+    """The positions at which a planned batch ends."""
     path = checkpoint / "offsets" / str(batch)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,12 +1,12 @@
-"""Two editions of an output side by side: how many rows, which keys differ, and what a few of the differences are.
+"""Compares two editions of an output: how many rows, which keys differ, and a few of the differences.
 
-A table with a key has one row for each key: rows are matched by it. Rows of a table without a key are counted, and a
-row that is there twice on one side and once on the other is one difference. Records of a topic are matched by their
-key: a key whose records are others, or another number of them, has changed; records without a key are counted. The
-order of a topic's records is not compared.
+Rows of a table with a key are matched by key. Rows of a table without a key are counted, and a row that is there twice
+on one side and once on the other is one difference. Records of a topic are matched by their key: a key with other
+records, or another number of them, has changed; records without a key are counted. The order of a topic's records is
+not compared.
 
-What is small is compared here (`comparing_here`), in a second; the rest on Spark, bounded in memory. Both see each side
-at one moment.
+Small outputs are compared in this process (`comparing_here`), in a second; larger ones on Spark, with bounded memory.
+Either way each side is read as of one moment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ KINDS: Final = ("changed", "only live", "only fresh")
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of two tables, as far as they differ."""
+    """The columns in which two tables differ, and those that they share."""
 
     only_live: Sequence[str] = ()
     only_fresh: Sequence[str] = ()
     of_other_type: Sequence[str] = ()
     common: Sequence[str] = ()
-    """Those that both have, with the same type."""
+    """Columns that both tables have, with the same type."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is different. Samples are in no particular order, and are not more than were asked for of each kind."""
+    """The differences of two editions. Samples are unordered, and each kind has at most as many as were asked for."""
 
     name: str
     key: Sequence[str]
@@ -47,10 +47,11 @@ class Comparison:
     """Rows or records of keys that only the live edition has."""
     only_fresh: int
     changed: int
-    """Keys that both have, with other values; without a key there is no such thing."""
+    """Keys of both editions with other values; 0 for an output without a key."""
     columns: Columns
     samples: Sequence[Mapping[str, Any]]
-    """`kind` (only live, only fresh, changed) and the rows; a changed one has the columns that differ."""
+    """Each sample has `kind` (only live, only fresh, changed) and the rows; a changed one has the columns that
+    differ."""
 
     @property
     def is_equal(self) -> bool:
@@ -72,7 +73,7 @@ def columns_of(live: Snapshot, fresh: Snapshot) -> Columns:
 def compare(
     spark: "SparkSession", table: str, key: Sequence[str], live: Snapshot, fresh: Snapshot, samples: int
 ) -> Comparison:
-    """Two tables, on Spark."""
+    """Compares two tables on Spark."""
     columns = columns_of(live, fresh)
     by = [name for name in key if name in columns.common]
     if by:
@@ -86,7 +87,7 @@ def compare(
 def compare_topics(
     spark: "SparkSession", name: str, topics: tuple[str, str], bootstrap_servers: str, samples: int
 ) -> Comparison:
-    """Two topics, the live one first, on Spark."""
+    """Compares two topics on Spark; the live one comes first."""
     from pyspark.sql import functions as F
 
     def side(topic: str, count: str) -> "DataFrame":
@@ -105,7 +106,7 @@ def compare_topics(
     both = both.persist()
     try:
         sums = both.agg(F.sum("l").alias("l"), F.sum("f").alias("f")).collect()[0]
-        # A record without a key stands for itself.
+        # A record without a key is matched by its content.
         alone = F.when(F.col("key").isNull(), F.col("value"))
         by_key = both.groupBy("key", alone.alias("alone")).agg(
             F.sum("l").alias("n_l"),
@@ -138,7 +139,8 @@ def compare_topics(
 def _found(
     joined: "DataFrame", samples: int, *, of_topic: bool = False
 ) -> tuple[tuple[int, int, int], list[Mapping[str, Any]]]:
-    """How many there are of each kind (only live, only fresh, changed), and samples, of (key, l, f, kind, n)."""
+    """Counts the differences of each kind (only live, only fresh, changed) and takes samples from (key, l, f, kind,
+    n)."""
     from pyspark.sql import functions as F
 
     joined = joined.where(F.col("kind").isNotNull()).persist()
@@ -158,7 +160,7 @@ def _found(
 def _by_key(
     spark: "SparkSession", live: Snapshot, fresh: Snapshot, key: Sequence[str], values: Sequence[str]
 ) -> "DataFrame":
-    """(key, l, f, kind, n): the JSON of the values on both sides."""
+    """(key, l, f, kind, n), where l and f are the JSON of the values on both sides."""
     from pyspark.sql import functions as F
 
     def side(snapshot: Snapshot, name: str) -> "DataFrame":
@@ -193,7 +195,7 @@ def _by_row(spark: "SparkSession", live: Snapshot, fresh: Snapshot, columns: Seq
 
 
 def _json(columns: Sequence[str]) -> "Column":
-    """The columns as text: comparable whatever their types are, maps included."""
+    """The columns as JSON text, which compares values of any type, maps included."""
     from pyspark.sql import functions as F
 
     quoted = [F.col("`" + name.replace("`", "``") + "`") for name in columns]
@@ -201,7 +203,7 @@ def _json(columns: Sequence[str]) -> "Column":
 
 
 def row_sample(kind: str, key: str | None, live: str | None, fresh: str | None) -> Mapping[str, Any]:
-    """A difference of two tables, of the JSON of its key and of the row on both sides."""
+    """A difference of two tables, made of the JSON of the key and of the row on both sides."""
     import json
 
     values = {side: json.loads(text) for side, text in (("live", live), ("fresh", fresh)) if text is not None}
@@ -209,7 +211,7 @@ def row_sample(kind: str, key: str | None, live: str | None, fresh: str | None) 
 
 
 def record_sample(kind: str, key: str | None, live: str | None, fresh: str | None) -> Mapping[str, Any]:
-    """A difference of two topics, of the text of a record's key and of its value on both sides."""
+    """A difference of two topics, made of the text of the record's key and of its value on both sides."""
     import json
 
     values: dict[str, Any] = {}

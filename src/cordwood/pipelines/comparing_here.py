@@ -1,6 +1,6 @@
-"""Small editions side by side, in this process: no Java is started for a few thousand rows.
+"""Compares small editions in this process: no Java is started for a few thousand rows.
 
-The outcome is that of `comparing`, which does the same on Spark for what is larger.
+The outcome equals that of `comparing`, which compares larger editions on Spark.
 """
 
 import base64
@@ -18,13 +18,13 @@ from cordwood.pipelines.reading_here import committed_records
 from cordwood.pipelines.tables.staged import Snapshot
 
 MAX_ROWS: Final = 200_000
-"""Of both sides together: some hundred megabytes, and a few seconds."""
+"""The rows of both sides together: some hundred megabytes, and a few seconds."""
 MAX_BYTES: Final = 256 << 20
 
 
 class _Row(NamedTuple):
     key: Hashable | None
-    """None: it stands for itself."""
+    """None for a row without a key, which is matched by its content."""
     content: Hashable
 
 
@@ -35,14 +35,14 @@ class _Nested(NamedTuple):
 
 
 def tables_fit(live: Snapshot, fresh: Snapshot) -> bool:
-    """Whether two tables are small, in files and objects alike."""
+    """True if two tables are small enough to compare here, in rows and bytes."""
     if live.rows + fresh.rows > MAX_ROWS:
         return False
     return sum(_size_bytes(each) for each in (live, fresh)) <= MAX_BYTES
 
 
 def topics_fit(topics: Sequence[str], bootstrap_servers: str) -> bool:
-    """Whether two topics have few records. Their bytes are not known."""
+    """True if two topics have few records. Their bytes are not known."""
     ends = log_ends(bootstrap_servers, topics)
     return distance(ahead(ends, log_starts(bootstrap_servers, topics))) <= MAX_ROWS
 
@@ -70,11 +70,11 @@ def compare_topics_here(name: str, topics: tuple[str, str], bootstrap_servers: s
 
 
 _Groups = Mapping[Hashable, Mapping[Any, int]]
-"""How often each content is there, by key."""
+"""By key, how often each content occurs."""
 
 
 def _groups(rows: Iterable[_Row]) -> _Groups:
-    """The rows of each key. A row without a key is a group of its own, with those that say the same."""
+    """Groups rows by key. Rows without a key are grouped by their content."""
     groups: dict[Hashable, dict[Any, int]] = {}
     for key, content in rows:
         group = groups.setdefault((True, content) if key is None else (False, key), {})
@@ -83,7 +83,7 @@ def _groups(rows: Iterable[_Row]) -> _Groups:
 
 
 _Difference = tuple[str, Any, Any, Any]
-"""Its kind, the key, what the live edition has and what the fresh one has."""
+"""Kind, key, content in the live edition, content in the fresh edition."""
 
 
 def _differences(live: _Groups, fresh: _Groups, samples: int) -> tuple[tuple[int, int, int], list[_Difference]]:
@@ -109,7 +109,7 @@ def _differences(live: _Groups, fresh: _Groups, samples: int) -> tuple[tuple[int
 
 
 def _beyond(one: Mapping[Any, int], two: Mapping[Any, int]) -> dict[Any, int]:
-    """What `one` has more of than `two`."""
+    """The contents that `one` has more often than `two`, with the surplus."""
     return {content: count - two.get(content, 0) for content, count in one.items() if count > two.get(content, 0)}
 
 
@@ -125,7 +125,7 @@ def _table_rows(snapshot: Snapshot, key: Sequence[str], values: Sequence[str]) -
 
     filesystem = None if snapshot.remote is None else snapshot.remote.filesystem()
     for path in snapshot.files:
-        # A file that is older than a column does not have it.
+        # A file that is older than a column lacks it.
         file = pq.ParquetFile(str(path), filesystem=filesystem)
         wanted = [name for name in (*key, *values) if name in file.schema_arrow.names]
         for batch in file.iter_batches(columns=wanted):
@@ -137,7 +137,7 @@ def _table_rows(snapshot: Snapshot, key: Sequence[str], values: Sequence[str]) -
 
 
 def _cells(column: Any) -> list[Hashable]:
-    """Values that can be compared: what is nested as its JSON, one NaN as the other."""
+    """Comparable values: nested ones become JSON, and all NaNs are equal."""
     import pyarrow as pa
 
     cells: list[Any] = column.to_pylist()
@@ -155,7 +155,7 @@ def _records(topic: str, bootstrap_servers: str) -> Iterator[_Row]:
 
 
 def _text(data: bytes | None) -> str | None:
-    """As it is where it is text, else in base64."""
+    """Decodes UTF-8 text; other bytes become base64."""
     if data is None:
         return None
     try:

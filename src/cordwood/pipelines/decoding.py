@@ -1,8 +1,7 @@
-"""From the rows of the source to the columns that a pipeline declared, each row with what went wrong with it.
+"""Decodes the source's rows into the columns that a pipeline declared, each row with the error it met.
 
-No row is dropped and no row fails the query: a record that cannot be decoded comes out with `_error` set and its bytes
-in `_poison`; what its columns hold means nothing. A null value is no error: it is a tombstone, and `_record.tombstone`
-says so.
+No row is dropped and no row fails the query: a record that cannot be decoded comes out with `_error` set, its bytes in
+`_poison`, and meaningless columns. A null value is no error: it is a tombstone, and `_record.tombstone` says so.
 """
 
 from functools import lru_cache
@@ -26,7 +25,7 @@ _MAX_ERROR_LENGTH: Final = 500
 
 
 def inputs_of(pipeline: Pipeline, rows: "DataFrame") -> "dict[str, DataFrame]":
-    """The rows of each input, decoded, from the rows of all its topics as the source gives them (with headers)."""
+    """The decoded rows of each input, from the source's rows of all topics (with headers)."""
     from pyspark.sql import functions as F
 
     if len(pipeline.inputs) == 1:
@@ -51,8 +50,8 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
             raise InvalidDefinition(f"input {topic.name}: both key and value make a column key", topic.site)
         columns = {**of_key, **columns}
         parts = {"key": key, "value": value}
-    # Each part is parsed once, into a column of its own. In one expression with what is asked of it, it would be parsed
-    # once for each question: Spark shares no work between the branches of a condition.
+    # Each part is parsed once, into a column of its own. Spark shares no work between the branches of a condition:
+    # within one expression, a part would be parsed once for each use.
     for part, format_ in parts.items():
         rows = rows.withColumn(f"_parsed_{part}", _parsed(part, format_, topic))
     errors = [_error_of(part, format_, topic) for part, format_ in parts.items()]
@@ -73,15 +72,15 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
 
 
 def parsed_once(rows: "DataFrame", name: str) -> "DataFrame":
-    """The decoded rows of an input, for queries that nobody counts. Spark pushes no filter below an observed node: a
-    filter on `_error` would have every record parsed again for each of its questions (three times the CPU)."""
+    """Decoded rows of an input, for queries that are not counted. Spark pushes no filter below an observed node: a
+    filter on `_error` would have every record parsed again for each condition (three times the CPU)."""
     from pyspark.sql import functions as F
 
     return rows.observe(f"cordwood {name}", F.count(F.lit(1)).alias("rows"), F.count(ERROR).alias("failed"))
 
 
 def _parsed(part: str, format_: Format, topic: Topic) -> "Column":
-    """What `_content_of` and `_error_of` look into; null where the part is null, or nothing can be made of it."""
+    """The parsed part, from which `_content_of` and `_error_of` read; null if the part is null or cannot be parsed."""
     from pyspark.sql import functions as F
 
     match format_:
@@ -124,10 +123,10 @@ def _error_of(part: str, format_: Format, topic: Topic) -> "Column":
             return F.col(f"_parsed_{part}.error")
 
 
-# Spark stops reading at the end of the first object, whatever follows it. As the one element of an array within another
-# object the value is read to its end, so that `{"id": 1}{"id": 2}` is an error and not half of what was sent. Only a
-# value with a `]` can have ended the array and gone on. Of such a value it is asked which fields that other object has:
-# the last one has a name that no value knows.
+# Spark stops reading at the end of the first object and ignores the rest: `{"id": 1}{"id": 2}` would pass as half of
+# what was sent. So the value is wrapped as the only element of an array in an outer object, and is read to its end.
+# Only a value with a `]` can close that array early. Such a value is an error unless the outer object still has exactly
+# its own fields, the last of which has a name that no value knows.
 
 
 def _parsed_json(text: "Column", schema: "StructType") -> "Column":
@@ -202,7 +201,7 @@ def _columns_of(part: str, format_: Format, topic: Topic, *, whole: bool = False
 
 @lru_cache
 def _schema(text: str | None, topic: Topic) -> "StructType":
-    """Kept: Spark's parser is asked for it, and a batch needs it several times."""
+    """The parsed schema, cached: a batch needs it several times, and only Spark can parse it."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

@@ -1,7 +1,7 @@
-"""What a pipeline is: a name, a version, inputs, a function from DataFrames to DataFrames, outputs and settings.
+"""The definition of a pipeline: name, version, inputs, a function from DataFrames to DataFrames, outputs, settings.
 
 Everything here is a value that was checked when it was made. Nothing here imports Spark: a definition can be read,
-listed and tested without it. What is wrong is said with the file and the line that says it.
+listed and tested without it. Errors name the file and the line of the faulty declaration.
 """
 
 import inspect
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_NAME_LENGTH: Final = 100
 _INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?(\s+|$))+", re.I)
-"""As Spark reads it, which would say only at the start of the query that it cannot."""
+"""The intervals that Spark can read. Spark itself would refuse others only when the query starts."""
 
 Function = Callable[..., "DataFrame | Mapping[str, DataFrame]"]
 
@@ -39,7 +39,7 @@ class TableFormat(StrEnum):
 
 
 class OutputMode(StrEnum):
-    """Spark's output modes for stateful pipelines: rows once they are final, or whenever they change."""
+    """Spark's output modes for stateful pipelines: rows once they are final, or at every change."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -58,7 +58,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Table:
-    """A table to write to. With a key a row replaces the one of the same key; without, rows are added."""
+    """A table to write to. With a key, a row replaces the row of the same key; without, rows are added."""
 
     name: str
     key: tuple[str, ...]
@@ -68,9 +68,9 @@ class Table:
     replayable: bool
     site: Site = field(compare=False)
     location: str | None = None
-    """Below which place of an object store it is; None: in the pipelines' directory."""
+    """The place of an object store below which the table is; None: in the pipelines' directory."""
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """`deltalake`'s; credentials may be among them."""
+    """Options of `deltalake`, which may include credentials."""
 
 
 Output = Topic | Table
@@ -78,13 +78,13 @@ Output = Topic | Table
 
 @dataclass(frozen=True)
 class Budget:
-    """How many poison records a batch may have: `rows`, or `share` of its records where that is more."""
+    """How many poison records a batch may have: `rows`, or `share` of its records if that is more."""
 
     rows: int = 0
     share: float = 0.0
 
     def allowed(self, rows_in: int) -> int:
-        # As it was written: 0.29 is a little less in binary, and of a hundred records only 28.
+        # The decimal as written: in binary 0.29 is a little less, and would allow only 28 of a hundred records.
         return max(self.rows, int(Decimal(str(self.share)) * rows_in))
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a pipeline runs. Nothing here changes what it computes, but for `stateful` and `output_mode`."""
+    """How a pipeline runs. Only `stateful` and `output_mode` change what it computes."""
 
     starting: str = "earliest"
     trigger: str = "1 second"
@@ -112,7 +112,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline. Calling it calls its function: `orders(a_dataframe)` is how it is tested without a broker."""
+    """A pipeline. Calling it calls its function: `orders(a_dataframe)` tests it without a broker."""
 
     name: str
     version: int
@@ -149,7 +149,8 @@ def topic(
     """A topic. As an input, `key` and `value` say how bytes become columns; the default is bytes as they are.
 
     As an output, `key` names the column that becomes the records' key, and all columns become the value: a JSON object,
-    or with `value=raw()` or `text()` the column `value` alone. With `replayable=False` a replay writes nothing to it.
+    or with `value=raw()` or `text()` the column `value` alone. With `replayable=False` a replay writes nothing to the
+    topic.
     """
     site = calling_site()
     if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
@@ -177,15 +178,15 @@ def table(
     location: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Table:
-    """A table, kept in the pipelines' directory and found by its name: `read_table(spark, name)`.
+    """Declares a table, kept in the pipelines' directory and found by its name: `read_table(spark, name)`.
 
     With `key`, one column or several, a row replaces the row of the same key, and a record without a value (a
-    tombstone) deletes it. Of several rows of one key in a batch the last one counts: by the columns `latest_by` if they
-    are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an SQL
-    condition for deletes of your own. `format` is delta; for tables without a key also iceberg, or parquet.
+    tombstone) deletes it. If a batch has several rows of one key, the last one counts: by the columns `latest_by` if
+    they are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an
+    SQL condition for deletes of your own. `format` is delta; for tables without a key also iceberg, or parquet.
 
     `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
-    `storage_options` are those of the `deltalake` package. Credentials are better left to the environment.
+    `storage_options` go to the `deltalake` package. Credentials are better left to the environment.
     """
     site = calling_site()
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
@@ -209,7 +210,8 @@ def table(
 
 
 def budget(rows: int = 0, share: float = 0.0) -> Budget:
-    """How many poison records a batch may have before the pipeline stops: `rows`, or that share of it if it is more."""
+    """How many poison records a batch may have before the pipeline stops: `rows`, or `share` of its records if that is
+    more."""
     if rows < 0 or not 0 <= share <= 1:
         raise InvalidDefinition(f"budget(rows={rows}, share={share}): rows >= 0, share from 0 to 1", calling_site())
     return Budget(rows, share)
@@ -230,7 +232,7 @@ def pipeline(
     source_options: Mapping[str, str] | None = None,
     spark: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Pipeline]:
-    """Makes a function a pipeline. Its name is the function's unless it is given.
+    """Makes a function a pipeline, named after the function unless `name` is given.
 
     The function has a parameter for each input and returns a DataFrame for each output: one, or a mapping by the names
     in `outputs`. It is called for every batch, with that batch's rows. With `stateful=True` it is called once, with
@@ -352,7 +354,7 @@ def _check_names(made: Pipeline) -> None:
 
 
 def _check_stateful(made: Pipeline) -> None:
-    """What cannot be promised once records have gone into a state."""
+    """Refuses outputs that are not replayable, and a budget by share: a record cannot be taken out of a state."""
     if not made.settings.stateful:
         return
     for each in made.outputs.values():

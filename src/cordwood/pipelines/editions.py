@@ -1,4 +1,4 @@
-"""The state of a pipeline on disk, and the one step by which another of its editions becomes the live one.
+"""The state of a pipeline on disk, and the single step that makes another of its editions the live one.
 
     <project>/<pipeline>/
       live.json                     which edition is live, and which were before it: the only file that decides
@@ -16,8 +16,9 @@
       tables/<table>/               tables that are not replayable: all editions share them
 
 An edition is one build of a pipeline's outputs: `v1`, `v2`, and `v2.2` for the second build by version 2. Everything
-below an edition is its own, so nothing that happens to a fresh edition can touch the live one. Swap and rollback
-replace `live.json`, whole, by a rename: after a crash anywhere the old edition is live or the new one is.
+below an edition belongs to it alone, so nothing that happens to a fresh edition can touch the live one. Swap and
+rollback replace `live.json` as a whole, by a rename: after a crash anywhere either the old edition or the new one is
+live.
 """
 
 import fcntl
@@ -40,7 +41,7 @@ from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_f
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 FORMAT: Final = 1
-"""Of the files below. Another number was written by a program that knows more than this one."""
+"""Version of the files below. A higher number was written by a newer program."""
 _TRIAL: Final = "trial.py"
 
 
@@ -55,21 +56,22 @@ class Edition:
     starting: str
     made_at_ms: int
     replayed: bool
-    """Made by a replay; the others began as the pipeline's first edition."""
+    """True if a replay made the edition; False for a pipeline's first edition."""
     tables: Mapping[str, TableFacts]
     topics: Mapping[str, str]
-    """The topic that it writes for each declared one."""
+    """The topic that the edition writes, by declared topic."""
     effects: tuple[str, ...] = ()
     """Outputs that are not replayable."""
     query_id: str | None = None
-    """Of the checkpoint, once it has one."""
+    """The id of the checkpoint's query, once there is one."""
     caught_up_at_ms: int | None = None
     input_ids: Mapping[str, str] = field(default_factory=dict)
-    """The id of each topic that it has begun to read: its positions mean nothing in one that was made again."""
+    """The id of each topic that the edition has begun to read: its positions mean nothing in a topic that was made
+    again."""
 
     @property
     def is_trial(self) -> bool:
-        """A changed definition that has not done a batch yet: `edition.json` still names the one before it."""
+        """True for a changed definition before its first batch: `edition.json` still names the previous definition."""
         return self.definition_file == _TRIAL
 
     def to_json(self) -> dict[str, Any]:
@@ -115,15 +117,15 @@ class Edition:
 
 @dataclass(frozen=True)
 class Live:
-    """Which edition readers get, and which they got before."""
+    """The edition that readers get, and those that they got before."""
 
     edition: str
     before: tuple[str, ...]
-    """Editions that were live, the last one last: where rollbacks lead."""
+    """Editions that were live, the latest one last: a rollback goes back along them."""
     effects_from: Positions
     """Records before these positions have had their effects: the live edition writes nothing of them to outputs that
-    are not replayable. The positions are in the topics that the live edition reads, by their ids: another edition may
-    have read earlier topics of the same names."""
+    are not replayable. The positions are in the topics that the live edition reads, by their ids: an earlier edition
+    may have read earlier topics of the same names."""
     since_ms: int
 
     def to_json(self) -> dict[str, Any]:
@@ -145,14 +147,14 @@ class Live:
 
 
 class PipelineState:
-    """The state of one pipeline on disk. Who changes an edition holds its lock; `live.json` changes in one step."""
+    """The state of one pipeline on disk. A change of an edition requires its lock; `live.json` changes in one step."""
 
     def __init__(self, directory: Path, files: StateFiles | None = None) -> None:
         self.directory = directory
         self.name = directory.name
         self.files = files or StateFiles()
 
-    # What is there
+    # Reading the state
 
     def live(self) -> Live | None:
         path = self.directory / "live.json"
@@ -166,7 +168,7 @@ class PipelineState:
         return self.edition(live.edition)
 
     def source_file(self) -> str:
-        """The author's file that the live edition was made of; the pipeline's name where nothing is live yet."""
+        """The author's file that the live edition was made from; the pipeline's name if nothing is live yet."""
         live = self.live()
         return self.name if live is None else self.edition(live.edition).source_file
 
@@ -178,7 +180,8 @@ class PipelineState:
         return Edition.from_json(value, path)
 
     def editions(self) -> dict[str, Edition]:
-        """In the order in which they were made. A directory without `edition.json` was never finished: it is none."""
+        """Editions in the order of their making. A directory without `edition.json` was never finished and does not
+        count."""
         found = []
         for directory in self._edition_directories():
             path = directory / "edition.json"
@@ -189,7 +192,7 @@ class PipelineState:
         return {edition.name: edition for edition in found}
 
     def fresh_edition(self) -> Edition | None:
-        """The newest edition that is beside the live one: neither live nor live before."""
+        """The newest edition beside the live one: it is not live and never was."""
         live = self.live()
         taken = set() if live is None else {live.edition, *live.before}
         beside = [edition for name, edition in self.editions().items() if name not in taken]
@@ -209,17 +212,18 @@ class PipelineState:
         if facts is None:
             raise NotFound(f"edition {edition.name} of {self.name} has no table {table}")
         if facts.location is not None:
-            # With the time of its making: what an edition of the same name left there is another table.
+            # The name has the edition's time of making: a table that an earlier edition of the same name left is
+            # another one.
             below = f"{self.name}/{edition.name}-{edition.made_at_ms}/{table}"
             return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()))
         parent = self.directory if facts.shared else self.edition_directory(edition.name)
         return parent / "tables" / table
 
-    # Changing it
+    # Changing the state
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """One at a time: two first runs at once would both make the first edition."""
+        """Locks the state for one change at a time: two first runs at once would both make the first edition."""
         self.files.make_directory(self.directory)
         descriptor = os.open(self.directory / "changing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -231,15 +235,16 @@ class PipelineState:
     def make_edition(
         self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool, source_file: str | None = None
     ) -> Edition:
-        """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared.
-        `source_file` is the author's file, where `made` was loaded from the definition that another edition keeps."""
+        """Makes a new edition, which exists once its `edition.json` does. A pipeline's first edition writes to the
+        topics as declared. `source_file` is the author's file, if `made` was loaded from the definition that another
+        edition keeps."""
         there = self.editions()
         name = _free_name(made.version, there)
-        # Editions are in the order in which they were made, also if the clock was set back between.
+        # Editions stay in the order of their making, also if the clock was set back between two of them.
         made_at_ms = max([now_ms, *(each.made_at_ms + 1 for each in there.values())])
         directory = self.edition_directory(name)
         if directory.exists():
-            # Its making was interrupted: nothing refers to it.
+            # The making of this directory was interrupted: nothing refers to it.
             self.files.remove_tree(directory)
         self.files.make_directory(directory)
         edition = Edition(
@@ -258,7 +263,8 @@ class PipelineState:
         return edition
 
     def begin(self, made: Pipeline, *, starting: str, now_ms: int) -> Edition:
-        """The edition of a pipeline's first run, and live. What an interrupted first run has left is taken up."""
+        """Makes the edition of a pipeline's first run, and makes it live. Takes up what an interrupted first run
+        left."""
         assert self.live() is None, "another edition becomes live by a swap"
         left = self.fresh_edition()
         if left is not None:
@@ -269,18 +275,18 @@ class PipelineState:
         return edition
 
     def take_over(self, edition: Edition, made: Pipeline) -> Edition:
-        """Another definition goes on in an edition at once: for one that has never run."""
+        """Replaces the definition of an edition that has never run."""
         return self.adopt(self.try_out(edition, made))
 
     def try_out(self, edition: Edition, made: Pipeline) -> Edition:
-        """The edition as another definition would go on in it. `edition.json` and the kept definitions stay as they
+        """The edition as it would go on with another definition. `edition.json` and the kept definitions stay as they
         are until `adopt`: a change that is refused leaves nothing behind. The caller holds the edition's lock."""
         tried = self.tried(edition, made, made.site.file)
         self.files.replace_bytes(self.definition(tried), _content(made))
         return tried
 
     def tried(self, edition: Edition, made: Pipeline, source_file: str) -> Edition:
-        """As `try_out`, for a definition that was loaded from `trial.py`."""
+        """Like `try_out`, for a definition that was loaded from `trial.py`."""
         for name, facts in table_facts(made).items():
             if edition.tables.get(name, facts) != facts:
                 hint = f"give it a new version, and `cordwood pipeline replay {shown_path(source_file)}`"
@@ -303,7 +309,7 @@ class PipelineState:
         )
 
     def adopt(self, tried: Edition) -> Edition:
-        """Makes a definition that was tried the edition's own. The definitions before it stay beside it."""
+        """Makes the tried definition the edition's own. Earlier definitions stay beside it."""
         content = self.definition(tried).read_bytes()
         changed = replace(
             self.edition(tried.name),
@@ -318,7 +324,7 @@ class PipelineState:
         return changed
 
     def is_changed(self, edition: Edition, file: str | os.PathLike[str]) -> bool:
-        """Whether a file says something else than the definition that the edition keeps."""
+        """True if a file differs from the definition that the edition keeps."""
         kept = self.definition(edition)
         return not kept.exists() or kept.read_bytes() != Path(file).read_bytes()
 
@@ -332,7 +338,7 @@ class PipelineState:
         return self._note(edition, caught_up_at_ms=now_ms)
 
     def swap(self, to: str, *, position: Positions, now_ms: int) -> Live:
-        """Makes another edition the live one. `position` is how far the one that was live has read."""
+        """Makes another edition the live one. `position` is how far the previous one has read."""
         live = self.live()
         if live is None:
             raise WrongState(f"{self.name} has no live edition to swap", "`cordwood pipeline run` makes the first one")
@@ -343,7 +349,7 @@ class PipelineState:
         return self._replace_live(live, to, (*before, live.edition), position, now_ms)
 
     def rollback(self, *, position: Positions, now_ms: int) -> Live:
-        """Makes the edition live that was so before the last swap."""
+        """Makes the edition live that was live before the last swap."""
         live = self.live()
         if live is None or not live.before:
             raise WrongState(f"{self.name} has no swap to undo")
@@ -351,8 +357,8 @@ class PipelineState:
         return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms)
 
     def effects_before(self, live: Live, to: Edition, position: Positions) -> Positions:
-        """Positions up to which records have had their effects when the edition `to` takes the place of the live one,
-        which has read up to `position`. Topics that were deleted and made again between the two have none."""
+        """Positions up to which records have had their effects when the edition `to` replaces the live one, which has
+        read up to `position`. Topics that were deleted and made again between the two have none."""
         read = self.edition(live.edition).input_ids
         return {
             topic: each
@@ -361,12 +367,12 @@ class PipelineState:
         }
 
     def forget(self, edition: str) -> None:
-        """Removes an edition with its tables. `edition.json` goes first: what is left of a crash is no edition."""
+        """Removes an edition with its tables. `edition.json` goes first: after a crash the rest is no edition."""
         facts = self.edition(edition)
         live = self.live()
         if live is not None and edition == live.edition:
             raise WrongState(f"edition {edition} of {self.name} is live", "swap or roll back to another one first")
-        # A store that cannot be reached, or does not let us in, is found out before anything is gone.
+        # A store that is unreachable or refuses access fails here, before anything is gone.
         places = [self.table_directory(facts, table) for table in facts.tables]
         objects = [(place, _objects(place)) for place in places if isinstance(place, ObjectStore)]
         if live is not None and edition in live.before:
@@ -387,7 +393,7 @@ class PipelineState:
         return changed
 
     def _note(self, edition: Edition, **facts: Any) -> Edition:
-        """Of a trial, too, only these facts are written."""
+        """Writes these facts about an edition; also of a trial nothing else is written."""
         self._write(replace(self.edition(edition.name), **facts))
         return replace(edition, **facts)
 
@@ -395,7 +401,8 @@ class PipelineState:
         self.files.replace(self.edition_directory(edition.name) / "edition.json", edition.to_json())
 
     def _keep_definition(self, edition: str, version: int, content: bytes) -> str:
-        """Under a name of its own: what made the edition so far is never overwritten."""
+        """Keeps a definition under a name of its own: definitions that made the edition so far are never
+        overwritten."""
         for build in count(1):
             name = f"definition-v{version}.py" if build == 1 else f"definition-v{version}.{build}.py"
             path = self.edition_directory(edition) / name
@@ -456,7 +463,8 @@ def _effects(made: Pipeline) -> tuple[str, ...]:
 
 
 def _topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:
-    """A topic that is rebuilt is a new topic: records that readers have read cannot be taken back."""
+    """Topics of an edition, by declared name. A rebuilt topic is a new topic: records that were read cannot be taken
+    back."""
     return {
         topic.name: f"{topic.name}.{suffix}" if suffix is not None and topic.replayable else topic.name
         for topic in made.topics.values()

@@ -1,9 +1,9 @@
-"""How far an edition has come with outputs that are not replayable, also if it was killed within a batch.
+"""Tracks how far an edition has written outputs that are not replayable, also across a kill within a batch.
 
-Spark notes that a batch is done after its outputs were written. Who is killed between the two leaves effects of which
-the checkpoint says nothing, and an edition that takes over from there would repeat them. So the number of a batch is
-noted before the first of its effects is written. If it is not done, nobody can say which of its effects there are: the
-edition itself can, by repeating the batch, in which every output takes what it has not.
+Spark notes that a batch is done after its outputs were written. A kill between the two leaves effects that the
+checkpoint does not know, and an edition that takes over would repeat them. So the number of a batch is noted before the
+first of its effects is written. If the batch is not done, its effects are unknown to all but the edition itself, which
+repeats the batch: every output then takes what it lacks.
 """
 
 from pathlib import Path
@@ -18,13 +18,13 @@ _FORMAT: Final = 1
 
 
 def note_begun(state: PipelineState, edition: str, batch: int) -> None:
-    """From now on effects of this batch may be there."""
+    """Notes that effects of this batch may exist from now on."""
     state.files.replace(_path(state, edition), {"format": _FORMAT, "batch": batch})
 
 
 def effects_position(state: PipelineState, edition: str, *, skip: bool) -> Positions:
-    """The records before this have had their effects. A batch that was begun and is not done is refused; with `skip`
-    all its effects count as had, though some may be missing."""
+    """The position before which records have had their effects. A batch that was begun and is not done is refused; with
+    `skip` all its effects count as had, though some may be missing."""
     checkpoint = state.checkpoint(edition)
     begun, done = _last_begun(state, edition), last_committed_batch(checkpoint)
     if begun is None or (done is not None and begun <= done):

@@ -1,8 +1,8 @@
-"""From the rows of an output to records: the columns of Spark's Kafka sink.
+"""Encodes the rows of an output as records: the columns of Spark's Kafka sink.
 
-The order of a key has the scope of the partition that its records come from, and is kept. Where the function leaves
-rows in the order and the tasks of the source, and no partition was read by two tasks, it is there already. Else rows of
-one key are brought together again and sorted before they are written.
+The order of a key has the scope of the input partition of its records, and is kept. Rows are in that order already if
+the function keeps the order and the tasks of the source and no partition was read by two tasks. Otherwise rows of one
+key are brought together and sorted before they are written.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -18,13 +18,14 @@ JSON_OPTIONS: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
-"""Timestamps with all that Spark keeps of them; by itself it writes milliseconds."""
+"""Timestamps keep Spark's full precision; by default Spark writes milliseconds."""
 
 
 def records(rows: "DataFrame", topic: Topic, *, in_order: bool = False) -> "DataFrame":
-    """`key` and `value` of each row. A row made from a tombstone becomes one: a record without a value.
+    """`key` and `value` of each row. A row made from a tombstone becomes a tombstone: a record without a value.
 
-    `in_order`: rows that come of one partition are in one task, in the order of their offsets."""
+    `in_order`: rows of one partition are in one task, in the order of their offsets.
+    """
     from pyspark.sql import functions as F
 
     columns = [name for name in rows.columns if name != RECORD]
@@ -36,7 +37,7 @@ def records(rows: "DataFrame", topic: Topic, *, in_order: bool = False) -> "Data
             raise InvalidRows(f"topic {topic.name}: its rows have no column value, only {', '.join(columns)}", hint)
         value = _bytes_or_text(rows, "value")
     if RECORD in rows.columns:
-        # A row that came from no record, out of an outer join for example, is not made from a tombstone.
+        # A row without a record, from an outer join for example, is not made from a tombstone.
         value = F.when(~F.coalesce(F.col(f"{RECORD}.tombstone"), F.lit(False)), value)
     key = F.lit(None).cast("binary")
     if topic.key is not None:
@@ -49,7 +50,7 @@ def records(rows: "DataFrame", topic: Topic, *, in_order: bool = False) -> "Data
     encoded = [key.cast("binary").alias("key"), value.cast("binary").alias("value")]
     if topic.key is None or RECORD not in rows.columns or in_order:
         return rows.select(*encoded)
-    # Several rows may come of one record: they stay as they came.
+    # Several rows may come from one record: they keep their order.
     place = [F.col(f"{RECORD}.{name}").alias(f"_{name}") for name in ("topic", "partition", "offset")]
     placed = rows.select(*encoded, *place, F.monotonically_increasing_id().alias("_nth"))
     ordered = placed.repartition("key").sortWithinPartitions("_topic", "_partition", "_offset", "_nth")

@@ -1,7 +1,7 @@
-"""What can go wrong with a pipeline, in words for the person who runs it.
+"""The errors of pipelines, in words for the person who runs one.
 
-A refusal is final: running again would end alike, so the supervisor does not. Whatever else is raised while a pipeline
-runs may pass, and is tried again.
+A refusal is final: another run would end alike, so the supervisor does not try. Any other error of a running pipeline
+may pass, and the run is tried again.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Site(NamedTuple):
-    """A place in somebody's Python file."""
+    """A line of a user's Python file."""
 
     file: str
     line: int
@@ -21,7 +21,7 @@ class Site(NamedTuple):
 
 
 def calling_site() -> Site:
-    """The line outside of this package that is being run."""
+    """The innermost running line outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cordwood.pipelines"):
         frame = frame.f_back
@@ -29,13 +29,13 @@ def calling_site() -> Site:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """As short as it can be typed where the user stands."""
+    """The path in its shortest form as seen from the working directory."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else str(path)
 
 
 class Refusal(Exception):
-    """Not done, and not worth another try as it is. `code` is for scripts, `hint` says what to do about it."""
+    """The request is refused, and would be again. `code` is for scripts; `hint` says what to do."""
 
     code = "REFUSED"
 
@@ -62,13 +62,13 @@ class NotFound(Refusal):
 
 
 class WrongState(Refusal):
-    """The pipeline is not in the state that this needs."""
+    """The pipeline is not in the state that the request needs."""
 
     code = "WRONG_STATE"
 
 
 class StateMisfit(WrongState):
-    """Spark's state was built by another function than the one that is to go on with it."""
+    """Spark's state was built by another function than the one that is to continue it."""
 
     code = "STATE_DOES_NOT_FIT"
 
@@ -84,23 +84,23 @@ class AlreadyRunning(WrongState):
 
 
 class DamagedState(Refusal):
-    """A file of the state says something that no version of this program wrote."""
+    """A file of the state has content that no version of this program writes."""
 
     code = "DAMAGED_STATE"
 
 
 class OverBudget(Refusal):
-    """More poison records in a batch than the pipeline allows. Nothing of that batch was written."""
+    """A batch has more poison records than the pipeline allows. Nothing of that batch was written."""
 
     code = "OVER_BUDGET"
 
 
 class Unrepeatable(Exception):
-    """A batch that was interrupted gives other results when it is repeated, and records would be lost between the two.
-    It may pass: what fails now and did not before may be a service that is away."""
+    """A repeated batch gives other results than before it was interrupted, and records would be lost between the two.
+    The error may pass: a service that the function needs may be away."""
 
 
 class InvalidRows(Refusal):
-    """Rows that an output cannot take: a table's key that is null or not unique, a column that changed its type."""
+    """An output cannot take rows: a table's key is null or not unique, or a column changed its type."""
 
     code = "INVALID_ROWS"

@@ -1,4 +1,4 @@
-"""What a running pipeline tells: small JSON objects, one for each thing that happened, and their text for people."""
+"""The events of a running pipeline: small JSON objects, one for each thing that happened, and their text for people."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -8,17 +8,17 @@ from typing import Any
 from cordwood.pipelines.spending import spent_in_words
 
 Event = Mapping[str, Any]
-"""`event` says which kind it is: doing, started, batch, remark, caught-up, ended, failed."""
+"""`event` names the kind: doing, started, batch, remark, caught-up, ended, failed."""
 Tell = Callable[[Event], None]
 
 
 def line_of(event: Event) -> str:
-    """As one line of JSON."""
+    """An event as one line of JSON."""
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
 def in_words(event: Event, *, verbose: bool = False) -> str:
-    """As one line for people; if `verbose`, with where the time of a batch went."""
+    """An event as one line for people; if `verbose`, with the parts of a batch's time."""
     match event["event"]:
         case "started":
             doing = "replays into" if event["replaying"] else "runs"

@@ -1,4 +1,4 @@
-"""`failure.json` of an edition: what its last run failed with, for `status`. A batch that is done removes it."""
+"""`failure.json` of an edition: the failure of its last run, for `status`. A finished batch removes it."""
 
 import time
 from collections.abc import Mapping

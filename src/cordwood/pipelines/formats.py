@@ -1,4 +1,4 @@
-"""How the bytes of a record's key or value become columns: what a pipeline's file says, not yet how Spark does it.
+"""Declares how the bytes of a record's key or value become columns; `decoding.py` has Spark do it.
 
 A format is a plain value, so that a definition can be made, compared and checked without Spark.
 """
@@ -53,7 +53,7 @@ def json(schema: str | None = None) -> Json:
 
     A field that is missing or null is a null column, or a poison record where the schema says `not null`. A value that
     is not a JSON object, or has a field of another type, is a poison record. Fields that the schema does not name are
-    passed over.
+    ignored.
     """
     return Json(schema)
 

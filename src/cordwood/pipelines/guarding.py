@@ -1,4 +1,4 @@
-"""Python functions whose failures stay with the row: the rest of the batch goes on, the row's record is quarantined.
+"""Guarded Python functions: a failure quarantines the row's record, and the rest of the batch goes on.
 
     @guarded("risk double")
     def score(row):                     # a dict of the row's columns
@@ -32,20 +32,20 @@ BatchFunction = Callable[["pa.RecordBatch"], "pa.RecordBatch | pa.Table"]
 
 _RESULT: Final = "_guarded"
 _MAX_ERROR_LENGTH: Final = 500
-"""Errors go into a record's header, beside the record: one that repeats a large row would not fit."""
+"""Errors go into a header beside the record: one that repeats a large row would not fit."""
 
 
 @dataclass
 class Diverted:
-    """Rows that left a batch, as long as it is being made: (`_record`, `error`) of each guarded step."""
+    """Rows that leave a batch while it is made: (`_record`, `error`) of each guarded step."""
 
     persist: bool
-    """Streaming DataFrames cannot be, and a try that is thrown away need not be."""
+    """False for streaming DataFrames, which cannot be persisted, and for a try that is thrown away."""
     count: bool = False
-    """Rows that fail are counted as they come by (`watching.py`)."""
+    """Failed rows are counted as they pass (`watching.py`)."""
     failures: "list[DataFrame]" = field(default_factory=list)
     kept: "list[DataFrame]" = field(default_factory=list)
-    """Persisted results, so that a guarded function runs once for the rows that pass and those that fail."""
+    """Persisted results, so that a guarded function runs once for both the rows that pass and the rows that fail."""
 
 
 _diverting: ContextVar[Diverted | None] = ContextVar("cordwood_diverting", default=None)
@@ -53,7 +53,7 @@ _diverting: ContextVar[Diverted | None] = ContextVar("cordwood_diverting", defau
 
 @contextmanager
 def diverting(persist: bool, *, count: bool = False) -> Iterator[Diverted]:
-    """Within this, guarded functions divert rows instead of failing."""
+    """Within this context, guarded functions divert rows instead of failing."""
     diverted = Diverted(persist, count)
     token = _diverting.set(diverted)
     try:
@@ -136,9 +136,9 @@ class Guarded:
 def guarded(schema: str, *, arrow: bool = False) -> Callable[[Any], Guarded]:
     """Makes a Python function a guarded one. `schema` names the columns that it returns.
 
-    It is called for each row with a dict and returns a mapping. With `arrow=True` it is called with a RecordBatch of
-    many rows and returns one of as many rows; if it raises, halves of the batch are tried until the failing rows are
-    found, so what it returns for a row must not depend on the other rows.
+    The function is called for each row with a dict and returns a mapping. With `arrow=True` it is called with a
+    RecordBatch of many rows and returns one of as many rows. If it raises, halves of the batch are tried until the
+    failing rows are found, so its result for a row must not depend on the other rows.
     """
     site = calling_site()
 
@@ -193,7 +193,7 @@ def results_row_by_row(
 
 
 def results_by_halves(rows: "pa.StructArray", function: BatchFunction, arrow_type: Any, *, raising: bool) -> "pa.Array":
-    """(content, error) of every row, from a function of many rows: those that pass together are called together."""
+    """(content, error) of every row, from a function of many rows. Rows that pass together are called together."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Whether a run or a requeue would find nothing to do, told without Spark: then Spark need not be started."""
+"""Tells without Spark that a run or a requeue would find nothing to do, which spares the start of Spark."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ from cordwood.pipelines.reading_here import committed_records
 from cordwood.pipelines.requeue_plan import read_plan
 
 _MAX_QUARANTINED: Final = 20_000
-"""Where more offsets are in the quarantine topic, looking through them takes as long as starting Spark."""
+"""With more offsets in the quarantine topic, reading them takes as long as starting Spark."""
 
 
 def has_nothing_to_do(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
-    """Only where it is certain: all that is committed in the log is read, and no batch and no requeue is unfinished.
-    State may have to be written out though nothing came in, and a changed definition is to be tried."""
+    """True only if certain: all that is committed in the log is read, and no batch and no requeue is unfinished. A
+    stateful pipeline may have to write out state though nothing came in, and a changed definition has to be tried."""
     if pipeline.settings.stateful or edition.is_trial or edition.query_id is None:
         return False
     checkpoint = state.checkpoint(edition.name)
@@ -29,13 +29,13 @@ def has_nothing_to_do(pipeline: Pipeline, state: PipelineState, edition: Edition
     if any(edition.input_ids.get(name) != id_ for name, id_ in topic_ids(bootstrap_servers, topics).items()):
         return False
     ends = log_ends(bootstrap_servers, topics)
-    # A position beyond the end of the log is a loss, for the source to tell of.
+    # A position beyond the end of the log is a data loss, which the source reports.
     return set(ends) == set(topics) and not ahead(ends, position) and not ahead(position, ends)
 
 
 def has_nothing_to_requeue(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
-    """Only where it is certain: no requeue is unfinished, and every record that the edition has set aside was sent
-    through again."""
+    """True only if certain: no requeue is unfinished, and every record that the edition has set aside was sent through
+    again."""
     plan = read_plan(state, edition.name)
     if plan.pending is not None or edition.query_id is None:
         return False
@@ -46,7 +46,7 @@ def has_nothing_to_requeue(pipeline: Pipeline, state: PipelineState, edition: Ed
     ends, starts = (each(bootstrap_servers, [topic]) for each in (log_ends, log_starts))
     if distance(ahead(ends, starts)) > _MAX_QUARANTINED:
         return False
-    # Offsets of a topic that was deleted mean nothing in the one that was made in its place.
+    # Offsets of a deleted topic mean nothing in the topic that was made in its place.
     done = plan.done if plan.topic_id == id_ else OffsetSet()
     query = edition.query_id.encode()
     for batch in committed_records(topic, bootstrap_servers, ("partition", "offset", "headers")):

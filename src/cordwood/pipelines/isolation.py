@@ -1,8 +1,8 @@
-"""Which records a function fails on, found by halving: any failure of any function, with no help from it.
+"""Finds the records that a function fails on, by halving: any failure of any function, with no help from it.
 
-The batch failed as a whole. Half of it is tried, then the other half, down to single records that fail alone. What a
-search costs is a few tries for each poison record, so it is bounded by how many are allowed. A failure that no single
-record shows (the halves pass, the whole does not) is not the records' fault, and is not blamed on them.
+The batch failed as a whole. Half of it is tried, then the other half, down to single records that fail alone. A search
+costs a few tries for each poison record, so the number of allowed poison records bounds it. A failure that no single
+record shows (the halves pass, the whole does not) is blamed on no record.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Origin(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A range of offsets of one partition, without its end. Not every offset need have a record."""
+    """A range of offsets of one partition, without its end. Offsets within it may have no record."""
 
     topic: str
     partition: int
@@ -30,11 +30,11 @@ class Span(NamedTuple):
 
 
 Probe = Callable[[Sequence[Span]], "str | None"]
-"""Tries the records of these spans, alone: what went wrong, or None."""
+"""Tries the records of these spans alone. Returns the error, or None."""
 
 
 def find_poison(spans: Sequence[Span], probe: Probe, limit: int) -> dict[Origin, str]:
-    """Records of a failed batch that fail alone, with what went wrong. Ends once there are more than `limit`."""
+    """Finds the records of a failed batch that fail alone, with their errors. Ends once there are more than `limit`."""
     found: dict[Origin, str] = {}
     failed: list[list[Span]] = [[span for span in spans if span.end > span.start]]
     while failed and len(found) <= limit:
@@ -50,7 +50,7 @@ def find_poison(spans: Sequence[Span], probe: Probe, limit: int) -> dict[Origin,
             continue
         first, second = _halves(suspects, size // 2)
         if probe(first) is None:
-            # Then it must be in the other half, or in neither, which a single record at the end of it will show.
+            # The failure is then in the other half, or in no single record, which the search of that half will show.
             failed.append(second)
             continue
         if probe(second) is not None:

@@ -1,4 +1,4 @@
-"""Which edition a run or a requeue of a definition goes on in, and its lock."""
+"""The edition in which a run or a requeue of a definition goes on, and its lock."""
 
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
@@ -10,9 +10,9 @@ from cordwood.pipelines.run_lock import RunLock, check_nobody_holds
 def locked_live_edition(
     project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
 ) -> tuple[Edition, RunLock]:
-    """The edition that a run of this definition goes on in, and its lock, which is taken before anything of the edition
-    is changed: whoever runs it would go on with another definition after his next failure. A definition that is not the
-    one that was kept is a trial (`PipelineState.try_out`)."""
+    """The edition in which a run of this definition goes on, and its lock. The lock is taken before anything of the
+    edition changes: a process that runs the edition would go on with another definition after its next failure. A
+    definition that differs from the kept one is a trial (`PipelineState.try_out`)."""
 
     def locked(name: str) -> RunLock:
         lock = RunLock(state.edition_directory(name) / "running")
@@ -38,7 +38,7 @@ def locked_live_edition(
 
 
 def would_be_live_edition(project: Project, state: PipelineState, pipeline: Pipeline) -> Edition:
-    """The edition that `locked_live_edition` would give, or its refusal; changes nothing and locks nothing."""
+    """The edition that `locked_live_edition` would give, or its refusal. Changes and locks nothing."""
     edition = state.live_edition()
     _check_version(edition, pipeline, in_place=False)
     check_nobody_holds(state.edition_directory(edition.name) / "running", f"edition {edition.name} of {pipeline.name}")
@@ -48,7 +48,8 @@ def would_be_live_edition(project: Project, state: PipelineState, pipeline: Pipe
 
 
 def _is_trial(project: Project, state: PipelineState, edition: Edition, pipeline: Pipeline) -> bool:
-    """Whether the definition is another than the edition keeps. Raises WrongState where its tables are another's."""
+    """True if the definition differs from the one that the edition keeps. Raises WrongState if another pipeline has its
+    tables."""
     if edition.version == pipeline.version and not state.is_changed(edition, pipeline.site.file):
         return False
     project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])

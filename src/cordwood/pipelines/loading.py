@@ -1,8 +1,8 @@
-"""From a pipeline's file to its definition: runs the file, finds the pipelines in it, says what is wrong with its line.
+"""Loads definitions from a pipeline's file: runs the file, finds its pipelines, and reports errors with their lines.
 
-The file is run under a name of its own, so that `if __name__ == "__main__":` stays for whoever runs it as a program. It
-is in `sys.modules` only while it runs: Spark then sends its functions to the executors by value, not by a module's name
-that they could not import.
+The file is run under a name of its own, so that `if __name__ == "__main__":` stays for whoever runs it as a program.
+The file is in `sys.modules` only while it runs: so Spark sends its functions to the executors by value, not by the name
+of a module that they could not import.
 """
 
 import sys
@@ -18,7 +18,8 @@ RUN_NAME = "__cordwood_pipeline__"
 
 
 def load_pipelines(path: Path, *, beside: Path | None = None) -> dict[str, Pipeline]:
-    """The pipelines that a file declares, by name. It imports its neighbours from `beside`, else from where it is."""
+    """The pipelines that a file declares, by name. The file imports its neighbours from `beside`, else from its own
+    directory."""
     found: dict[str, Pipeline] = {}
     file = str(path.resolve())
     for value in _run(path, beside or path.resolve().parent).values():
@@ -34,7 +35,7 @@ def load_pipelines(path: Path, *, beside: Path | None = None) -> dict[str, Pipel
 
 
 def load_pipeline(path: Path, name: str | None = None, *, beside: Path | None = None) -> Pipeline:
-    """The pipeline of that name, or the only one."""
+    """The pipeline of that name, or the only one of the file."""
     found = load_pipelines(path, beside=beside)
     if name is None:
         if len(found) > 1:
@@ -49,7 +50,7 @@ def load_pipeline(path: Path, name: str | None = None, *, beside: Path | None = 
 
 def same_name(name: str, known: Collection[str]) -> str | None:
     """The known name that is meant: a function's underscores are dashes in its pipeline's name, and people write both.
-    None if there is none, or if there are two."""
+    None if no name fits, or two do."""
     if name in known:
         return name
     alike = [each for each in known if each.replace("_", "-") == name.replace("_", "-")]

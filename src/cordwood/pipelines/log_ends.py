@@ -1,4 +1,4 @@
-"""Where the log begins and ends, and which topic it is: how far behind a pipeline is, and what is left of history."""
+"""Starts, ends and topic ids of the log: they tell how far behind a pipeline is, and how much history is left."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from cordwood.pipelines.positions import Positions, ahead, distance
 
 
 def log_ends(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
-    """The offset after the last committed record of every partition. Topics that do not exist have none."""
+    """The offset after the last committed record of every partition. Topics that do not exist are left out."""
     return _offsets(bootstrap_servers, topics, LATEST)
 
 
 def log_starts(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
-    """Where partitions begin whose first records are gone."""
+    """The first offsets of partitions whose earlier records are gone."""
     starts = _offsets(bootstrap_servers, topics, EARLIEST)
     later = {topic: {index: start for index, start in each.items() if start > 0} for topic, each in starts.items()}
     return {topic: each for topic, each in later.items() if each}
@@ -25,15 +25,15 @@ def records_behind(bootstrap_servers: str, topics: Iterable[str], position: Posi
 
 
 def topic_ids(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, str | None]:
-    """Of those that exist. A topic that was deleted and made again has another id, and offsets of its own. None where
-    the broker gives no ids."""
+    """The ids of topics that exist; None if the broker gives no ids. A topic that was deleted and made again has
+    another id, and offsets of its own."""
     with Cluster(ClientSettings(bootstrap_servers)) as cluster:
         found = cluster.topics(list(topics))
     return {name: None if topic.topic_id is None else str(topic.topic_id) for name, topic in found.items()}
 
 
 def partition_count(bootstrap_servers: str, topics: Iterable[str]) -> int:
-    """Of all these topics together, as far as they exist."""
+    """The number of partitions of all these topics that exist."""
     with Cluster(ClientSettings(bootstrap_servers)) as cluster:
         return sum(len(topic.partitions) for topic in cluster.topics(list(topics)).values())
 

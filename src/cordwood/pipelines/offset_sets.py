@@ -1,4 +1,4 @@
-"""Sets of offsets, kept as few ranges: which quarantined records were sent through again."""
+"""Sets of offsets as few ranges: the quarantined records that were sent through again."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -7,11 +7,11 @@ from typing import Any
 from cordwood.pipelines.errors import DamagedState
 
 Ranges = tuple[tuple[int, int], ...]
-"""Ascending and apart; the end of each is not in it."""
+"""Ranges in ascending order, with gaps between them; each excludes its end."""
 
 
 class OffsetSet:
-    """Offsets by partition. A value: adding makes another one."""
+    """Offsets by partition. An immutable value: adding returns a new set."""
 
     def __init__(self, ranges: Mapping[int, Ranges] | None = None) -> None:
         self.ranges: dict[int, Ranges] = {partition: each for partition, each in sorted((ranges or {}).items()) if each}

@@ -1,9 +1,9 @@
-"""All outputs of a pipeline together: a batch is staged in every one of them, then committed in every one of them once.
+"""All outputs of a pipeline together: a batch is staged in each of them, then committed in each of them once.
 
 A topic's records are staged in open transactions, which readers of committed records do not see; a table's rows in
 files that its log does not name. Tables are committed first, then topics. Each output keeps the number of the batch
-with the batch, in its own log, and numbers count for one application: a query with its checkpoint, or the requeues of
-an edition.
+with the batch, in its own log. Numbers belong to one application: a query with its checkpoint, or the requeues of an
+edition.
 """
 
 import time
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 
 class OtherPoison(Exception):
-    """A second look at a batch found other poison records than the first."""
+    """A second read of a batch found other poison records than the first."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the outputs of an edition are."""
+    """The places of an edition's outputs."""
 
     tables: Mapping[str, TablePlace]
-    """By the table's name."""
+    """Places by the table's name."""
     topics: Mapping[str, str]
-    """By the declared topic's name."""
+    """Topics by the declared topic's name."""
     staging: Path
     bootstrap_servers: str
     edition: str
@@ -54,25 +54,25 @@ class Place:
 
 @dataclass
 class Work:
-    """A batch while it is being made. What is staged and not committed is in `tables` and `topics`."""
+    """A batch while it is made. `tables` and `topics` hold what is staged and not committed."""
 
     tables: dict[str, Staged] = field(default_factory=dict)
     topics: "dict[str, StagedRecords]" = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
     failures: "list[DataFrame]" = field(default_factory=list)
-    """(`_record`, `error`) of rows that cannot be written, and take their records with them."""
+    """(`_record`, `error`) of rows that cannot be written; their records are quarantined."""
     kept: "list[DataFrame]" = field(default_factory=list)
-    """Persisted until the batch is done."""
+    """DataFrames that stay persisted until the batch is done."""
 
     def committed_in(self, name: str, commit_ms: int) -> None:
         self.spent[name] = replace(self.spent[name], commit_ms=commit_ms)
 
 
 class Outputs:
-    """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
-    writes something to them, before it does. `before_commit` is told of a batch before anything of it is committed.
-    `requeue`: its batches are requeues, which have numbers of their own."""
+    """The outputs of one edition. `replaying`: nothing is written to outputs that are not replayable. `before_effects`
+    is called before a batch writes to such outputs, `before_commit` before anything of a batch is committed. `requeue`:
+    the batches are requeues, which have numbers of their own."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class Outputs:
         self.skipped = tuple(name for name, each in pipeline.outputs.items() if replaying and not each.replayable)
         self.wanted = {name: each for name, each in pipeline.outputs.items() if name not in self.skipped}
         self.changes: dict[str, Change] = {}
-        """What the last batch has done to the files of each table that took it."""
+        """The changes of the last batch to the files of each table that took it."""
 
     def stage(self, outputs: "Mapping[str, DataFrame]", work: Work, batch_id: int, *, in_order: bool = False) -> None:
-        """All of them, also those that have the batch already: which records are poison is for all outputs to say.
+        """Stages a batch in all outputs, also in those that have it already: any output may find poison records.
         `in_order`: the source gave the records of a partition to one task, in the order of their offsets."""
         for name, output in self.wanted.items():
             rows, began_s = outputs[name], time.monotonic()
@@ -123,7 +123,7 @@ class Outputs:
                 work.failures.append(null_key_rows(rows, output))
 
     def discard(self, work: Work) -> None:
-        """Takes back what is staged and not committed."""
+        """Takes back everything that is staged and not committed."""
         for rows in work.kept:
             rows.unpersist()
         while work.tables:
@@ -134,7 +134,7 @@ class Outputs:
             written.discard()
 
     def repeated(self, batch_id: int) -> list[str]:
-        """Tables that have this batch. Topics know it too, and pass over what they have."""
+        """Tables that have this batch already. Topics know by themselves, and skip the records that they have."""
         found = []
         for name, table in self._tables.items():
             last = table.last_batch(self._application_of(self._pipeline.outputs[name]))
@@ -155,7 +155,7 @@ class Outputs:
         effects = any(work.rows[name] for name, output in self.wanted.items() if not output.replayable)
         if effects and self._before_effects is not None:
             self._before_effects(batch_id)
-        # What is being committed is not to be taken back, whatever happens: it may be visible.
+        # A commit that was begun is never taken back: readers may see it.
         for name in list(work.tables):
             staged, began_s = work.tables.pop(name), time.monotonic()
             if name in repeated:
@@ -170,8 +170,9 @@ class Outputs:
             work.committed_in(name, _ms_since(began_s))
 
     def quarantine(self, rows: "DataFrame", batch_id: int, *, expected: int | None = None) -> None:
-        """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse.
-        Raises OtherPoison, with nothing written, if there are not as many records as expected."""
+        """Quarantines records before the rest of the batch is committed: a record may be in quarantine and not yet
+        missing, never the reverse. Raises OtherPoison, with nothing written, if there are not as many records as
+        expected."""
         if self._has_quarantined(batch_id):
             quarantine.check_repeated(rows, self._quarantined(rows.sparkSession), self.who(batch_id))
             return
@@ -186,13 +187,14 @@ class Outputs:
         written.commit()
 
     def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
-        """Records (`topic`, `partition`, `offset`) that this batch quarantined before it was interrupted, if it was."""
+        """Records (`topic`, `partition`, `offset`) that this batch quarantined before it was interrupted; None if it
+        was not."""
         if not self._has_quarantined(batch_id):
             return None
         return quarantine.addresses_of(self._quarantined(spark), self.who(batch_id))
 
     def who(self, batch_id: int) -> dict[str, str]:
-        """What quarantined records tell about who gave up on them."""
+        """Headers of quarantined records that name the pipeline, edition, query and batch that gave up on them."""
         return {
             "pipeline": self._pipeline.name,
             "version": str(self._pipeline.version),
@@ -211,8 +213,8 @@ class Outputs:
             self._before_commit(batch_id)
 
     def _has_quarantined(self, batch_id: int) -> bool:
-        """Whether an earlier run has done so, and was interrupted before the batch was done. Then readers see all of it
-        from now on; if not, what that run has left open is taken back, and nobody can finish it any more."""
+        """True if an interrupted run has quarantined records of this batch: readers see all of them from now on. If
+        False, records that such a run left open are taken back, and can no longer be committed."""
         with Cluster(ClientSettings(self._place.bootstrap_servers)) as cluster:
             if not cluster.supports(ApiKey.FAMILY_DECIDE):
                 return False
@@ -241,15 +243,15 @@ class Outputs:
             "topic": topic,
             "family": application,
             "batchId": str(batch_id),
-            # Plans are compared before a batch is begun, and a function may give other rows the second time.
+            # Plans are compared before a batch begins, and a function may give other rows the second time.
             "otherRowCount": "skip",
         }
         return stage_records(rows, options)
 
     def _application_of(self, output: Table | Topic | None) -> str:
-        """Every output counts batches by itself, and so does the quarantine (None). An output is what it was declared
-        as: what the function calls it may change between two tries of a batch. The characters and the length are those
-        of a family's name."""
+        """The application of an output or of the quarantine (None), each of which counts batches by itself. An output
+        is known by its declared name: the function's name for it may change between two tries of a batch. Characters
+        and length are those of a family's name."""
         what = "quarantine" if output is None else f"{type(output).__name__} {output.name}"
         return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
 
@@ -261,7 +263,7 @@ def _ms_since(began_s: float) -> int:
 def _open_table(table: Table, place: Place) -> BatchTable:
     where = place.tables[table.name]
     if isinstance(where, ObjectStore):
-        # What the edition keeps has no credentials; the definition may.
+        # The edition's facts have no credentials; the definition may have some.
         where = where.with_options(table.storage_options)
     elif table.format is TableFormat.PARQUET:
         return ParquetBatches(where, table)

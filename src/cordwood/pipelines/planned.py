@@ -1,8 +1,8 @@
 """The plan of a batch, kept beside its edition before the first of the batch's outputs is committed.
 
-Spark does not sync its checkpoint. After a power cut it may plan a batch anew that outputs have already, with more
-records, and the outputs would pass over all of them. So before anything of a batch is committed the checkpoint is
-synced, and its plan is kept in `plan.json`, durably. A batch that comes again with another plan is refused.
+Spark does not sync its checkpoint. After a power cut Spark may plan a batch again, with more records, that outputs have
+already, and the outputs would skip all of them. So before anything of a batch is committed the checkpoint is synced,
+and its plan is kept in `plan.json`, durably. A batch that comes again with another plan is refused.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """The plan of the last batch of which something may be committed."""
+    """The plan of the last batch that may be committed in part."""
 
     query_id: str
     batch_id: int
@@ -28,7 +28,8 @@ class KeptPlan:
 
 
 def read_kept(edition: Path, files: StateFiles | None = None) -> KeptPlan | None:
-    """`edition` is its directory. None before its first batch, and for one of an older Cordwood."""
+    """The kept plan in the directory `edition`. None before its first batch, and for an edition of an older
+    Cordwood."""
     path = edition / NAME
     value = (files or StateFiles()).read(path)
     if value is None:
@@ -52,10 +53,10 @@ class PlannedBatches:
         self._durable: int | None = None
 
     def check(self, batch_id: int) -> None:
-        """Before a batch is begun. Raises WrongState for one that is planned otherwise than it was."""
+        """Called before a batch begins. Raises WrongState if the plan differs from the kept plan of this batch."""
         kept = read_kept(self._edition, self._files)
         if kept is None or kept.batch_id != batch_id:
-            return  # an older batch is for each output to refuse, which knows what it has
+            return  # each output refuses an older batch by itself, from the number that it keeps
         now = self._plan(batch_id)
         if now.digest != kept.plan.digest:
             then, ends = "; ".join(kept.plan.sources), "; ".join(now.sources)
@@ -67,7 +68,7 @@ class PlannedBatches:
             )
 
     def make_durable(self, query_id: str, batch_id: int) -> None:
-        """Before anything of a batch is committed: from now on it can be repeated, after a power cut too."""
+        """Called before anything of a batch is committed: from then on it can be repeated, also after a power cut."""
         if self._durable == batch_id:
             return
         plan = self._plan(batch_id)

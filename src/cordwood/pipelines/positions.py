@@ -1,6 +1,6 @@
-"""How far a pipeline has read: for every partition of its topics the offset of the next record.
+"""Positions of a pipeline: the offset of the next record in every partition of its topics.
 
-An order on positions exists only partition by partition: one may be ahead in one partition and behind in another.
+Positions are ordered only within a partition: one may be ahead in one partition and behind in another.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,11 @@ from cordwood.pipelines.errors import DamagedState
 from cordwood.spark.source.offsets import without_beginning
 
 Positions = Mapping[str, Mapping[int, int]]
-"""Topic, partition, next offset."""
+"""Topic → partition → next offset."""
 
 
 def from_json(value: Any) -> dict[str, dict[int, int]]:
-    """From `{"orders": {"0": 12}}`, also as Spark's checkpoints have it."""
+    """Parses `{"orders": {"0": 12}}`, the form that Spark's checkpoints have, too."""
     try:
         return {
             str(topic): {int(partition): int(offset) for partition, offset in partitions.items()}
@@ -32,7 +32,7 @@ def to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 
 def furthest(first: Positions, second: Positions) -> dict[str, dict[int, int]]:
-    """In every partition the later of the two."""
+    """The later of two positions in every partition."""
     merged = {topic: dict(partitions) for topic, partitions in first.items()}
     for topic, partitions in second.items():
         known = merged.setdefault(topic, {})
@@ -42,7 +42,7 @@ def furthest(first: Positions, second: Positions) -> dict[str, dict[int, int]]:
 
 
 def ahead(first: Positions, second: Positions) -> dict[str, dict[int, tuple[int, int]]]:
-    """Where `first` is ahead of `second`: from which offset to which."""
+    """The ranges of offsets by which `first` is ahead of `second`."""
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, partitions in first.items():
         for partition, offset in partitions.items():
@@ -58,14 +58,14 @@ def distance(ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> int:
 
 
 def places_in_words(positions: Positions, limit: int = 5) -> str:
-    """`orders/0@120`, of at most so many partitions."""
+    """`orders/0@120`, for at most `limit` partitions."""
     flat = [(topic, *each) for topic, partitions in sorted(positions.items()) for each in sorted(partitions.items())]
     shown = ", ".join(f"{topic}/{partition}@{offset}" for topic, partition, offset in flat[:limit])
     return shown if len(flat) <= limit else f"{shown} and {len(flat) - limit} more"
 
 
 def in_words(ranges: Mapping[str, Mapping[int, tuple[int, int]]], limit: int = 5) -> str:
-    """`orders/0: 3 to 12`, of at most so many partitions."""
+    """`orders/0: 3 to 12`, for at most `limit` partitions."""
     flat = list(_flat(ranges))
     shown = "; ".join(f"{topic}/{partition}: {start} to {end}" for topic, partition, start, end in flat[:limit])
     return shown if len(flat) <= limit else f"{shown}; and {len(flat) - limit} more partitions"

@@ -1,10 +1,10 @@
-"""A directory of pipelines: which there are, and where the table or topic of a name is now.
+"""A directory of pipelines: lists them, and finds the live table or topic of a name.
 
     cordwood.pipelines.table_path("orders")     # the directory of the live edition's table
     cordwood.pipelines.topic_name("priced")     # the topic that the live edition writes
 
-A name leads to whatever is live when it is asked for. A reader that keeps the answer keeps reading what it was given,
-which stays whole: a swap takes nothing away from it.
+A name leads to the edition that is live at the call. A reader may keep the answer: a swap takes nothing away from the
+edition that it reads.
 """
 
 import os
@@ -54,7 +54,7 @@ class Project:
             yield PipelineState(self.directory / name, self.files)
 
     def state(self, name: str) -> PipelineState:
-        """The state of a pipeline that may not have any yet."""
+        """The state of a pipeline, which may be empty."""
         return PipelineState(self.directory / name, self.files)
 
     def known(self, name: str) -> PipelineState:
@@ -80,7 +80,7 @@ class Project:
         return found[0]
 
     def check_tables_are_free(self, pipeline: str, tables: list[str]) -> None:
-        """A table's name leads to one pipeline: another one cannot declare it."""
+        """Refuses a table that another pipeline has: a table's name leads to one pipeline."""
         for state in self.pipelines():
             if state.name == pipeline:
                 continue
@@ -91,7 +91,7 @@ class Project:
 
 
 def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
-    """The directory of a live table. For Delta any reader of Delta tables can open it."""
+    """The directory of a live table. Any reader of Delta tables can open a Delta table there."""
     found = Project(directory).live_table(name).path
     if not isinstance(found, Path):
         raise WrongState(f"the table {name} is in an object store, at {found}", "table_uri() gives its URL")
@@ -99,7 +99,7 @@ def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Pa
 
 
 def table_uri(name: str, directory: str | os.PathLike[str] | None = None) -> str:
-    """The directory of a live table, or its URL if it is in an object store: what readers of Delta tables take."""
+    """The directory of a live table, or its URL in an object store: the address that readers of Delta tables take."""
     return str(Project(directory).live_table(name).path)
 
 
@@ -120,9 +120,10 @@ def read_table(
     *,
     storage_options: Mapping[str, str] | None = None,
 ) -> "DataFrame":
-    """A live table as it is now. Ask again for what was written since, or for another edition after a swap.
+    """A live table as it is now. Another call returns later rows, or another edition after a swap.
 
-    `storage_options` are for a table in an object store whose credentials are not in the environment."""
+    `storage_options` are for a table in an object store whose credentials are not in the environment.
+    """
     found = Project(directory).live_table(name)
     place = found.path
     if isinstance(place, ObjectStore):

@@ -1,11 +1,11 @@
-"""Poison records: counted against the budget, then written to the quarantine topic as they came, with what went wrong.
+"""Poison records: counted against the budget, then written to the quarantine topic as they came, with their errors.
 
-A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`, where
-it came from (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and who gave up on it (`cordwood.pipeline`,
-`.version`, `.edition`, `.query`, `.batch`). Its bytes are whole, so it can be sent through again. An edition's name may
-be given again to another one, after the first was forgotten: what belongs to an edition is told by its query's id.
-Where there are outputs that are not replayable and the edition was live, `cordwood.effects` says whether the record has
-had its effects by then, from another edition. A replay does not know: those that it sets aside have no such header.
+A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`, its
+origin (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and the batch that gave up on it (`cordwood.pipeline`,
+`.version`, `.edition`, `.query`, `.batch`). Its bytes are whole, so it can be sent through again. A forgotten edition's
+name may be given to another edition, so the query's id tells which edition a record belongs to. If there are outputs
+that are not replayable and the edition was live, `cordwood.effects` says whether the record had its effects by then,
+from another edition. A replay does not know: records that it sets aside have no such header.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "cordwood."
 MAX_ISOLATED: Final = 10_000
-"""Poison records of one batch that are told apart by their address, in the driver's memory."""
+"""The most poison records of one batch that are told apart by address, in the driver's memory."""
 EFFECTS_DUE: Final = "due"
 EFFECTS_HAD: Final = "had"
 SHOWN: Final = 3
-"""How many poison records are told of when the budget is spent."""
+"""The number of poison records that the error shows when the budget is spent."""
 _ORIGIN: Final = "topic string, partition int, offset long, error string"
 
 
@@ -38,7 +38,7 @@ def check_budget(
     *,
     is_all: bool = True,
 ) -> None:
-    """Raises OverBudget: nothing of the batch has been written yet. `is_all`: the search did not end early."""
+    """Raises OverBudget, before anything of the batch is written. `is_all`: the search did not end early."""
     allowed = pipeline.budget.allowed(rows_in or 0)
     if count <= allowed:
         return
@@ -53,7 +53,7 @@ def check_budget(
 
 
 def check_isolated(pipeline: Pipeline, batch_id: int, count: int) -> None:
-    """Raises OverBudget for more than can be told apart, whatever the budget: the rest would vanish."""
+    """Raises OverBudget for more records than can be told apart, whatever the budget: the rest would vanish."""
     if count > MAX_ISOLATED:
         raise OverBudget(
             f"{pipeline.name}: the function fails on more than {MAX_ISOLATED:,} records of batch {batch_id}, and so "
@@ -77,7 +77,7 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
         addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error")
         failed = addresses.limit(limit).collect()
         if len(failed) == limit:
-            # A record may have many rows that fail: it is records that are counted, and none may hide behind another.
+            # A record may have many failed rows. Records are counted, so that none hides behind another.
             failed = addresses.dropDuplicates(["topic", "partition", "offset"]).limit(limit).collect()
         for row in failed:
             if row["topic"] is None:
@@ -117,12 +117,12 @@ def failed(
 
 
 def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
-    """The rows of all other records."""
+    """The rows of all records that are not poison."""
     return without_those(rows, origins(rows.sparkSession, poison)) if poison else rows
 
 
 def without_those(rows: "DataFrame", addresses: "DataFrame") -> "DataFrame":
-    """The rows of all other records than these (`topic`, `partition`, `offset`)."""
+    """The rows of all records except these (`topic`, `partition`, `offset`)."""
     from pyspark.sql import functions as F
 
     listed = addresses.select(F.col("topic").alias("_t"), F.col("partition").alias("_p"), F.col("offset").alias("_o"))
@@ -135,7 +135,7 @@ def without_those(rows: "DataFrame", addresses: "DataFrame") -> "DataFrame":
 
 
 def told(name: str) -> "Column":
-    """What a quarantined record tells in one of these headers."""
+    """The value of one of the quarantine's headers."""
     from pyspark.sql import functions as F
 
     found = F.filter(F.col("headers"), lambda header: header["key"] == F.lit(PREFIX + name))
@@ -143,13 +143,13 @@ def told(name: str) -> "Column":
 
 
 def addresses_of(written: "DataFrame", who: Mapping[str, str]) -> "DataFrame":
-    """Which records a batch has set aside: `topic`, `partition`, `offset`."""
+    """The records that a batch has set aside: `topic`, `partition`, `offset`."""
     return written.where((told("query") == who["query"]) & (told("batch") == who["batch"])).select(*_address())
 
 
 def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, str]) -> None:
-    """For a batch whose quarantine was written before it was interrupted. Raises Unrepeatable if records that are set
-    aside now are not among those: they would be in no output, and not in quarantine either."""
+    """Checks a batch whose quarantine was written before it was interrupted. Raises Unrepeatable if records that fail
+    now are not in quarantine: they would be neither there nor in any output."""
     before = addresses_of(written, who)
     others = rows.select(*_address(), told("error").alias("error")).join(before, before.columns, "left_anti")
     found = [f"{row['topic']}/{row['partition']}@{row['offset']}: {row['error']}" for row in others.take(SHOWN)]
@@ -161,7 +161,7 @@ def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, st
 
 
 def _address() -> "list[Column]":
-    """Where a quarantined record came from."""
+    """The origin of a quarantined record."""
     kinds = {"topic": "string", "partition": "int", "offset": "long"}
     return [told(name).cast(kind).alias(name) for name, kind in kinds.items()]
 
@@ -190,7 +190,7 @@ def _quarantined(
             for name, text in told.items()
         )
     )
-    # A record that was quarantined before carries such headers already: the last word counts.
+    # A record that was quarantined before has such headers already: the last one counts.
     kept = F.filter(headers, lambda header: ~header["key"].startswith(PREFIX))
     return rows.select(
         origin["key"].cast("binary").alias("key"),

@@ -1,4 +1,4 @@
-"""Reading the committed records of a small topic in this process, with the source's own reader: no Java is started."""
+"""Reads the committed records of a small topic in this process, with the source's own reader: no Java is started."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ _EXTRA = ("headers",)
 
 
 def committed_records(topic: str, bootstrap_servers: str, columns: Collection[str]) -> "Iterator[pa.RecordBatch]":
-    """Columns are those of the source."""
+    """The committed records of a topic, with columns of the source's schema."""
     from cordwood.spark.source.batch_planner import plan_batch
     from cordwood.spark.source.options import read_options
     from cordwood.spark.source.pushdown import PushedFilters

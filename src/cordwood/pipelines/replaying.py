@@ -1,7 +1,7 @@
-"""Running a fresh edition over history until it has caught up with the log, beside the live one.
+"""Runs a fresh edition over history until it has caught up with the log, beside the live one.
 
-A pass reads all that there is when it begins. While it runs the log grows, so pass follows pass until what is left fits
-into one batch: then the edition has caught up. It ends there, or goes on following.
+A pass reads all that the log has when it begins. The log grows meanwhile, so pass follows pass until the rest fits into
+one batch: then the edition has caught up. The replay ends there, or goes on following the log.
 """
 
 import time
@@ -34,7 +34,8 @@ def edition_for(
 ) -> Edition:
     """The edition that a replay of this definition fills: one that the same file began, else a new one.
 
-    An edition that two files have filled would mix rows of both, and nobody could tell them apart."""
+    An edition that two files have filled would mix rows of both, with nothing to tell them apart.
+    """
     if state.live() is None:
         raise WrongState(f"{made.name} has not run yet", "`cordwood pipeline run` makes its first edition")
     project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])
@@ -55,7 +56,7 @@ def replay(
     batch_rows: int,
     tell: Tell,
 ) -> None:
-    """`begin(True)` starts a pass over what there is, `begin(False)` one without an end."""
+    """Replays an edition. `begin(True)` starts a pass over the present log, `begin(False)` one without an end."""
     for _ in range(_MAX_PASSES):
         if begin(True).wait() is not Ending.DONE:
             return

@@ -1,6 +1,6 @@
-"""`requeue.json` of an edition: which quarantined records were sent through again, and which are about to be.
+"""`requeue.json` of an edition: the quarantined records that were sent through again, and those about to be.
 
-A requeue writes down what it is going to send before it does. What is pending was begun, and may be in some outputs.
+A requeue writes down its records before it sends them. Pending records may be in some outputs already.
 """
 
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ _FORMAT: Final = 1
 @dataclass(frozen=True)
 class RequeuePlan:
     number: int = -1
-    """Of the last requeue."""
+    """The number of the last requeue."""
     done: OffsetSet = field(default_factory=OffsetSet)
-    """Offsets of the quarantine topic."""
+    """Offsets of the quarantine topic that were sent."""
     pending: OffsetSet | None = None
     topic_id: str | None = None
-    """Of the quarantine topic: the offsets mean nothing in one that was made again."""
+    """The id of the quarantine topic: the offsets mean nothing in a topic that was made again."""
 
 
 def read_plan(state: PipelineState, edition: str) -> RequeuePlan:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_RECORDS: Final = 10_000
-"""Of one requeue: they are listed in the driver. More take another one."""
+"""The most records of one requeue, which the driver lists. Another requeue takes more."""
 _SERIES: Final = "requeue "
-"""How the number of a requeue begins, as quarantined records tell it."""
+"""Begins the number of a requeue in the header of quarantined records."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Requeued:
     failed_again: int
     superseded: Sequence[Origin]
     left: bool
-    """Whether there are more."""
+    """True if more records remain."""
     rows_out: Mapping[str, int]
     reasons: Sequence[tuple[Origin, str]] = ()
-    """Why records failed again, of a few of them."""
+    """Errors of a few of the records that failed again."""
 
 
 def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition: Edition) -> None:
-    """Raises WrongState if it is not: for a command to ask before it starts Spark."""
+    """Raises WrongState if a requeue is not possible. Commands ask before they start Spark."""
     if pipeline.settings.stateful:
         raise WrongState(
             f"{pipeline.name} is stateful: a record cannot go through its state later than it came",
@@ -61,7 +61,7 @@ def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition:
     if edition.query_id is None:
         raise WrongState(f"edition {edition.name} of {pipeline.name} has not run yet")
     if read_plan(state, edition.name).pending is not None:
-        return  # a requeue that was begun is finished first, as it was planned
+        return  # an interrupted requeue is finished first, as it was planned
     batch = unfinished_batch(state.checkpoint(edition.name))
     if batch is not None:
         raise WrongState(
@@ -73,14 +73,14 @@ def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a requeue would send."""
+    """The records that a requeue would send."""
 
     records: Sequence[Origin]
     superseded: Sequence[Origin]
     left: bool
-    """Whether there are more."""
+    """True if more records remain."""
     begun: bool
-    """Whether these are the records of a requeue that was interrupted, which is finished first, as it was planned."""
+    """True if these are the records of an interrupted requeue, which is finished first, as it was planned."""
 
 
 class _Candidate(NamedTuple):
@@ -107,7 +107,7 @@ class Requeue:
         self._servers = bootstrap_servers
 
     def run(self, *, superseded: bool) -> Requeued:
-        """With `superseded`, records that are superseded are sent too."""
+        """Sends quarantined records, with `superseded` also the superseded ones."""
         done = self._run(superseded=superseded)
         if done.failed_again:
             done = replace(done, reasons=self._reasons())
@@ -130,7 +130,7 @@ class Requeue:
         kept = read_plan(self._state, self._edition.name)
         plan = self._as_of_now(kept)
         if plan is None or plan.topic_id != kept.topic_id:
-            # A requeue that is pending in a topic that is gone must not keep the pipeline from running.
+            # A requeue that is pending in a deleted topic must not keep the pipeline from running.
             write_plan(self._state, self._edition.name, plan or RequeuePlan(kept.number))
         if plan is None:
             return Requeued(0, 0, (), False, {})
@@ -138,7 +138,7 @@ class Requeue:
             return _together([self._finished(plan)], (), left=False)
         candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
         reports = []
-        # Records of a batch have had their effects up to a position, or none of them has: so they are two batches.
+        # Effects are settled for a whole batch, by position: records whose effects are due go in a batch of their own.
         for due in (True, False):
             group = [(each.partition, each.offset) for each in candidates if each.effects_due is due]
             if group:
@@ -158,7 +158,7 @@ class Requeue:
         return [(Origin(row["_topic"], row["_partition"], row["_offset"]), row["_error"]) for row in found]
 
     def _note(self, done: Requeued) -> None:
-        """Takes from the edition's count of quarantined records those that are in its outputs now."""
+        """Subtracts the records that reached the outputs from the edition's count of quarantined records."""
         path = progress_path(self._state, self._edition.name)
         before = self._state.files.read(path)
         if before is not None and done.sent > done.failed_again:
@@ -173,8 +173,8 @@ class Requeue:
         return report
 
     def _as_of_now(self, plan: RequeuePlan) -> RequeuePlan | None:
-        """The plan; an empty one where the quarantine topic was deleted and made again, None if it is gone: records
-        that were deleted are not sent any more."""
+        """The plan as it holds now: empty if the quarantine topic was deleted and made again, None if the topic is
+        gone. Deleted records are not sent any more."""
         ids = topic_ids(self._servers, [self._pipeline.quarantine_topic])
         topic_id = ids.get(self._pipeline.quarantine_topic)
         if ids and plan.topic_id in (None, topic_id):
@@ -182,8 +182,8 @@ class Requeue:
         return RequeuePlan(plan.number, topic_id=topic_id) if ids else None
 
     def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
-        """The records to send, the superseded ones, and whether there are more. Superseded records are passed over,
-        however many there are: they must not stand in the way of the others."""
+        """The records to send, the superseded ones, and whether more remain. Superseded records are skipped, however
+        many there are: they must not block the others."""
         by_key = not superseded and any(table.key for table in self._pipeline.tables.values())
         passed_over: set[Origin] = set()
         while True:
@@ -203,7 +203,7 @@ class Requeue:
         return self._addresses(rows)
 
     def _addresses(self, rows: "DataFrame") -> list[_Candidate]:
-        """The first of the quarantined records in `rows`: one more than a requeue sends."""
+        """The first quarantined records in `rows`: one more than a requeue sends."""
         from pyspark.sql import functions as F
 
         has_key = F.col("key").isNotNull().alias("has_key")
@@ -221,8 +221,8 @@ class Requeue:
         ]
 
     def _superseded(self, candidates: Sequence[_Candidate]) -> set[Origin]:
-        """The candidates that were followed by a record with the same key in the same partition. Any later record
-        counts for a candidate without a key, and where retention has removed records after it."""
+        """The candidates that a record with the same key follows in the same partition. For a candidate without a key,
+        and where retention has removed records after it, any later record counts."""
         from pyspark.sql import functions as F
 
         position = committed_position(self._state.checkpoint(self._edition.name))
@@ -254,7 +254,7 @@ class Requeue:
         return superseded | {Origin(*row) for row in rows}
 
     def _later(self, after: Set[Origin], position: Positions) -> "DataFrame":
-        """The records that the edition has read after these, in their partitions."""
+        """The records after these, in their partitions, that the edition has read."""
         from pyspark.sql import functions as F
 
         starts: dict[str, dict[str, int]] = {}
@@ -274,11 +274,11 @@ class Requeue:
         return rows.select("topic", "partition", F.col("offset").alias("later"), "key")
 
     def _send(self, number: int, chosen: OffsetSet) -> BatchReport:
-        """The records as they came from the source, through the function and into the outputs."""
+        """Sends the original records through the function and into the outputs."""
         from pyspark.sql import functions as F
 
         rows = _among(self._quarantined(), chosen, "left_semi")
-        # One that failed, was requeued and failed again may be among them twice: it is one record.
+        # A record that failed, was requeued and failed again may be in quarantine twice: it is sent once.
         newest = rows.groupBy("_topic", "_partition", "_offset").agg(
             F.max_by(F.struct("key", "value", "headers", "_timestamp"), F.struct("partition", "offset")).alias("r")
         )
@@ -296,7 +296,7 @@ class Requeue:
         outputs = Outputs(lenient, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
         # Records that a replay set aside may have had their effects from the edition that was live then. Records that
-        # an edition set aside while it was live have not, however far others have come since.
+        # an edition set aside while it was live have had none, however far other editions have come since.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
         if effects_from and rows.where("_effects_due").limit(1).count():
             effects_from = {}
@@ -346,7 +346,7 @@ def _together(reports: Sequence[BatchReport], superseded: Sequence[Origin], *, l
 
 
 def _among(rows: "DataFrame", chosen: OffsetSet, how: str) -> "DataFrame":
-    """The rows at these offsets (left_semi), or all others (left_anti)."""
+    """The rows at these offsets (left_semi), or all other rows (left_anti)."""
     from pyspark.sql import functions as F
 
     ranges = [(partition, *each) for partition, several in chosen.ranges.items() for each in several]

@@ -1,8 +1,8 @@
-"""Who runs an edition: a lock that the system takes back from the dead, and in it the holder's process id.
+"""The lock of a running edition, which the system takes back from dead processes, and in it the holder's process id.
 
-One process at a time runs an edition. The lock is the kernel's (flock), so a holder that was killed holds nothing, and
-its children do only while they live: they inherit it. The process id is for people and for `stop`; with the time at
-which the process started it cannot mean another process that was given the same number later.
+One process at a time runs an edition. The lock is the kernel's (flock), so a killed holder holds nothing. Its children
+inherit the lock and hold it while they live. The process id is for people and for `stop`; the process's start time
+tells it from a later process with the same number.
 """
 
 import fcntl
@@ -16,29 +16,30 @@ from typing import Final
 from cordwood.pipelines.errors import AlreadyRunning
 
 _PROBING_S: Final = 1.0
-"""Who asks whether somebody holds the lock holds it for an instant himself."""
+"""A probe briefly takes the lock: `take` waits this long before it reports a holder."""
 _PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who runs an edition."""
+    """The process that runs an edition."""
 
     pid: int | None
-    """The process that took the lock. None for an instant while it starts, and where it is gone and a child of it holds
-    the lock still: its number may be another's by now."""
+    """The process that took the lock. None for an instant while it starts, and if it is gone while a child still holds
+    the lock: another process may have its number by now."""
     since_ms: int | None
 
 
 class RunLock:
-    """Held from `take` to `release` or to the end of the process and of those that inherited `descriptor`."""
+    """A lock that is held from `take` to `release`, or to the end of this process and of those that inherited
+    `descriptor`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.descriptor = -1
 
     def take(self, what: str, now_ms: int) -> None:
-        """Raises AlreadyRunning, naming the holder."""
+        """Takes the lock. Raises AlreadyRunning, naming the holder."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = time.monotonic() + _PROBING_S
         while True:
@@ -76,7 +77,7 @@ def _already_running(what: str, found: Holder | None) -> AlreadyRunning:
 
 
 def holder(path: Path) -> Holder | None:
-    """Who holds the lock; None if nobody does."""
+    """The process that holds the lock, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -96,7 +97,7 @@ def holder(path: Path) -> Holder | None:
 
 
 def process_start(pid: int) -> int | None:
-    """When the process started, in the system's ticks; None if it is gone or the system does not tell."""
+    """The start time of a process, in the system's ticks; None if it is gone or the system does not tell."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[19])

@@ -1,11 +1,10 @@
-"""A pipeline's query in this process: start it, see its batches, end it between two of them.
+"""Runs a pipeline's query in this process: starts it, reports its batches, ends it between two of them.
 
     from cordwood.pipelines import start
     running = start(orders, spark, bootstrap_servers="localhost:9092")     # a StreamingQuery is running.query
     running.wait()
 
-This is all that `cordwood pipeline run` does in its worker, so a program of one's own, or spark-submit, gives up
-nothing but the supervision.
+`cordwood pipeline run` does no more in its worker, so your own program, or spark-submit, lacks only the supervision.
 """
 
 import json
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 0.2
 _COMMIT_S: Final = 15.0
-"""How long to wait for Spark to note that a batch is done, before the query is stopped all the same."""
+"""How long to wait for Spark to note that a batch is done, before the query is stopped anyway."""
 
 
 class Ending(StrEnum):
@@ -56,11 +55,11 @@ class Ending(StrEnum):
 
 
 class Ended(Exception):
-    """Raised in the query to end it before a batch: nothing has failed."""
+    """Raised in the query to end it before a batch; not a failure."""
 
 
 class Running:
-    """A running query. `wait` must be called: it tells of batches and ends the query when asked to."""
+    """A running query. `wait` must be called: it reports batches and ends the query when asked to."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Running:
         self._outputs: Outputs | None = None
         self._reports: dict[int, BatchReport] = {}
         self._changes: dict[int, Mapping[str, Change]] = {}
-        """What each batch has done to the files of tables."""
+        """The changes of each batch to the files of tables."""
         self._lag: int | None = None
         self._has_done_a_batch = False
         self._check_checkpoint()
@@ -106,7 +105,7 @@ class Running:
                 self._edition = state.note_query(edition, self.query.id)
             tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
         except BaseException:
-            # Nobody would wait for it, and the edition's lock is about to be released.
+            # No caller would wait for the query, and the edition's lock is about to be released.
             self.query.stop()
             raise
 
@@ -115,7 +114,7 @@ class Running:
         self._stop.set()
 
     def wait(self) -> Ending:
-        """Until the query ends: why it did. Raises what it failed with."""
+        """Waits for the query's end and returns its reason. Raises the query's failure."""
         try:
             while self.query.isActive:
                 if self._reports:
@@ -124,7 +123,7 @@ class Running:
                     self._end(Ending.STOPPED)
             self._tell_batches(self._progress(), all_of_them=True)
         finally:
-            # Who was interrupted while he waited has not ended the query: it is still the one that runs this edition.
+            # An interrupt of `wait` leaves the query running: it still runs this edition, and keeps the lock.
             if self._lock is not None and not self.query.isActive:
                 self._lock.release()
         if self._failure is not None and not isinstance(self._failure, Ended):
@@ -142,12 +141,12 @@ class Running:
 
     @property
     def who(self) -> dict[str, Any]:
-        """What every event says about the query."""
+        """The fields about the query that every event has."""
         return self._who()
 
     @property
     def lag(self) -> int | None:
-        """Records that were in the log and not read when the last batch was done."""
+        """Committed records that were unread when the last batch was done."""
         return self._lag
 
     # In the query
@@ -192,7 +191,7 @@ class Running:
                 self._reports[batch_id] = report
         except BaseException as failure:
             self._failure = failure
-            # Spark copies the message into ever longer ones and searches them; the whole story is told by `wait`.
+            # Spark copies the message into ever longer ones and searches them; `wait` raises the whole failure.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
 
     def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
@@ -219,7 +218,7 @@ class Running:
             raise Ended(self._ending)
 
     def _effects_from(self) -> Positions:
-        """Records before these have had their effects; nothing, once this edition is past them."""
+        """Positions before which records have had their effects; empty once this edition is past them."""
         live = self._state.live()
         if live is None or self._replaying or not live.effects_from:
             return {}
@@ -229,12 +228,12 @@ class Running:
             for topic, partitions in behind.items()
         }
 
-    # Beside it
+    # In the waiting thread
 
     def _end(self, ending: Ending) -> None:
         with self._in_batch:
             self._ending = self._ending or ending
-        # Spark notes the batch a moment after it was done. Without the note it would be repeated, to no effect.
+        # Spark notes the batch a moment after its end. Without the note it would be repeated, to no effect.
         deadline = time.monotonic() + _COMMIT_S
         done = max(self._reports, default=-1)
         while self.query.isActive and time.monotonic() < deadline:
@@ -279,9 +278,9 @@ class Running:
                 self._tell({**self._who(), "event": "remark", "text": text})
 
     def _check_checkpoint(self) -> None:
-        """Numbers of batches mean something only with the checkpoint that gave them."""
+        """Refuses another checkpoint than the edition's: the numbers of batches mean something only with theirs."""
         kept = read_kept(self._state.edition_directory(self._edition.name), self._state.files)
-        # A power cut in the first batch may have come before the edition noted the id.
+        # A power cut in the first batch may come before the edition notes the id.
         known = self._edition.query_id or (None if kept is None else kept.query_id)
         found = checkpoint.query_id(self._checkpoint)
         if known is not None and found != known:
@@ -292,7 +291,8 @@ class Running:
             )
 
     def _check_requeue(self) -> None:
-        """What a requeue has not sent yet would come after, and over, the newer records that are read now."""
+        """Refuses to run while a requeue is pending: its records would come after the newer ones that are read now, and
+        replace them."""
         if read_plan(self._state, self._edition.name).pending is None:
             return
         finish = f"`cordwood pipeline requeue {self._pipeline.name}` finishes it first"
@@ -302,7 +302,7 @@ class Running:
         )
 
     def _with_inputs(self, bootstrap_servers: str) -> Edition:
-        """The edition, with the ids of the topics that it reads. Offsets are another topic's if one was made again."""
+        """The edition, with the ids of the topics that it reads. A topic that was made again has other offsets."""
         from cordwood.pipelines.log_ends import topic_ids
 
         found = topic_ids(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
@@ -335,10 +335,10 @@ def start(
     in_place: bool = False,
     tell: Tell = say,
 ) -> Running:
-    """Starts a pipeline's live edition in this process; the first start makes it. `wait` on what is returned.
+    """Starts a pipeline's live edition in this process; the first start makes it. Call `wait` on the result.
 
-    With `once` it reads what there is and ends. Another version than the live one is refused: it is replayed beside it
-    and swapped, or with `in_place` goes on in the live tables from where the last one stopped.
+    With `once` the query reads the present records and ends. A version other than the live one is refused: replay it
+    and swap, or with `in_place` let it go on in the live tables from where the live version stopped.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise WrongState(
@@ -364,18 +364,18 @@ def start(
 
 
 def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:
-    """Makes the topics that are missing. Those of an edition that has not run yet are its own, and are empty."""
+    """Makes missing topics. Topics of an edition that has not run yet must be empty."""
     from cordwood.pipelines.log_ends import log_ends
     from cordwood.pipelines.topics import ensure_topics
 
     written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
     own = [name for declared, name in written.items() if name != declared]
-    # Spark notes a query's id before the edition does: who was killed between the two may have written.
+    # Spark notes a query's id before the edition does: a run that was killed between the two may have written.
     has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
     if own and not has_run:
         used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
         if used:
-            # An edition of this name was there before and was forgotten, and topics are not forgotten with it.
+            # An edition of this name existed and was forgotten; its topics remain.
             raise WrongState(
                 f"edition {edition.name} of {pipeline.name} is to be built from the beginning, and its topic {used[0]} "
                 "has records already",
@@ -397,7 +397,7 @@ def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> 
 
 
 def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, Any]) -> None:
-    """For `status`. What is lost in a crash is told again by the next batch."""
+    """Writes the progress for `status`. A crash may lose it; the next batch writes it again."""
     path = progress_path(state, edition.name)
     before = state.files.read(path) or {}
     totals = {
@@ -412,12 +412,12 @@ def progress_path(state: PipelineState, edition: str) -> Path:
 
 
 def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> int | None:
-    """How far one of a batch's offsets is ahead of another, as Spark tells; None where it does not."""
+    """How far the `second` offsets of a batch's progress are ahead of the `first`; None if Spark does not tell."""
     apart = 0
     for source in progress["sources"]:
         one, two = _offset(source.get(first)), _offset(source.get(second))
         if one is None and first == "startOffset":
-            # Of the first batch: its end says where it began.
+            # The first batch has no start: its end tells where it began.
             one = _beginning(source.get(second))
         if one is None or two is None:
             return None
@@ -426,14 +426,15 @@ def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> in
 
 
 def _sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
-    """What Spark took for a batch besides carrying it out: where to read to, planning, its checkpoint."""
+    """The part of a batch's time that Spark spends on planning, on finding the end of the read and on its
+    checkpoint."""
     durations = {} if progress is None else progress.get("durationMs", {})
     whole, carried_out = durations.get("triggerExecution"), durations.get("addBatch")
     return None if whole is None or carried_out is None else whole - carried_out
 
 
 def _offset(text: str | None) -> Positions | None:
-    """Spark writes an offset as the source's JSON, as text."""
+    """Parses an offset, which Spark reports as the text of the source's JSON."""
     offset = None if text is None else json.loads(text)
     return None if offset is None else from_json(offset)
 

@@ -1,4 +1,4 @@
-"""The Spark session that pipelines run in, where they make it themselves."""
+"""The Spark session in which the worker runs a pipeline."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,30 +14,30 @@ _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _READING: Final = "cordwood.spark.source.range_reading"
 _TOPICS: Final = "cordwood.spark.sink.task"
 _TABLES: Final = ("pyarrow.parquet", "cordwood.pipelines.tables.data_files")
-"""What workers that read, or write topics or tables, import."""
+"""Modules that workers import to read, or to write topics or tables."""
 
 
 def pipeline_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
-    """As `cordwood.spark.session` makes it, with shuffles as wide as the machine."""
+    """A session of `cordwood.spark.session` with shuffles as wide as the machine."""
     from cordwood.spark import session
 
     spark = session(app_name, **dict(settings))
     if _SHUFFLE_PARTITIONS not in settings:
-        # Spark does not adapt shuffles in a streaming query: its default of 200 would be 200 tasks and 200 files for
-        # every small batch.
+        # Spark does not adapt shuffles in a streaming query: its default would be 200 tasks and 200 files for every
+        # small batch.
         spark.conf.set(_SHUFFLE_PARTITIONS, max(2, spark.sparkContext.defaultParallelism))
     return spark
 
 
 def warm_up(spark: "SparkSession", pipeline: Pipeline) -> None:
-    """Has a thread start Python workers, for a query that is about to be. The query's first seconds go by in one
-    process after the other, on one core: the others have nothing to do."""
+    """Starts Python workers in a thread before a query starts. The query's first seconds use one core: the others are
+    idle."""
     threading.Thread(target=_start_workers, args=(spark, pipeline), name="cordwood-warm-up", daemon=True).start()
 
 
 def _start_workers(spark: "SparkSession", pipeline: Pipeline) -> None:
-    """A job of no effect, in which two Python workers for each core, one that reads and one that writes, import what
-    the first batch needs."""
+    """Runs a job without effect in which two Python workers for each core, a reader and a writer, import what the first
+    batch needs."""
     needed = [_READING, *([_TOPICS] if pipeline.topics else []), *(_TABLES if pipeline.tables else [])]
 
     def ready(batches: Iterator[Any]) -> Iterator[Any]:
@@ -48,7 +48,7 @@ def _start_workers(spark: "SparkSession", pipeline: Pipeline) -> None:
         yield from batches
 
     cores = spark.sparkContext.defaultParallelism
-    # Whatever is wrong, the query will say so.
+    # The query reports the same failure itself.
     with suppress(Exception):
         numbers = spark.range(cores, numPartitions=cores)
         numbers.mapInArrow(ready, "id long").mapInArrow(ready, "id long").collect()

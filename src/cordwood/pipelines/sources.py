@@ -1,9 +1,9 @@
-"""The stream that a pipeline reads, and its outputs as plain streams for queries of one's own.
+"""The stream that a pipeline reads, and its outputs as plain streams for your own queries.
 
     for name, rows in streams(orders, spark, bootstrap_servers="localhost:9092").items(): ...
 
-Works with any session, Spark Connect and `spark-pipelines` included. There is no quarantine, no table and no edition
-here: what becomes of the streams, and how often, is up to whoever writes them.
+Works with any session, Spark Connect and `spark-pipelines` included. Plain streams have no quarantine, no table and no
+edition: your query decides where their rows go, and how often.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def source_stream(
     pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str, whole_partitions: bool = False
 ) -> "DataFrame":
-    """The records of all its inputs, as the source gives them. `whole_partitions`: each partition's to one task."""
+    """The records of all inputs, as the source gives them. `whole_partitions`: all records of a partition go to one
+    task."""
     options = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
@@ -35,10 +36,11 @@ def source_stream(
 
 
 def reads_whole_partitions(pipeline: Pipeline, partitions: int, cores: int) -> bool:
-    """Whether a partition is better read by one task than by several.
+    """True if one task for each partition is faster than several.
 
-    By one, the order of a key's records reaches an output topic with no shuffle, which takes about as long as all else.
-    Where there are many more cores than partitions, several tasks and a shuffle are sooner done."""
+    With one task the order of a key's records reaches an output topic without a shuffle, which takes about as long as
+    all the rest. With many more cores than partitions, several tasks and a shuffle are faster.
+    """
     has_order = any(topic.key is not None for topic in pipeline.topics.values())
     given = {name.lower() for name in pipeline.settings.source_options}
     cuts = given & {"minpartitions", "maxrecordsperpartition", "wholepartitions"}

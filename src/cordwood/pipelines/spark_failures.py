@@ -1,4 +1,4 @@
-"""What a failure of Spark is about, without what Spark puts around it; and which failures another try cannot mend.
+"""Extracts the cause from Spark's failures, and tells which of them another try cannot mend.
 
 An exception in a Python process of Spark, the source's planner or a task, comes back as the text of a Java exception:
 the traceback first, then what was raised, then Java's own stack and the query's plan.
@@ -12,7 +12,7 @@ from cordwood.pipelines.errors import Refusal, StateMisfit, Unusable
 
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _AFTER = re.compile(r"\s*(SQLSTATE:|at [\w.$]+\(|===|\Z)")
-"""How the line begins that follows what was raised."""
+"""The beginning of the line that follows the raised exception."""
 _MODULE = re.compile(r"\A(?:\w+\.)+(?=\w+:)")
 
 
@@ -23,13 +23,13 @@ _STATE_MISFIT = re.compile(
     r"|STREAMING_STATEFUL_OPERATOR_(?:NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)"
     r"|STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS)\b"
 )
-"""Spark's names for a state that was written by another query than the one that reads it."""
+"""Spark's names for a state that another query wrote than the one that reads it."""
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake", "numba", "numpy", "pandas", "py4j")
 _JAVA_ENDS_WITHIN_S: Final = 2.0
 
 
 def refusal_of(failure: Exception, pipeline: str, edition: str, file: str) -> Refusal | None:
-    """What is to be said of a failure that the next try would meet again; None for one that may pass. `file` is the
+    """The refusal for a failure that the next try would meet again; None for one that may pass. `file` is the
     pipeline's, for the hint."""
     from cordwood.spark.java import NoJava
 
@@ -51,7 +51,7 @@ def refusal_of(failure: Exception, pipeline: str, edition: str, file: str) -> Re
 
 
 def end_of_java(failure: Exception) -> str | None:
-    """How Spark's Java process ended, if it did: Python's exceptions are then about a connection that broke."""
+    """How Spark's Java process ended; None if it lives. Python's exceptions then tell only of a broken connection."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkContext
 
@@ -64,7 +64,7 @@ def end_of_java(failure: Exception) -> str | None:
         code = java.wait(_JAVA_ENDS_WITHIN_S)
     except subprocess.TimeoutExpired:
         return None
-    # A shell between the two reports a signal as 128 and its number.
+    # A shell between the two reports a signal as 128 plus its number.
     number = -code if code < 0 else code - 128
     if number > 0:
         why = ", by the system if memory ran out" if number == 9 else ""
@@ -73,7 +73,7 @@ def end_of_java(failure: Exception) -> str | None:
 
 
 def reason_of(failure: Exception) -> str:
-    """What was raised in Python, with all that it says; else the first line of the failure itself."""
+    """The whole message of the exception that was raised in Python; else the first line of the failure itself."""
     text = str(failure)
     raised: list[str] = []
     if _TRACEBACK in text:

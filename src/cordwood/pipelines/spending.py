@@ -1,8 +1,8 @@
-"""Where the time of a batch goes: what a pipeline measures of it, and how it is told.
+"""The parts of a batch's time: what a pipeline measures, and how it is shown.
 
 One pass over the data does everything at once, so reading, decoding and the function have no times of their own there.
-What can be told apart honestly: for each output how long its job took, and of that how long the task that took longest
-waited for its rows and how long it wrote; the commit; Spark's own part of the batch; and the rest of ours.
+The parts that can be measured honestly are: for each output the time of its job, with the longest wait for rows and the
+longest write of any task; the commit; Spark's own part of the batch; and the rest of ours.
 """
 
 from collections.abc import Mapping
@@ -12,23 +12,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Spent:
-    """What one output took."""
+    """The time that one output took."""
 
     stage_ms: int
-    """Its job."""
+    """The time of the output's job."""
     rows_ms: int = 0
-    """Of the job, how long the task that waited longest for its rows did so."""
+    """The part of the job in which the task that waited longest waited for its rows."""
     write_ms: int = 0
-    """Of the job, how long the task that wrote longest did so."""
+    """The part of the job in which the task that wrote longest wrote."""
     commit_ms: int = 0
-    """Making the batch visible in it: for a table with a key, the merge."""
+    """The time of making the batch visible in the output: for a table with a key, the merge."""
 
 
 def spent_in_batch(
     outputs: Mapping[str, Spent], *, staging_ms: int, commit_ms: int, is_one_pass: bool
 ) -> dict[str, Any]:
-    """As it stands in a batch's event: no part is in another. `commit`: what belongs to no single output. `other`:
-    calling the function, planning, and, for a batch that went step by step, the search for poison records."""
+    """The parts of a batch's time, as its event has them: no part includes another. `commit`: the part of no single
+    output. `other`: calling the function, planning, and, for a batch that went step by step, the search for poison
+    records."""
     return {
         "one_pass": is_one_pass,
         "outputs": {
@@ -46,7 +47,7 @@ def spent_in_batch(
 
 
 def spent_in_words(batch: Mapping[str, Any]) -> str | None:
-    """Of the event of a batch, as one line for people; None if the event does not tell."""
+    """The parts in a batch's event, as one line for people; None if the event has none."""
     spent, tables = batch.get("spent"), batch.get("tables", {})
     if not spent:
         return None
@@ -65,7 +66,7 @@ def spent_in_words(batch: Mapping[str, Any]) -> str | None:
 
 
 def _files(change: Mapping[str, int] | None) -> str:
-    """What a batch did to the files of a table: its cost follows from this."""
+    """The files of a table that a batch searched, rewrote and added: the cost of the batch follows from them."""
     if change is None:
         return ""
     told = (("searched", "files_searched"), ("rewritten", "files_rewritten"), ("added", "files_added"))

@@ -1,4 +1,4 @@
-"""Where an edition begins to read: the text that people write, and the source's options for it.
+"""The starting point of an edition: parses the text that people write into the source's options.
 
 `earliest`, `latest`, a moment as `@2026-01-31T12:00:00Z` or `@1700000000000`, or offsets as `{"orders": {"0": 23}}`.
 """
@@ -12,12 +12,12 @@ EXAMPLES = 'earliest, latest, @2026-01-31T12:00:00Z, @1700000000000 or {"orders"
 
 
 def starting_options(starting: str) -> Mapping[str, str]:
-    """The options of `format("cordwood")`. Raises ValueError for a text that says no place."""
+    """The options of `format("cordwood")`. Raises ValueError for a text that names no place."""
     if starting in ("earliest", "latest"):
         return {"startingOffsets": starting}
     if starting.startswith("@"):
         timestamp_ms = str(parse_time_ms(starting[1:]))
-        # A partition whose records are all older has nothing to replay: it is read from its end.
+        # A partition whose records are all older has nothing to replay: reading begins at its end.
         return {"startingTimestamp": timestamp_ms, "startingOffsetsByTimestampStrategy": "latest"}
     if starting.startswith("{"):
         offsets = json.loads(starting)

@@ -1,4 +1,4 @@
-"""Small JSON files that are replaced as a whole: a reader sees the old content or the new, after any crash too.
+"""Small JSON files that are replaced as a whole: a reader sees the old content or the new, also after a crash.
 
 Every operation on the disk goes through one method, so that a test can stop the program before each of them.
 """
@@ -16,7 +16,7 @@ Step = Callable[[str, Path], None]
 
 
 def _go_on(operation: str, path: Path) -> None:
-    """Nothing stands in the way."""
+    """Lets the operation happen."""
 
 
 class StateFiles:
@@ -40,7 +40,7 @@ class StateFiles:
         return value
 
     def replace(self, path: Path, value: dict[str, Any]) -> None:
-        """After this returns, the content survives a power cut too."""
+        """Replaces the file; after this returns, the content survives a power cut, too."""
         self.replace_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
 
     def replace_bytes(self, path: Path, content: bytes) -> None:
@@ -56,7 +56,7 @@ class StateFiles:
         self.sync_directory(path.parent)
 
     def make_directory(self, path: Path) -> None:
-        """With its parents, each of them durable."""
+        """Creates the directory and its parents durably."""
         if path.is_dir():
             return
         self.make_directory(path.parent)

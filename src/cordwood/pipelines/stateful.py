@@ -1,9 +1,10 @@
-"""Pipelines whose function needs Spark's state: it is called once, with streams, and all its outputs are one query.
+"""Pipelines whose function needs Spark's state: the function is called once, with streams; one query has all its
+outputs.
 
-The outputs, and the records that could not be decoded, are branches of one stream. Every row says which branch it is
-of, so that a micro-batch comes with all of them, under one number. Spark reads the log once for each branch.
+The outputs, and the records that could not be decoded, are branches of one stream. Every row names its branch, so that
+a micro-batch comes with all of them, under one number. Spark reads the log once for each branch.
 
-A record cannot be taken out of a state that it went into: only records that fail before, in decoding or in a guarded
+A record cannot be taken out of a state: only records that fail before they reach it, in decoding or in a guarded
 function, are set aside; any other failure ends the query.
 """
 
@@ -33,7 +34,7 @@ _FAILED: Final = "_failed"
 
 
 def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
-    """The source's stream through the function: all branches, as columns of their own."""
+    """Takes the source's stream through the function: all branches in one stream, as columns of their own."""
     from pyspark.sql import functions as F
 
     inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
@@ -51,7 +52,7 @@ def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
 
 
 class StatefulBatches:
-    """Takes batches of such a stream to a pipeline's outputs."""
+    """Takes batches of a stateful stream to a pipeline's outputs."""
 
     def __init__(self, pipeline: Pipeline, outputs: Outputs, bootstrap_servers: str) -> None:
         self._pipeline = pipeline
@@ -74,10 +75,11 @@ class StatefulBatches:
         return BatchReport(batch_id, None, work.rows, quarantined, (), repeated, duration_ms, remarks, spent)
 
     def _stage(self, rows: "DataFrame", batch_id: int, work: Work) -> "tuple[DataFrame, bool]":
-        """Every output staged: the rows, persisted, and whether some of them are poison.
+        """Stages every output. Returns the rows, persisted, and whether some of them are poison.
 
-        The stream's plan must run once, since it changes the state: the first output's job fills the cache, and counts
-        what is poison as it does."""
+        The stream's plan must run once, since it changes the state: the first output's job fills the cache and counts
+        poison rows on the way.
+        """
         from pyspark.sql import functions as F
 
         with watching() as watched:
@@ -96,7 +98,7 @@ class StatefulBatches:
         return rows, rows.where(poison.isNotNull()).limit(1).count() > 0
 
     def _set_aside(self, rows: "DataFrame", batch_id: int) -> int:
-        """How many records are in quarantine now. Raises OverBudget."""
+        """Quarantines the failed records of a batch and returns their number. Raises OverBudget."""
         counts: dict[str, int] = {row[_BRANCH]: row["count"] for row in rows.groupBy(_BRANCH).count().collect()}
         undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
         failed: dict[Origin, str] = {}
@@ -120,7 +122,7 @@ class StatefulBatches:
         return rows.where(F.col(_BRANCH) == name).select(f"{name}.*")
 
     def _records(self, spark: "SparkSession", failed: Mapping[Origin, str]) -> "DataFrame":
-        """The records themselves, from the log: rows have come a long way without their bytes."""
+        """The records themselves, from the log: rows do not carry their bytes this far."""
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
         for topic, partition, offset in failed:

@@ -1,8 +1,8 @@
-"""Options of an object store: which of them are credentials, and must be written down nowhere.
+"""Options of an object store, and which of them are credentials, which must be written down nowhere.
 
-They are those of the `deltalake` package: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AZURE_STORAGE_ACCOUNT_NAME` and so on.
-What they leave out it takes from the environment of the process, or from the machine's role, wherever a file is opened:
-in the driver and in each executor.
+The options are those of the `deltalake` package: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AZURE_STORAGE_ACCOUNT_NAME` and so
+on. `deltalake` takes missing options from the environment of the process, or from the machine's role, wherever a file
+is opened: in the driver and in each executor.
 """
 
 import re
@@ -18,12 +18,12 @@ def is_credential(name: str) -> bool:
 
 
 def plain_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Without credentials: what may be kept."""
+    """The options without credentials, which may be kept."""
     return {name: value for name, value in options.items() if not is_credential(name)}
 
 
 def written_out(options: Mapping[str, str], text: bytes) -> str | None:
-    """The name of a credential whose value stands in a text, if there is one."""
+    """The name of a credential whose value occurs in a text; None if there is none."""
     for name, value in options.items():
         if is_credential(name) and value and value.encode() in text:
             return name

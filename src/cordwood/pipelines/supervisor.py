@@ -1,7 +1,7 @@
 """Keeps a pipeline's worker running: starts it, passes its events on, starts it again after a failure, stops it.
 
 The worker is a process of its own because Spark's JVM can die, run out of memory or hang, and a new process is the only
-cure that always works. Failures in a row are counted; a batch that was done begins the count again.
+cure that always works. Failures in a row are counted; a finished batch resets the count.
 """
 
 import json
@@ -22,7 +22,7 @@ from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.worker import EXIT_DONE, EXIT_REFUSED, Orders
 
 MAX_LOG_BYTES: Final = 16 << 20
-"""A longer log of the worker's output is begun again, and the old one kept beside it."""
+"""A log of the worker's output that is longer is begun again, and the old one kept beside it."""
 
 
 class Supervisor:
@@ -48,7 +48,7 @@ class Supervisor:
         self._last_failure: Event | None = None
 
     def run(self) -> Event | None:
-        """Until the pipeline has ended: None, or the failure that it ended with."""
+        """Runs workers until the pipeline ends. Returns None, or the failure that it ended with."""
         while True:
             code = self._run_worker()
             if code == EXIT_DONE or self._stopping.is_set():
@@ -66,14 +66,14 @@ class Supervisor:
                 return None
 
     def stop(self) -> None:
-        """The worker ends after the batch that is under way."""
+        """Has the worker end after the batch that is under way."""
         self._stopping.set()
         worker = self._worker
         if worker is not None and worker.stdin is not None and not worker.stdin.closed:
             worker.stdin.close()
 
     def kill(self) -> None:
-        """The worker and Spark end at once, whatever they are doing."""
+        """Ends the worker and Spark at once, whatever they are doing."""
         self._stopping.set()
         worker = self._worker
         if worker is not None and worker.poll() is None:
@@ -90,7 +90,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 pass_fds=[writing, self._lock.descriptor],
-                # An interrupt at the terminal is ours to pass on: the worker is to end between two batches.
+                # The supervisor passes an interrupt at the terminal on: the worker is to end between two batches.
                 start_new_session=True,
             )
         os.close(writing)
@@ -100,7 +100,7 @@ class Supervisor:
         try:
             with os.fdopen(reading, "r", encoding="utf-8") as events:
                 for line in events:
-                    if line.endswith("\n"):  # else it was killed in the middle of a word
+                    if line.endswith("\n"):  # otherwise the worker was killed while it wrote a line
                         self._heard(json.loads(line))
             _end_orphans_of(worker.pid)
             return worker.wait()
@@ -145,9 +145,9 @@ class Supervisor:
 
 
 def _end_orphans_of(worker: int) -> None:
-    """Waits for a worker's end. Ends what a killed worker leaves: its Java would work on beside the next worker's, and
-    take the memory that the next one needs. The worker is not reaped yet, so that its group's number is not used again.
-    """
+    """Waits for a worker's end, and ends the processes that a killed worker leaves: its Java would keep running beside
+    the next worker's and take the memory that the next one needs. The worker is not reaped yet, so that its group's
+    number is not used again."""
     end = os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
     if end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
         os.killpg(worker, signal.SIGKILL)

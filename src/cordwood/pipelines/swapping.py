@@ -1,4 +1,4 @@
-"""Swap and rollback: which edition may take the other's place, and the one moment in which it does.
+"""Swap and rollback: decides which edition may replace the live one, and replaces it in one moment.
 
 Both editions are stopped and locked, so that their positions do not change. Then one file is replaced. Readers get the
 old edition before that moment and the new one after it, also if the program crashes there.
@@ -30,22 +30,22 @@ _LOOK_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Swapped:
-    """What readers get from now on, or would get."""
+    """The outputs that readers get from now on, or would get."""
 
     before: Edition
     now: Edition
     tables: Mapping[str, TablePlace]
-    """Those that are others than before, by name."""
+    """Tables that changed, by name."""
     topics: Mapping[str, tuple[str, str]]
-    """Topics that are others than before: where the records were written, and where they will be."""
+    """Topics that changed: the topic of the records so far, and the topic of the records from now on."""
     behind: int
-    """Records that the other edition has read and this one has not yet."""
+    """Records that the previous edition has read and this one has not yet."""
     stopped: Mapping[str, int | None]
-    """Editions that ran and were stopped, or would be, with the process that ran each."""
+    """Editions that were stopped, or would be, with the process that ran each."""
 
 
 def running(state: PipelineState) -> dict[str, Holder]:
-    """Which editions are being run, and by whom."""
+    """The editions that run, and the process that runs each."""
     found = {}
     for edition in state.editions():
         by = holder(lock_path(state, edition))
@@ -55,7 +55,7 @@ def running(state: PipelineState) -> dict[str, Holder]:
 
 
 def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
-    """Ends the process that runs an edition, after the batch under way: who it was, or None if nobody ran it."""
+    """Ends the process that runs an edition, after the batch under way. Returns that process, or None if none ran."""
     path = lock_path(state, edition)
     found = holder(path)
     if found is None:
@@ -64,7 +64,7 @@ def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
     if found.pid is not None:
         os.kill(found.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
-    # Where only a child of a killed supervisor is left, it has seen that it is alone and ends by itself.
+    # A child of a killed supervisor notices that it is alone, and ends by itself.
     while holder(path) is not None:
         if time.monotonic() > deadline:
             hint = "a longer --timeout waits on"
@@ -86,8 +86,8 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
 
 
 def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool) -> Swapped:
-    """What `swap` would do, or its refusal; changes and stops nothing. `stopped` are the editions that run now: while
-    one does, positions move, and only the swap itself can judge them."""
+    """The result of `swap`, or its refusal; changes and stops nothing. `stopped` has the editions that run now: while
+    one runs, positions move, and only the swap itself can judge them."""
     live, fresh = _to_swap(state, to, force=force)
     run = _running_of(state, [live.edition, fresh.name])
     if not run:
@@ -96,7 +96,7 @@ def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effect
 
 
 def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
-    """Makes the edition live that was so before the last swap."""
+    """Makes the edition live that was live before the last swap."""
     with state.changing():
         live = _to_roll_back(state)
         with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
@@ -106,7 +106,7 @@ def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: flo
 
 
 def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
-    """What `rollback` would do, or its refusal; changes and stops nothing. `stopped` as for `would_swap`."""
+    """The result of `rollback`, or its refusal; changes and stops nothing. `stopped` is as for `would_swap`."""
     live = _to_roll_back(state)
     run = _running_of(state, [live.edition, live.before[-1]])
     if not run:
@@ -120,7 +120,7 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 
 @contextmanager
 def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
-    """Nobody runs these editions. Gives those that ran, with the process that ran each."""
+    """Stops these editions and keeps them locked. Yields the stopped ones, with the process that ran each."""
     stopped: dict[str, int | None] = {}
     with ExitStack() as locks:
         for edition in editions:
@@ -138,7 +138,7 @@ def _running_of(state: PipelineState, editions: list[str]) -> dict[str, int | No
 
 
 def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live, Edition]:
-    """The live edition, and the one that takes its place. Raises WrongState."""
+    """The live edition, and the edition that replaces it. Raises WrongState."""
     live = _live(state)
     fresh = state.fresh_edition() if to is None else state.edition(to)
     if fresh is None:
@@ -163,7 +163,7 @@ def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live
 
 
 def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
-    """How far the live edition has read when the fresh one takes its place. Raises WrongState where records would never
+    """How far the live edition has read when the fresh one replaces it. Raises WrongState where records would never
     reach outputs that are not replayable. Neither edition may run."""
     leaving = effects_position(state, live.edition, skip=skip_effects)
     done = state.effects_before(live, fresh, leaving)

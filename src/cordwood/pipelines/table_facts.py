@@ -1,4 +1,4 @@
-"""What an edition keeps about its tables, in `edition.json`: enough to find and read them, and no credentials."""
+"""Facts of an edition about its tables, in `edition.json`: enough to find and read them, and no credentials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,16 +10,16 @@ from cordwood.pipelines.storage_options import plain_options
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a reader needs to know of a table."""
+    """The facts that a reader of a table needs."""
 
     format: TableFormat
     key: tuple[str, ...]
     shared: bool
-    """Not replayable: one table for all editions."""
+    """True for a table that is not replayable: all editions share it."""
     location: str | None = None
-    """Below which place of an object store it is."""
+    """The place of an object store below which the table is."""
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Those that are no credentials."""
+    """Options that are not credentials."""
 
     def to_json(self) -> dict[str, Any]:
         remote = {} if self.location is None else {"location": self.location, "storage_options": self.storage_options}

@@ -1,4 +1,4 @@
-"""What a query does before its first batch is done, told as it happens: nobody is to sit before an empty screen."""
+"""Reports what a query does before its first batch is done, so that nobody watches an empty screen."""
 
 import threading
 import time
@@ -16,16 +16,16 @@ _IN_WORDS: Final = {
     "Processing new data": "the first batch is under way",
     "Waiting for data": "waiting for records",
 }
-"""How the messages of `StreamingQuery.status` begin, and what they mean to somebody who waits."""
+"""Beginnings of the messages of `StreamingQuery.status`, and their meaning for a waiting user."""
 
 
 def doing_in_words(message: str) -> str | None:
-    """What Spark's message means; None for one that says nothing new."""
+    """The meaning of Spark's message; None for one that says nothing new."""
     return next((text for beginning, text in _IN_WORDS.items() if message.startswith(beginning)), None)
 
 
 def tell_what_is_done(running: "Running", tell: Tell) -> None:
-    """Tells in a thread of its own what the query does, until its first batch is done or it ends."""
+    """Reports in a thread of its own what the query does, until its first batch is done or it ends."""
 
     def watch() -> None:
         said = None
@@ -37,6 +37,6 @@ def tell_what_is_done(running: "Running", tell: Tell) -> None:
                     tell({**running.who, "event": "doing", "text": text})
                 time.sleep(_LOOK_S)
         except Exception:
-            return  # Spark is gone, and whoever waits for the query says so
+            return  # Spark is gone; the thread that waits for the query reports it
 
     threading.Thread(target=watch, name="cordwood-telling", daemon=True).start()

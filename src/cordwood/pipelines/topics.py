@@ -1,9 +1,8 @@
-"""Topics that a pipeline writes: made before it begins, as an ordinary Kafka client.
+"""Creates the topics that a pipeline writes before it begins, as an ordinary Kafka client.
 
-A new output topic has as many partitions as the widest input: what was read in parallel can be written and read on in
-parallel. A topic that an edition writes beside the live one has as many partitions as the one whose place it will take,
-so that the same key goes to the partition of the same number, and the same settings, so that a compacted one stays
-compacted.
+A new output topic has as many partitions as the widest input, so that records are written and read on as parallel as
+they were read. A topic that an edition writes beside the live one has the partitions and settings of the topic that it
+will replace: the same key goes to the partition of the same number, and a compacted topic stays compacted.
 """
 
 import time
@@ -18,9 +17,8 @@ from cordwood.pipelines.errors import NotFound, Refusal
 
 _TIMEOUT_S: Final = 30.0
 _QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(100 << 20)}
-"""What was set aside stays until somebody looks at it. Whatever was read can be set aside: a record that came
-compressed may be many times larger than its topic allows, and one that does not fit would stop the pipeline for good.
-"""
+"""Quarantined records stay until somebody looks at them. Every record that was read must fit: one that came compressed
+may be many times larger than its topic allows, and a record that does not fit would stop the pipeline for good."""
 
 
 def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
@@ -38,7 +36,8 @@ def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
 def ensure_topics(
     bootstrap_servers: str, topics: Mapping[str, str], quarantine: str, inputs: Sequence[str]
 ) -> list[str]:
-    """Makes what is missing, and returns the names. `topics` are by the declared name, whose likeness they are."""
+    """Makes missing topics, and returns their names. `topics` is by the declared topic, whose partitions and settings a
+    new one gets."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
     widest = max((len(there[name].partitions) for name in inputs if name in there), default=-1)
@@ -64,7 +63,7 @@ def ensure_topics(
 
 
 def _settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
-    """What was set for this topic, and is not a default."""
+    """The settings of a topic that are not defaults."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     found: Mapping[str, Any] = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -72,7 +71,7 @@ def _settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def _await(admin: AdminClient, names: list[str]) -> None:
-    """On a cluster a new topic is known everywhere only after a moment."""
+    """Waits until new topics are known: on a cluster that takes a moment."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         there = admin.list_topics(timeout=_TIMEOUT_S).topics

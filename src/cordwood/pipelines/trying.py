@@ -1,7 +1,7 @@
-"""A changed definition on trial: it becomes the edition's own with the first batch that it has done.
+"""A changed definition on trial: it becomes the edition's own with its first finished batch.
 
-Whether a change fits the live tables and the state is known only when a batch has gone through it. Until then the
-edition keeps the definition that it has, so that a change that is refused leaves a pipeline that runs.
+Only a finished batch shows that a change fits the live tables and the state. Until then the edition keeps its
+definition, so that a refused change leaves a pipeline that runs.
 """
 
 from cordwood.pipelines.editions import Edition, PipelineState
@@ -9,11 +9,11 @@ from cordwood.pipelines.events import Event, Tell
 
 
 def adopting(state: PipelineState, edition: Edition, tell: Tell) -> Tell:
-    """`tell`, which also adopts the definition of an edition that is a trial."""
+    """Wraps `tell` so that a trial's first batch adopts its definition."""
     if not edition.is_trial:
         return tell
     before = state.edition(edition.name)
-    # A worker that was started again after the first batch: what it tries is the edition's own by now.
+    # A worker that was restarted after the first batch runs a definition that is the edition's own by now.
     adopted = before.version == edition.version and not state.is_changed(before, state.definition(edition))
 
     def tell_and_adopt(event: Event) -> None:

@@ -1,11 +1,11 @@
-"""What one pass over a batch saw of its inputs: counted on the way, and believed only where all of it was read.
+"""Counts a batch's inputs during its one pass, and believes a count only if the whole input was read.
 
 Rows are counted by nodes in the plans of the outputs themselves (`DataFrame.observe`), so that counting costs no pass
-of its own. Such a count says how many rows came by, and a plan need not read all of its input: a limit stops early, an
-optimizer that finds one side of a join empty does not read the other. A poison record that was not read would vanish.
-So each count is looked up in the plan that was executed. It holds if between the counting node and the next exchange,
-or the end of the plan, there are only operators that take their whole input: an exchange always does. A count that
-does not hold, or that the optimizer has removed, is no count, and the batch is gone through step by step.
+of its own. Such a count has only the rows that passed, and a plan need not read all of its input: a limit stops early,
+an optimizer that finds one side of a join empty does not read the other. A poison record that was not read would
+vanish. So each count is looked up in the plan that was executed. It holds if between the counting node and the next
+exchange, or the end of the plan, there are only operators that take their whole input: an exchange always does. If a
+count does not hold, or the optimizer has removed it, the batch goes step by step.
 
 Spark counts a stage that it has to repeat once (its accumulators keep the last attempt).
 """
@@ -49,20 +49,20 @@ _TAKE_ALL: Final = frozenset(
 )
 """Operators that take the whole input of every task that runs them."""
 _TAKE_ALL_OR_NONE: Final = frozenset({"BroadcastHashJoinExec"})
-"""They read nothing of one side where the other is empty. A count below them holds unless it is zero."""
+"""Joins that read nothing of one side if the other is empty. A count below them holds unless it is zero."""
 _EXCHANGES: Final = frozenset({"ShuffleExchangeExec", "BroadcastExchangeExec"})
 _OURS: Final = "MapInArrowExec"
-"""The last node of a plan that is executed here: the writer, which takes its input to the end. Others of this kind are
-the function's, and may stop when they like."""
+"""The last node of a plan that is executed here: the writer, which takes its input to the end. Other nodes of this kind
+are the function's, and may stop early."""
 _IN_ORDER: Final = frozenset(
     {"Project", "Filter", "Generate", "CollectMetrics", "SubqueryAlias", "ArrowEvalPython", "BatchEvalPython"}
 )
-"""Of a logical plan: what leaves rows in their order, and in their task."""
+"""Nodes of a logical plan that leave rows in their order and in their task."""
 _SOURCE: Final = "LogicalRDD"
 
 
 class _Took(IntEnum):
-    """How much of a node's rows the operators above it take."""
+    """How many of a node's rows the operators above it take."""
 
     SOME = 0
     ALL_OR_NONE = 1
@@ -80,11 +80,11 @@ class Count:
 
 @dataclass
 class Watched:
-    """The counts of one pass. `names` are those that were asked for."""
+    """The counts of one pass. `names` are the counts that were asked for."""
 
     names: list[str] = field(default_factory=list)
     counts: dict[str, Count] = field(default_factory=dict)
-    """Those that hold."""
+    """The counts that hold."""
 
     def see(self, frame: "DataFrame") -> None:
         """Takes the counts out of the plan of a frame that was executed."""
@@ -94,7 +94,7 @@ class Watched:
 
     @property
     def holds(self) -> bool:
-        """Whether every count that was asked for holds."""
+        """True if every count that was asked for holds."""
         return all(name in self.counts for name in self.names)
 
 
@@ -103,7 +103,7 @@ _watching: ContextVar[Watched | None] = ContextVar("cordwood_watching", default=
 
 @contextmanager
 def watching() -> Iterator[Watched]:
-    """Within this, `counted` counts and `collected` looks at what was executed."""
+    """Within this context, `counted` counts rows and `collected` examines executed plans."""
     watched = Watched()
     token = _watching.set(watched)
     try:
@@ -113,7 +113,7 @@ def watching() -> Iterator[Watched]:
 
 
 def counted(rows: "DataFrame", name: str, failed: Any = ERROR) -> "DataFrame":
-    """The same rows, counted as they come by, and those of them where `failed` is not null."""
+    """The same rows, counted as they pass, and with them those whose `failed` is not null."""
     from pyspark.sql import functions as F
 
     watched = _watching.get()
@@ -128,7 +128,7 @@ def count_of(watched: Watched, name: str) -> Count:
 
 
 def collected(frame: "DataFrame") -> "list[Row]":
-    """`frame.collect()`, seen by whoever watches. The frame's last step has to take its input to the end."""
+    """`frame.collect()`, whose plan the watcher examines. The frame's last step has to take its input to the end."""
     found = frame.collect()
     saw(frame)
     return found
@@ -141,12 +141,12 @@ def saw(frame: "DataFrame") -> None:
 
 
 def keeps_order(rows: "DataFrame") -> bool:
-    """Whether rows stand in the order, and in the tasks, in which the source gave them."""
+    """True if rows are in the order, and in the tasks, in which the source gave them."""
     return _keeps_order(rows._jdf.queryExecution().analyzed())
 
 
 def task_count(source: "DataFrame") -> int | None:
-    """In how many tasks a batch is read, where that can be told without planning it."""
+    """The number of tasks that read a batch; None if that cannot be told without planning it."""
     plan = source._jdf.queryExecution().analyzed()
     return int(plan.rdd().getNumPartitions()) if _kind(plan) == _SOURCE else None
 
@@ -163,7 +163,7 @@ def _keeps_order(plan: Any) -> bool:
 
 
 def _metrics(plan: Any, took: _Took, *, is_top: bool) -> Iterator[tuple[str, Any, _Took]]:
-    """Every counting node of a plan, and what the operators above it take of its rows."""
+    """Every counting node of a plan, and how many of its rows the operators above it take."""
     kind = _kind(plan)
     if kind == "AdaptiveSparkPlanExec":
         yield from _metrics(plan.executedPlan(), took, is_top=is_top)
@@ -175,7 +175,7 @@ def _metrics(plan: Any, took: _Took, *, is_top: bool) -> Iterator[tuple[str, Any
         yield from _metrics(plan.plan(), _Took.ALL, is_top=False)
         return
     if kind == "InMemoryTableScanExec":
-        # A task that reads a cached partition has made all of it before.
+        # A task that reads a cached partition has computed all of it before.
         yield from _metrics(plan.relation().cachedPlan(), took, is_top=False)
         return
     if kind in _EXCHANGES:

@@ -1,8 +1,9 @@
-"""The process in which a pipeline's query runs: `python -m cordwood.pipelines.worker ORDERS`, started by a supervisor.
+"""The process of a pipeline's query: `python -m cordwood.pipelines.worker ORDERS`, started by a supervisor.
 
 The worker writes its events as lines of JSON to a pipe. It ends after the batch under way when its standard input is
-closed: the supervisor closes it to stop the worker, and the system closes it if the supervisor dies. What Spark and the
-function print goes to a file. The worker inherits the edition's lock, which is held until both processes are gone.
+closed: the supervisor closes it to stop the worker, and the system closes it if the supervisor dies. The output of
+Spark and of the function goes to a file. The worker inherits the edition's lock, which is held until both processes are
+gone.
 """
 
 import json
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 3
-"""Another try would end alike."""
+"""Exit code of a refusal: another try would end alike."""
 _MAX_MESSAGE_LENGTH: Final = 2_000
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a worker is to do."""
+    """A worker's orders."""
 
     file: str
     pipeline: str
@@ -46,7 +47,7 @@ class Orders:
     replay: bool
     """Read history until the edition has caught up, say so, and end; with `once` False go on reading."""
     beside: str
-    """The directory of the author's file, from which the definition imports its neighbours."""
+    """The directory of the author's file, whose modules the definition imports."""
     events: int
     """The descriptor to write events to."""
     tried_from: str = ""
@@ -65,7 +66,7 @@ def main(text: str) -> int:
         try:
             events.write(line_of(event) + "\n")
         except BrokenPipeError:
-            # Nobody listens any more: standard input has ended too, and the run with it.
+            # The supervisor is gone: standard input has ended, too, and the run ends with it.
             return
 
     def refuse(refusal: Refusal) -> int:
@@ -90,13 +91,13 @@ def main(text: str) -> int:
 
 
 def _run(orders: Orders, tell: Any) -> None:
-    # Python workers of Spark import what stands beside the pipeline's file; they inherit the environment.
+    # Spark's Python workers inherit the environment, and import modules from the directory of the pipeline's file.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
     tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
     pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
     state = Project(orders.directory).state(orders.pipeline)
     session = _started_beside(pipeline)
-    # Imported while Java starts: all of this takes about as long, on another core.
+    # Importing takes about as long as the start of Java, which runs meanwhile on another core.
     from cordwood.pipelines.checkpoint import committed_position
     from cordwood.pipelines.log_ends import records_behind
     from cordwood.pipelines.replaying import replay
@@ -161,7 +162,7 @@ def _run(orders: Orders, tell: Any) -> None:
 
 
 def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
-    """The session, which a thread of its own starts. Nobody waits for the thread but who asks for the session."""
+    """The session, which a daemon thread starts. Only a caller that asks for the session waits for the thread."""
     session: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -185,7 +186,7 @@ def _told(failure: Exception) -> Mapping[str, Any]:
 
 
 def _is_final(failure: Exception) -> bool:
-    """A query that Spark cannot plan will not be planned the next time."""
+    """True for a failure that every try would meet: a query that Spark cannot plan."""
     try:
         from pyspark.errors import AnalysisException, ParseException
     except ModuleNotFoundError:
@@ -198,5 +199,5 @@ if __name__ == "__main__":
     code = main(sys.argv[1])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Spark's shutdown waits for threads that are of no use any more; the JVM ends when this process does.
+    # Spark's shutdown would wait for threads that are of no use any more; the JVM ends when this process does.
     os._exit(code)

@@ -1,1 +1,1 @@
-"""The ordering audit: what a topic's whole history says about order, duplicates, gaps and skew."""
+"""The ordering audit of a topic's whole history: order, duplicates, gaps and skew."""

@@ -1,4 +1,4 @@
-"""What an audit is asked: the topic, what makes two records the same event, and what counts as too much."""
+"""The questions of an audit: the topic, what makes two records the same event, and how much skew is too much."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ EVENT_ID_KINDS = ("header", "json")
 
 
 class BadQuestion(ValueError):
-    """An audit that cannot be asked for like this; the message says why."""
+    """The audit cannot be asked for like this; the message says why."""
 
 
 @dataclass(frozen=True)
 class EventId:
-    """Where a record says which event it tells of: a header, or a field of its JSON value."""
+    """Names the place of a record's event id: a header, or a field of the JSON value."""
 
     kind: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> "EventId":
-        """`header:NAME` or `json:PATH`, where `json:order.id` is the field id of the object order."""
+        """Parses `header:NAME` or `json:PATH`; `json:order.id` is the field `id` of the object `order`."""
         kind, separator, name = text.partition(":")
         if kind not in EVENT_ID_KINDS or not separator or not name:
             raise BadQuestion(f"an event id is header:NAME or json:PATH, not {text!r}")
@@ -37,9 +37,9 @@ class Questions:
     topic: str
     event_id: EventId | None = None
     samples: int = 5
-    """At most so many examples of each finding."""
+    """The most examples that are shown of each finding."""
     skew_ratio: float = 2.0
-    """A partition with so many times its fair share is reported, and a key with that much of a partition's."""
+    """Skew is reported from this ratio on: a partition's share by its fair share, or a key's share of its partition."""
     fail_on: tuple[Check, ...] = FAILING
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an audit found, as values: for people, for JSON, and for an exit code.
+"""The findings of an audit, as values: for people, for JSON, and for an exit code.
 
 Order has a scope: each finding names the scope in which it was looked for, key or partition.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Check(StrEnum):
-    """What is looked for. A check that fails an audit is one that was asked to."""
+    """The checks of an audit. `Report.fail_on` names those that fail it."""
 
     SPLIT_KEYS = "split-keys"
     INVERSIONS = "inversions"
@@ -19,7 +19,8 @@ class Check(StrEnum):
 
 
 FAILING = (Check.SPLIT_KEYS, Check.DUPLICATES, Check.GAPS)
-"""Unless asked otherwise. Inversions are common where several clocks write, and skew is a matter of degree."""
+"""The checks that fail an audit by default. Inversions are common where several clocks write, and skew is a matter of
+degree."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class Finding:
     check: Check
     scope: str
     found: int
-    """How many: keys, records, offsets, as `what` says. 0: nothing to report."""
+    """The number of keys, records or offsets (`what` names them); 0 if there is nothing to report."""
     what: str
-    """What was counted, in words."""
+    """The noun that `found` counts."""
     remarks: tuple[str, ...] = ()
     samples: tuple[dict[str, Any], ...] = ()
     explained: bool = False
-    """Found, and as it should be: gaps in a compacted topic."""
+    """True if the finding is expected: gaps in a compacted topic."""
 
     @property
     def clean(self) -> bool:
@@ -53,7 +54,7 @@ class PartitionShare:
 
 @dataclass(frozen=True)
 class Report:
-    """One topic's audit."""
+    """The audit of one topic."""
 
     topic: str
     records: int

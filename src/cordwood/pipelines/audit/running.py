@@ -1,8 +1,8 @@
 """The audit itself: Spark reads all of a topic's history and counts.
 
-Two reads. The first is of the committed records: keys, times, duplicates, skew. The second counts every offset there
-is, those of control records and aborted transactions too, since only then is a missing one a gap. Nothing is collected
-but counts and a few samples, so a topic may be as large as Spark can shuffle.
+The first of two reads takes the committed records, for keys, times, duplicates and skew. The second counts every
+offset, also of control records and aborted transactions, since only then is a missing offset a gap. Only counts and a
+few samples are collected, so a topic may be as large as Spark can shuffle.
 """
 
 import base64
@@ -21,10 +21,10 @@ from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions
 from cordwood.pipelines.audit.report import Check, Finding, PartitionShare, Report
 
 STRIDE = 4096
-"""Offsets are counted in strides; only a stride in which some are missing is looked at one by one."""
+"""Offsets are counted in strides; only strides with missing offsets are examined one by one."""
 
 Spans = dict[int, tuple[int, int]]
-"""Partition → (first offset, offset after the last) of what was audited."""
+"""Partition → (first offset, offset after the last) of the audited records."""
 
 
 def audit(spark: SparkSession, questions: Questions) -> Report:
@@ -108,7 +108,7 @@ def _count(records: DataFrame, *by: str) -> DataFrame:
 
 
 def _by_key(records: DataFrame, questions: Questions) -> tuple[int, Finding, Finding, tuple[dict[str, Any], ...]]:
-    """Keys in several partitions; times that go back; the keys with most records."""
+    """Finds keys in several partitions, times that go back, and the keys with the most records."""
     in_order = Window.partitionBy("key", "partition").orderBy("offset")
     back = f.lag("timestamp").over(in_order).cast("double") - f.col("timestamp").cast("double")
     keyed = records.where(f.col("key").isNotNull()).withColumn("back_s", back)
@@ -202,7 +202,8 @@ def _duplicates(records: DataFrame, questions: Questions) -> Finding:
 def _first_places(
     records: DataFrame, by: Sequence[str], groups: Sequence[Any], limit: int
 ) -> dict[tuple[Any, ...], list[str]]:
-    """Where the first records of these groups are. A group may be as large as the topic, so it is nowhere a list."""
+    """The places of the first records of each group. A group may be as large as the topic, so no list holds it
+    whole."""
     places: dict[tuple[Any, ...], list[str]] = {_values(each, by): [] for each in groups}
     if places:
         listed = records.sparkSession.createDataFrame(list(places), records.select(*by).schema)
@@ -241,7 +242,7 @@ def _gaps(offsets: DataFrame, questions: Questions, spans: Spans, *, compacted: 
 
 
 def _exactly(offsets: DataFrame, suspects: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Which offsets are missing in these strides, as ranges."""
+    """The missing offsets of these strides, as ranges."""
     found = []
     for partition, first, last in suspects:
         within = (f.col("partition") == partition) & (f.col("offset") >= first) & (f.col("offset") < last)

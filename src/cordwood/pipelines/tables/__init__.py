@@ -1,1 +1,1 @@
-"""Tables that a pipeline writes: batches of rows that become visible whole and once, through a table's own log."""
+"""Tables of pipelines: batches of rows become visible whole and once, through a table's own log."""

@@ -1,7 +1,7 @@
 """Rows as Parquet files, written by the executors beside the table's other files: nothing refers to them yet.
 
 A task that is repeated writes another file of another name; only the names that Spark reports count. A file that no log
-names is invisible to readers, and is removed when the table is cleaned. Rows pass the driver nowhere.
+names is invisible to readers, and is removed when the table is cleaned. No row passes through the driver.
 """
 
 import json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES: Final = 256 << 20
 ROW_GROUP_ROWS: Final = 256 << 10
 ROW_GROUP_BYTES: Final = 32 << 20
-"""What a task holds in memory: Spark hands over ten thousand rows at a time, too few for a row group."""
+"""The rows that a task gathers in memory: Spark hands over ten thousand rows at a time, too few for a row group."""
 _MAX_STATISTIC_LENGTH: Final = 64
 _REPORT: Final = "report"
 
@@ -36,34 +36,34 @@ class DataFile(NamedTuple):
     size_bytes: int
     rows: int
     statistics: str
-    """Delta's: the number of rows, and by column the least, the greatest and the nulls."""
+    """Delta's statistics: the number of rows, and by column the least, the greatest and the nulls."""
     modified_ms: int
 
 
 class Written(NamedTuple):
-    """What a task has written, or all tasks of a job together."""
+    """The files that a task has written, or all tasks of a job together."""
 
     files: tuple[DataFile, ...]
     input_ms: int
-    """How long it waited for its rows; of a job, the task that waited longest."""
+    """How long the task waited for its rows; for a job, the longest wait of a task."""
     write_ms: int
-    """How long it wrote; of a job, the task that wrote longest."""
+    """How long the task wrote; for a job, the longest write of a task."""
 
 
 def arrow_schema(schema: "StructType") -> "pa.Schema":
-    """How Spark's rows are written: timestamps in UTC, as table formats want them. Whether a column is null in no row
-    of this batch says nothing of the next: every column may be."""
+    """The Arrow schema of Spark's rows: timestamps in UTC, as table formats want them, and every column nullable: a
+    later batch may have nulls where this one has none."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema.toNullable(), timezone="UTC")
 
 
 Reduce = Callable[["pa.Table"], "pa.Table"]
-"""What a row group keeps of the rows that were gathered for it."""
+"""Reduces the rows that were gathered for a row group to those that it keeps."""
 
 
 def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None) -> Written:
-    """Writes the rows into new files of a store, and says which they are."""
+    """Writes the rows into new files of a store, and lists the files."""
     schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -82,7 +82,7 @@ def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | N
 
 
 def write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], FileWriter]") -> Written:
-    """What one task does with its rows: files of at most about `MAX_FILE_BYTES`, none where there are no rows."""
+    """Writes the rows of one task: files of at most about `MAX_FILE_BYTES`, and none without rows."""
     files: list[DataFile] = []
     writer: FileWriter | None = None
     began_ns, write_ns = time.monotonic_ns(), 0
@@ -106,7 +106,7 @@ def write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], Fi
 
 
 class FileWriter:
-    """One new file of a store. `close` makes it durable, and tells of it."""
+    """One new file of a store. `close` makes it durable, and describes it."""
 
     def __init__(self, store: TableStore, schema: "pa.Schema", reduce: Reduce | None = None) -> None:
         import pyarrow.parquet as pq
@@ -160,7 +160,8 @@ class FileWriter:
 
 
 def _statistics(metadata: Any, rows: int) -> str:
-    """What lets readers and merges pass over a file. Columns whose bounds are not plain to write down are left out."""
+    """Statistics that let readers and merges skip a file. Columns whose bounds are not plain to write down are left
+    out."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -183,7 +184,7 @@ def _statistics(metadata: Any, rows: int) -> str:
             try:
                 low, high = statistics.min, statistics.max
             except (OverflowError, ValueError):
-                # A time after the year 9999, text that is not UTF-8: Spark has them, Python does not.
+                # Spark has times after the year 9999 and text that is not UTF-8; Python does not.
                 incomplete.add(name)
                 continue
             if not (_is_plain(low) and _is_plain(high)):
@@ -213,7 +214,7 @@ def _written(value: Any) -> Any:
 
 
 def rewrite_data_files(names: list[str], store: TableStore, schema: "pa.Schema") -> DataFile:
-    """One new file with the rows of others, in their order, holding no more than a row group in memory."""
+    """Writes one new file with the rows of others, in their order, holding no more than a row group in memory."""
     import pyarrow.parquet as pq
 
     writer = FileWriter(store, schema)
@@ -225,7 +226,7 @@ def rewrite_data_files(names: list[str], store: TableStore, schema: "pa.Schema")
 
 
 def copy_rows(path: Path, store: TableStore, chosen: "NDArray[np.bool_]") -> DataFile:
-    """One new file with those rows of another that are chosen."""
+    """Writes one new file with the chosen rows of another."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

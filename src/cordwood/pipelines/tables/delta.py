@@ -1,13 +1,12 @@
 """Delta tables, written without Spark's Delta jars: files by the executors, the log by the `deltalake` package.
 
 The batch's number is Delta's application transaction, in the same commit as the batch. `deltalake` refuses a commit if
-another one of the same application came first, so even two writers that both believe in their turn write a batch once.
+another one of the same application came first, so even two writers that both try write a batch once.
 
 Rows with a key are staged in files beside the table and merged from there by `deltalake` in the driver's process: it
 reads them as a stream and rewrites the files that hold replaced rows. Memory is bounded by `MERGE_MEMORY_BYTES`, beyond
-which it spills to disk; the time it takes grows with the files that may hold a key of the batch (`merge_scope`). Where
-the Spark session has Delta itself, and its jars fit this Spark, that one step is done by it for large tables, on the
-executors.
+which it spills to disk; the time it takes grows with the files that may hold a key of the batch (`merge_scope`). If the
+Spark session has Delta itself, and its jars fit this Spark, Delta merges large tables, on the executors.
 """
 
 import json
@@ -45,7 +44,7 @@ _CLEANING_INTERVAL_MS: Final = 24 * 3_600_000
 
 
 class DeltaBatches:
-    """`staging` is a directory of its own for rows that wait to be merged."""
+    """A Delta table for batches. `staging` is a directory of its own for rows that wait to be merged."""
 
     def __init__(self, place: TablePlace, table: Table, staging: Path) -> None:
         self._place = place
@@ -56,7 +55,7 @@ class DeltaBatches:
         self._opened: DeltaTable | None = None
         self._spark: SparkSession | None = None
         self._on_spark: SparkMerge | None = None
-        self._jars_fit = True  # until they are found not to
+        self._jars_fit = True  # stays True until a merge shows the opposite
         self._untold: str | None = None
 
     def last_batch(self, application: str) -> int | None:
@@ -141,33 +140,34 @@ class DeltaBatches:
         return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
 
     def _clean(self, opened: "DeltaTable", now_ms: int) -> bool:
-        """Whether there were files that left the table longer ago than its retention, a week, or that no commit ever
-        named. Merges replace files without ever making many small ones, so this does not wait for compaction."""
+        """Removes files that left the table longer ago than its retention, a week, or that no commit ever named.
+        Returns True if there were any. Merges replace files without ever making many small ones, so cleaning does not
+        wait for compaction."""
         if self._cleaned_at_ms is not None and now_ms - self._cleaned_at_ms <= _CLEANING_INTERVAL_MS:
             return False
         self._cleaned_at_ms = now_ms
         return bool(opened.vacuum(dry_run=False, full=True))
 
     def _open(self) -> "DeltaTable | None":
-        """As it is now: others may have compacted it, or written to it under another application."""
+        """The table as it is now: others may have compacted it, or written to it under another application."""
         from deltalake import DeltaTable
 
         if self._opened is not None:
             self._opened.update_incremental()
         elif DeltaTable.is_deltatable(self._store.uri, self._store.options):
             self._opened = DeltaTable(self._store.uri, storage_options=self._store.options)
-            # Who wrote the last entries may have been killed before they were synced, and what they say is not done
-            # again. No step writes more than the two of a cleaning.
+            # The writer of the last entries may have been killed before it synced them, and their batches are not
+            # repeated. No step writes more than the two entries of a cleaning.
             self._store.make_durable(max(0, self._opened.version() - 1))
         return self._opened
 
     def _prepare(self, schema: "StructType") -> None:
-        """The table has all columns of these rows; new ones are added, none changes its type."""
+        """Makes sure that the table has all columns of these rows: adds new ones, refuses another type."""
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
         from pyspark.sql.types import StructType
 
-        # Whether a column is null in no row of this batch says nothing of the next.
+        # A column without nulls in this batch may have some in the next.
         schema = schema.toNullable()
         opened = self._open()
         if opened is None:
@@ -219,7 +219,7 @@ class DeltaBatches:
         except JarsDoNotFit as misfit:
             self._jars_fit = False
             self._untold = f"table {self._table.name} is merged in the driver: Delta's jars do not fit Spark ({misfit})"
-            # It may have come as far as the commit.
+            # The failed merge may have committed.
             opened.update_incremental()
             last: int | None = opened.transaction_version(application)
             return last is not None and last >= batch_id
@@ -230,7 +230,8 @@ class DeltaBatches:
     def _merge(
         self, opened: "DeltaTable", staged: Any, scope: MergeScope, properties: "CommitProperties", *, deletes: bool
     ) -> None:
-        """`deletes`: some of the rows delete. Where none does, no row of the table is asked whether it is deleted."""
+        """Merges staged rows in the driver. `deletes`: some of the rows delete. Without them the merge does not test
+        for deletion."""
         rows = staged.scanner(batch_size=16_384).to_reader()
         columns = [quoted(name, '"') for name in rows.schema.names if not is_told_to_merge(name)]
         values = {name: f"s.{name}" for name in columns}
@@ -283,7 +284,7 @@ def _transaction(application: str, batch_id: int) -> "CommitProperties":
 
 
 def _files(opened: "DeltaTable") -> dict[str, int]:
-    """The table's files, and how many bytes each has."""
+    """The table's files, and the bytes of each."""
     actions: Any = opened.get_add_actions(flatten=True)
     return {
         path.as_py(): int(size.as_py())

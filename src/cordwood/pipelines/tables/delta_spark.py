@@ -1,10 +1,10 @@
-"""Merging a batch into a Delta table with Delta's own jars, on the executors, where the Spark session has them.
+"""Merges a batch into a Delta table with Delta's own jars, on the executors, if the Spark session has them.
 
 A session has Delta if its `spark.sql.extensions` name it. Whether the jars were built for this Spark shows only when
 they are used: if they were not, `JarsDoNotFit` is raised, and nothing was written unless the log of the table says so.
-Tables that are not large are better merged in the driver, whatever there is.
+Small tables are merged faster in the driver.
 
-Merges run in a session of their own, beside that of the pipeline: its settings are ours alone to choose.
+Merges run in a session of their own, beside the pipeline's, so that settings for the merge do not touch the pipeline.
 """
 
 import uuid
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MIN_BYTES: Final = "spark.cordwood.delta.merge.minBytes"
-"""Spark's setting for how large a table is that Spark merges into."""
+"""Spark's setting for the least size of a table that Spark merges."""
 _DEFAULT_MIN_BYTES: Final = 4 << 30
-"""`deltalake` took a sixth of the processor's time, so there must be much to do before it can pay to spread it."""
+"""`deltalake` needs a sixth of the processor's time, so only a large merge gains by being spread."""
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
 _APPLICATION: Final = "spark.databricks.delta.write.txnAppId"
 _BATCH: Final = "spark.databricks.delta.write.txnVersion"
 _SETTINGS: Final = {
-    # What makes delta.`path` the name of a table.
+    # Makes delta.`path` the name of a table.
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # As all other files of the table have it. Spark's own default counts nanoseconds in 64 bits when others read it,
-    # which end in the year 2262.
+    # The type that all other files of the table have. Spark's default, nanoseconds in 64 bits, ends in the year 2262
+    # for other readers.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The staged files do not change: they need not be copied before they are read twice.
+    # Staged files do not change: they need not be copied before they are read twice.
     "spark.databricks.delta.merge.materializeSource": "none",
-    # Hadoop would put a file with checksums beside each file, which nothing but Hadoop removes again.
+    # Hadoop would put a checksum file beside each file, which nothing but Hadoop removes.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
@@ -51,7 +51,7 @@ class JarsDoNotFit(Exception):
 
 
 class SparkMerge:
-    """Merges into one table."""
+    """Merges batches into one table."""
 
     def __init__(self, spark: "SparkSession", directory: Path, table: Table) -> None:
         self._spark = _session_beside(spark)
@@ -59,7 +59,8 @@ class SparkMerge:
         self._table = table
 
     def execute(self, files: Sequence[Path], application: str, batch_id: int) -> bool:
-        """Merges staged rows, in one commit with the batch's number. False: the table had it already."""
+        """Merges staged rows, in one commit with the batch's number. Returns False if the table had the batch
+        already."""
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -71,7 +72,8 @@ class SparkMerge:
         self._spark.conf.set(_APPLICATION, application)
         self._spark.conf.set(_BATCH, batch_id)
         try:
-            # How many rows it changed; nothing at all if the table's log has this batch of this application.
+            # The statement returns the number of changed rows, or nothing if the table's log has this batch of this
+            # application.
             return bool(self._spark.sql(self._statement(view, columns)).collect())
         except Exception as failure:
             if (misfit := _misfit(failure, self._spark)) is not None:
@@ -93,13 +95,13 @@ class SparkMerge:
 
 
 def is_for_spark(spark: "SparkSession", table_bytes: int) -> bool:
-    """Whether a table of this size is to be merged into by Spark, if its jars work."""
+    """True if Spark is to merge into a table of this size, provided its jars work."""
     told = spark.conf.get(MIN_BYTES, None)
     min_bytes = _DEFAULT_MIN_BYTES if told is None else _parse_min_bytes(told)
     extensions = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
     if _EXTENSION not in map(str.strip, extensions) or table_bytes < min_bytes:
         return False
-    # Executors that are the driver itself have nothing to add to it, unless somebody says so.
+    # Executors within the driver add nothing, unless the setting asks for them.
     return told is not None or not str(spark.sparkContext.master).startswith("local")
 
 
@@ -111,8 +113,8 @@ def _parse_min_bytes(text: str) -> int:
 
 
 def may_be_null_inside(schema: "StructType") -> bool:
-    """Whether whatever is inside of arrays, maps and structs may be null. If not, Spark refuses to merge rows that were
-    read from files, of which it always assumes that they may be; tables of earlier versions can be like that."""
+    """True if everything inside of arrays, maps and structs may be null. Otherwise Spark refuses to merge rows that
+    were read from files, since it assumes nulls there; tables of earlier versions can be like that."""
     return all(field.dataType == nullable.dataType for field, nullable in zip(schema, schema.toNullable(), strict=True))
 
 
@@ -124,18 +126,19 @@ def _session_beside(spark: "SparkSession") -> "SparkSession":
     assert width is not None
     beside.conf.set(_SHUFFLE_PARTITIONS, width)
     if beside.conf.get(_SNAPSHOT_PARTITIONS, None) is None:
-        # Delta's default is 50 tasks for reading a log of any length.
+        # Delta's default is 50 tasks to read a log of any length.
         beside.conf.set(_SNAPSHOT_PARTITIONS, width)
     return beside
 
 
 def _uri(path: Path) -> str:
-    """Files are on disks that all processes share, whatever file system is Hadoop's default."""
+    """The file as a `file:` URI: files are on disks that all processes share, whatever Hadoop's default file system
+    is."""
     return f"file:{path.absolute()}"
 
 
 def _misfit(failure: Exception, spark: "SparkSession") -> str | None:
-    """What is missing, if classes or methods are that the jars were compiled against."""
+    """The missing class or method that the jars were compiled against; None for other failures."""
     from py4j.java_gateway import is_instance_of
 
     gateway: Any = spark.sparkContext._gateway

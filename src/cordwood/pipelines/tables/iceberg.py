@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMESPACE: Final = "cordwood"
 _BATCH: Final = "cordwood.batch."
 _SCHEMA: Final = "cordwood.schema"
-"""Spark's: Iceberg has fewer types, and a change from one to another of the same kind would go unseen."""
+"""Spark's schema: Iceberg has fewer types, and a change between types that it merges would go unseen."""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
@@ -61,7 +61,7 @@ class IcebergBatches:
             return Change()
         opened = self.open()
         assert opened is not None, "staging makes the table"
-        # Names of files are durable before the catalog can lead to them.
+        # Names of files are durable before the catalog names the files.
         self.store.sync()
         with opened.transaction() as transaction:
             transaction.set_properties({f"{_BATCH}{application}": str(batch_id)})
@@ -73,8 +73,8 @@ class IcebergBatches:
             self.store.remove(file.name)
 
     def tidy(self, now_ms: int) -> str | None:
-        """Once a day: snapshots of more than a week ago, and files of batches that were interrupted. Small files stay:
-        `pyiceberg` has no way to put them together but through the driver's memory."""
+        """Once a day, removes snapshots older than a week and files of interrupted batches. Small files stay:
+        `pyiceberg` can compact them only through the driver's memory."""
         if self._tidied_at_ms is not None and now_ms - self._tidied_at_ms <= _TIDYING_INTERVAL_MS:
             return None
         self._tidied_at_ms = now_ms
@@ -101,7 +101,7 @@ class IcebergBatches:
         return self._opened
 
     def prepare(self, schema: "StructType") -> None:
-        """The table has all columns of these rows; new ones are added, none changes its type."""
+        """Makes sure that the table has all columns of these rows: adds new ones, refuses another type."""
         from pyspark.sql.types import StructType
 
         self.store.make()

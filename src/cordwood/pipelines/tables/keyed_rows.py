@@ -1,8 +1,8 @@
-"""Staging rows with a key: one pass over the batch, then one row for each key.
+"""Stages rows with a key: one pass over the batch, then one row for each key.
 
-Every task writes the rows that it is given and keeps of each row group the last row of every key. Of what is left the
-driver reads the columns of the key and of the order, and writes those files again that hold a row that is not the last:
-they are small where keys repeat, and none where they do not.
+Every task writes its rows, and keeps only the last row of every key in each row group. The driver then reads the
+columns of the key and of the order, and rewrites the files with rows that are not the last of their key: small files if
+keys repeat, and none if they do not.
 """
 
 import json
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DRIVER_ROWS: Final = 4_000_000
-"""Rows whose keys the driver holds in memory: some hundred bytes for each. What is more is left to Spark."""
+"""The most rows whose keys the driver holds in memory, at some hundred bytes each. Spark takes larger batches."""
 
 
 def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
-    """One row for each key, in files of a directory of its own, which is emptied before."""
+    """Writes one row for each key into files of `directory`, which is emptied first."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     keys, order = table.key, ordered.order
-    # A merge reads it, and nobody else: what a power cut takes is staged again.
+    # Only a merge reads these files: after a power cut they are staged again.
     store = LocalStore(directory, durably=False)
 
     def reduce(rows: "pa.Table") -> "pa.Table":

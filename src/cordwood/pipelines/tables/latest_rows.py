@@ -1,11 +1,11 @@
-"""Of the rows of a batch the last one of every key, and whether it deletes.
+"""Finds the last row of every key in a batch, and whether it deletes.
 
 The order of a key's rows has the scope of a partition: records of one key come from one partition, where offsets order
-them. A key whose records come from several partitions has no order, and whichever row is taken is as good as another.
+them. A key whose records come from several partitions has no order: any of its rows may count as the last.
 
-Spark only adds the columns that tell a row's place in that order. Tasks reduce the rows that they hold anyway, as Arrow
-columns, and the driver reduces what is left: without a shuffle, and without the sort that Spark's own aggregation of
-whole rows needs.
+Spark only adds the columns that place a row in that order. Tasks reduce the rows that they hold anyway, as Arrow
+columns, and the driver reduces the rest, without the shuffle and the sort that Spark's own aggregation of whole rows
+needs.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Ordered(NamedTuple):
 
     rows: "DataFrame"
     order: tuple[str, ...]
-    """Names of columns; none: nothing says which row of a key is the last."""
+    """Names of columns; empty if nothing tells which row of a key is the last."""
 
 
 def ordered_rows(rows: "DataFrame", table: Table) -> Ordered:
@@ -42,7 +42,7 @@ def ordered_rows(rows: "DataFrame", table: Table) -> Ordered:
     for name in table.latest_by:
         order += _plain_parts(F.col(_quoted(name)), rows.schema[name].dataType)
     if has_record:
-        # Topics have no order among them: a number for each makes the choice the same in every repetition.
+        # Order has no scope across topics: a number for each topic makes the choice the same in every repetition.
         order += [F.hash(F.col(f"{RECORD}.topic")), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset")]
     columns = {name: F.col(_quoted(name)) for name in rows.columns if name != RECORD}
     if has_record and len(table.key) == 1:
@@ -55,12 +55,12 @@ def ordered_rows(rows: "DataFrame", table: Table) -> Ordered:
 
 
 def is_told_to_merge(name: str) -> bool:
-    """Whether a column of staged rows says how to merge them, and is no column of the table."""
+    """True for a column of staged rows that only steers the merge and is no column of the table."""
     return name == DELETED or name.startswith(_ORDER)
 
 
 def last_by_spark(rows: "DataFrame", keys: Sequence[str], order: Sequence[str]) -> "DataFrame":
-    """One row for each key, by a shuffle: for batches whose keys are too many for the driver's memory."""
+    """One row for each key, by a shuffle: for batches with too many keys for the driver's memory."""
     from pyspark.sql import functions as F
 
     row = F.struct(*(F.col(_quoted(name)) for name in rows.columns))
@@ -70,10 +70,8 @@ def last_by_spark(rows: "DataFrame", keys: Sequence[str], order: Sequence[str]) 
 
 
 def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]) -> "NDArray[np.bool_] | None":
-    """Which rows are the last ones of their keys; None if every key is there once. Null is a key like any other.
-
-    Without `order` the last one is the one furthest down.
-    """
+    """A mask of the rows that are the last ones of their keys; None if every key occurs once. Null is a key like any
+    other. Without `order` the lowest row is the last."""
     import numpy as np
 
     codes, distinct = _codes(rows, keys)
@@ -82,7 +80,7 @@ def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]
     ranks = [_ranks(rows.column(name)) for name in order]
     last = np.empty(distinct, np.int64)
     if _is_ascending(ranks):
-        # An index that is assigned to several times keeps the last of them.
+        # An index that is assigned several times keeps the last value.
         last[codes] = np.arange(rows.num_rows)
     else:
         ascending = np.lexsort(ranks[::-1])
@@ -93,7 +91,7 @@ def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]
 
 
 def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
-    """The rows that no key finds, as (`_record`, `error`)."""
+    """The rows with a null key, as (`_record`, `error`)."""
     from pyspark.sql import functions as F
 
     nulls = [_key_of_tombstones(rows, key) if len(table.key) == 1 else F.col(_quoted(key)) for key in table.key]
@@ -105,7 +103,7 @@ def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
 
 
 def _codes(rows: "pa.Table", keys: Sequence[str]) -> "tuple[NDArray[np.int64], int]":
-    """A number for each key, the same for equal keys, and how many there are."""
+    """A number for each key, the same for equal keys, and how many keys there are."""
     import numpy as np
 
     codes, distinct = _encoded(rows.column(keys[0]))[:2]
@@ -117,7 +115,7 @@ def _codes(rows: "pa.Table", keys: Sequence[str]) -> "tuple[NDArray[np.int64], i
 
 
 def _encoded(column: "pa.ChunkedArray") -> "tuple[NDArray[np.int64], int, Any]":
-    """Each value as its index among the distinct ones, how many there are, and these."""
+    """The index of each value among the distinct values, how many they are, and these values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -141,7 +139,7 @@ def _ranks(column: "pa.ChunkedArray") -> "NDArray[Any]":
         plain = np.where(np.asarray(values.is_null()), -np.inf, values.to_numpy(zero_copy_only=False))
         ascending = np.lexsort((plain, np.asarray(values.is_valid())))
     else:
-        # Arrow puts the null among them last.
+        # Arrow sorts a null last; Spark's order has it first.
         ascending = np.roll(pc.sort_indices(values).to_numpy(), values.null_count)
     ranks = np.empty(distinct, np.int64)
     ranks[ascending] = np.arange(distinct)
@@ -149,7 +147,7 @@ def _ranks(column: "pa.ChunkedArray") -> "NDArray[Any]":
 
 
 def _is_ascending(ranks: "Sequence[NDArray[Any]]") -> bool:
-    """Whether rows are in this order already, as those of one partition usually are."""
+    """True if rows are in this order already, as those of one partition usually are."""
     in_order: Any = True
     for each in reversed(ranks):
         one, next_one = each[:-1], each[1:]
@@ -178,7 +176,7 @@ def _check_columns(rows: "DataFrame", table: Table) -> None:
 
 
 def _plain_parts(column: "Column", kind: "DataType") -> "list[Column]":
-    """A struct is ordered by its fields, one after another, and null is before any."""
+    """The columns that order a value. A struct is ordered by its fields, one after another, and null comes first."""
     from pyspark.sql.types import StructType
 
     if not isinstance(kind, StructType):
@@ -190,7 +188,7 @@ def _plain_parts(column: "Column", kind: "DataType") -> "list[Column]":
 
 
 def _key_of_tombstones(rows: "DataFrame", key: str) -> "Column":
-    """A tombstone has nothing but its record's key."""
+    """The key of a tombstone, which has nothing but its record's key."""
     from pyspark.sql import functions as F
 
     kind = rows.schema[key].dataType.simpleString()
@@ -205,7 +203,7 @@ def _deleted(table: Table, has_record: bool) -> "Column":
 
     deleted = F.lit(False)
     if has_record:
-        # A row that came from no record, out of an outer join for example, deletes nothing.
+        # A row without a record, from an outer join for example, deletes nothing.
         deleted = F.coalesce(F.col(f"{RECORD}.tombstone"), F.lit(False))
     if table.delete_when is not None:
         deleted = deleted | F.coalesce(F.expr(table.delete_when).cast("boolean"), F.lit(False))

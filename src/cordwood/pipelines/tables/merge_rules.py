@@ -1,7 +1,7 @@
-"""When a row of a batch replaces, deletes or adds a row of the table: one set of rules for whoever does the merge.
+"""Rules by which a row of a batch replaces, deletes or adds a row of the table: one set for every merge engine.
 
-In SQL, with `s` for the batch's row and `t` for the table's. Engines differ in how they quote a name, so the quote is
-theirs to say.
+The rules are SQL, with `s` for the batch's row and `t` for the table's. Engines quote names differently, so each passes
+its quote.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from cordwood.pipelines.tables.latest_rows import DELETED
 
 
 class MergeRules(NamedTuple):
-    """In this order: the first that holds is what happens."""
+    """Conditions in the order in which they are tried: the first that holds decides."""
 
     same_key: str
     delete: str
-    """Of the same key."""
+    """For a row whose key the table has."""
     update: str
-    """Of the same key."""
+    """For a row whose key the table has."""
     insert: str
-    """Of a key that the table does not have."""
+    """For a row whose key the table lacks."""
 
 
 def merge_rules(table: Table, quote: str) -> MergeRules:
@@ -38,8 +38,8 @@ def quoted(name: str, quote: str) -> str:
 
 
 def _comes_after(latest_by: Sequence[str], quote: str, *, deletes: bool = False) -> str:
-    """Whether a row of the batch is not older than the one in the table, by these columns. Null is before everything,
-    as it is within a batch. A tombstone has none of them and deletes what is there."""
+    """True if a row of the batch is not older than the table's row, by these columns. Null comes before everything, as
+    it does within a batch. A tombstone has none of the columns and always deletes."""
     after = "true"
     for name in reversed(latest_by):
         ours, theirs = f"s.{quoted(name, quote)}", f"t.{quoted(name, quote)}"

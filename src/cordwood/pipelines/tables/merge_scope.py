@@ -1,9 +1,10 @@
-"""Which files of a table may hold a key of a batch, by the least and the greatest key that the log tells of each file.
+"""Finds the files of a table that may hold a key of a batch, by the least and the greatest key that the log has of
+each.
 
-A merge that is told nothing reads all of the table. Told the ranges, it passes over every file outside of them, so what
-it costs follows the files that a batch touches. Where a batch touches every file there is nothing to pass over, and the
-ranges would only be compared with every row. The ranges have every key of the batch that any file may hold: a
-key outside of them is in no file, and inserting it without a look is right.
+A merge without ranges reads the whole table. With ranges it skips every file outside of them, so its cost follows the
+files that a batch touches. If a batch touches every file, ranges would only add a comparison for every row. The ranges
+have every key of the batch that any file may hold: a key outside of them is in no file, and is inserted without a
+search.
 """
 
 from bisect import bisect_left
@@ -21,7 +22,7 @@ _MAX_LITERAL_LENGTH: Final = 256
 
 
 class FileBounds(NamedTuple):
-    """The least and the greatest key of a file; None where the log does not tell."""
+    """The least and the greatest key of a file; None if the log does not tell."""
 
     least: Any
     greatest: Any
@@ -31,10 +32,10 @@ class MergeScope(NamedTuple):
     files: int
     """How many files may hold a key of the batch."""
     ranges: tuple[tuple[Any, Any], ...] | None
-    """Of the first column of the key, both ends within; None: anything."""
+    """Ranges of the first column of the key, both ends included; None: anything."""
 
     def condition(self, key: str, quote: str) -> str | None:
-        """In SQL, of the table's rows (`t`)."""
+        """The ranges as SQL on the table's rows (`t`)."""
         if self.ranges is None:
             return None
         name = f"t.{quoted(key, quote)}"
@@ -43,7 +44,7 @@ class MergeScope(NamedTuple):
 
 
 def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeScope:
-    """`keys`: those of the batch, none of them null."""
+    """The scope of a merge. `keys` are those of the batch, none of them null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -62,7 +63,7 @@ def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeSc
     found: list[tuple[Any, Any]] = []
     without: list[FileBounds] = []
     for each in near:
-        # The keys of the batch that lie within the file's bounds, if there are any.
+        # The batch's keys within the file's bounds, if there are any.
         first, last = _search(ordered, each.least, "left"), _search(ordered, each.greatest, "right") - 1
         if first <= last:
             found.append((ordered[first].as_py(), ordered[last].as_py()))
@@ -84,8 +85,8 @@ def _search(ordered: "pa.Array", value: Any, side: str) -> int:
 
 
 def _united(ranges: Sequence[tuple[Any, Any]], without: Sequence[FileBounds]) -> list[tuple[Any, Any]]:
-    """Two ranges are one unless a file without a key of the batch lies between: every range is a comparison for each
-    row that the merge reads, and pays only by a file that it does not read."""
+    """Unites ranges unless a file without a key of the batch lies between them: every range costs a comparison for each
+    row that the merge reads, and pays only by a file that is skipped."""
     ascending = sorted(without)
     reach = list(accumulate((each.greatest for each in ascending), max))
     united: list[tuple[Any, Any]] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MANIFEST: Final = "_manifest.json"
 _FORMAT: Final = 1
 _KEPT_MS: Final = 24 * 3_600_000
-"""How long a file stays after compaction replaced it: a reader may have just asked where the files are."""
+"""How long a file stays after compaction replaced it: a reader may have just listed it."""
 
 
 class ParquetBatches:
@@ -86,7 +86,7 @@ class ParquetBatches:
         return self._compact(manifest, now_ms)
 
     def _sweep(self, manifest: dict[str, Any], now_ms: int) -> None:
-        """Removes files that the manifest does not name: of tasks that failed, and of batches that were interrupted."""
+        """Removes files that the manifest does not name, which failed tasks and interrupted batches leave."""
         if self._swept_at_ms is not None and now_ms - self._swept_at_ms <= _KEPT_MS:
             return
         self._swept_at_ms = now_ms
@@ -102,7 +102,7 @@ class ParquetBatches:
 
         small: list[dict[str, Any]] = []
         for entry in manifest["files"]:
-            # In the order in which they were committed, up to one large file: what is left is for the next time.
+            # Files are taken in the order of their commits, up to one large file: the rest waits for the next time.
             gathered_bytes = sum(each["size_bytes"] for each in small)
             if entry["size_bytes"] < ADDED_TO.small_bytes and gathered_bytes < ADDED_TO.target_bytes:
                 small.append(entry)

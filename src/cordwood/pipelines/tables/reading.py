@@ -1,4 +1,4 @@
-"""Reading a table as Spark rows: the files of one moment, however long it takes and whatever is written meanwhile."""
+"""Reads a table as Spark rows: the files of one moment, however long it takes and whatever is written meanwhile."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,8 @@ def rows_of(spark: "SparkSession", found: Snapshot) -> "DataFrame":
 
 
 def _remote_rows(spark: "SparkSession", found: Snapshot, store: ObjectStore) -> "DataFrame":
-    """With the options that wrote them: Spark itself would need Hadoop's jars for the store."""
+    """Rows of an object store, read with the options that wrote them: Spark itself would need Hadoop's jars for the
+    store."""
     schema = arrow_schema(found.schema)
     names = spark.createDataFrame([(str(name),) for name in found.files], "name string")
 

@@ -1,8 +1,8 @@
-"""What all tables promise to whoever writes batches to them.
+"""The promise of all tables to writers of batches.
 
-A batch goes in two steps. `stage` does the work and can fail as often as it likes: nobody sees it. `commit` makes the
-batch visible as a whole, with the batch's number in the same entry of the table's log; a batch whose number is there
-already is not committed again. The number belongs to an application: one query, that is one checkpoint.
+A batch goes in two steps. `stage` does the work, invisibly, and may fail at any time. `commit` makes the batch visible
+as a whole, with the batch's number in the same entry of the table's log; a batch whose number is there already is not
+committed again. The number belongs to an application: one query, that is one checkpoint.
 """
 
 from collections.abc import Iterable
@@ -22,50 +22,50 @@ MANY_SMALL_FILES: Final = 24
 
 class FileSizes(NamedTuple):
     small_bytes: int
-    """Many files below this are made into fewer."""
+    """Smaller files are compacted once there are many."""
     target_bytes: int
 
 
 ADDED_TO: Final = FileSizes(16 << 20, 128 << 20)
 KEYED: Final = FileSizes(4 << 20, 16 << 20)
-"""One row that changes has its whole file written again."""
+"""Files are small, because a change of one row rewrites its whole file."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A batch that is written down and not yet visible."""
+    """A batch that is written and not yet visible."""
 
     files: tuple[DataFile, ...]
     rows: int
     null_keys: int = 0
-    """Rows that cannot be found by their key; a batch that has any is not committed."""
+    """Rows with a null key; a batch that has any is not committed."""
     input_ms: int = 0
-    """How long the task that waited longest for its rows did so."""
+    """How long the task that waited longest waited for its rows."""
     write_ms: int = 0
-    """How long it took to write them: the task that wrote longest, and what the driver did after it."""
+    """How long the task that wrote longest wrote, plus the driver's work after it."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a commit has done to the files of a table."""
+    """The change of a table's files by a commit."""
 
     files_added: int = 0
     bytes_added: int = 0
     files_searched: int = 0
     """Files that may have held a key of the batch."""
     files_rewritten: int = 0
-    """Files that did, and were replaced."""
+    """Files that did hold one, and were replaced."""
     bytes_rewritten: int = 0
 
 
 def staged_as(written: Written) -> Staged:
-    """As the tasks have written it."""
+    """The staged batch that the tasks have written."""
     rows = sum(file.rows for file in written.files)
     return Staged(written.files, rows, input_ms=written.input_ms, write_ms=written.write_ms)
 
 
 class BatchTable(Protocol):
-    """One table that batches are written to, by one process at a time."""
+    """A table that one process at a time writes batches to."""
 
     def last_batch(self, application: str) -> int | None:
         """The number of the last batch that this application committed."""
@@ -75,19 +75,19 @@ class BatchTable(Protocol):
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change: ...
 
     def discard(self, staged: Staged) -> None:
-        """Removes what was staged and will not be committed."""
+        """Removes a staged batch that will not be committed."""
 
     def tidy(self, now_ms: int) -> str | None:
-        """Makes few large files of many small ones, if it is time to. Says what it did."""
+        """Compacts many small files into few large ones when it is time to. Returns a line about it, or None."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a table at one moment. They stay there for a day at least, whatever is written meanwhile."""
+    """The files of a table at one moment. They stay for at least a day, whatever is written meanwhile."""
 
     schema: "StructType"
     files: tuple[Path, ...]
-    """Of an object store: names below it."""
+    """For an object store: names below it."""
     rows: int
     version: int
     remote: ObjectStore | None = None

@@ -1,7 +1,7 @@
-"""Where the files of a table are: a directory of a shared file system, or a place in an object store.
+"""The store of a table's files: a directory of a shared file system, or a place in an object store.
 
-A store is a small value: it goes to the executors, which write data files with it. Of an object store it carries the
-options of the `deltalake` package, credentials among them where the definition gave any. Nothing here prints them.
+A store is a small value: it goes to the executors, which write data files with it. For an object store it carries the
+options of the `deltalake` package, including any credentials of the definition. Nothing here prints them.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = re.compile(r"\x1b\[\d+m")
 _MESSAGE: Final = re.compile(r"<Message>([^<]+)</Message>")
-"""In the answer of an S3 server."""
+"""The message in an answer of an S3 server."""
 
 
 class TableStore(Protocol):
@@ -29,7 +29,7 @@ class TableStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """As `deltalake` takes it."""
+        """The store's address in the form that `deltalake` takes."""
 
     @property
     def options(self) -> dict[str, str] | None:
@@ -39,21 +39,21 @@ class TableStore(Protocol):
         """Makes the place where files go, if it needs making."""
 
     def create(self, name: str) -> Any:
-        """A new file to write to. Nobody sees it in an object store before it is closed."""
+        """Opens a new file for writing. In an object store it is invisible until it is closed."""
 
     def close(self, file: Any) -> int:
-        """Closes a new file, durably: how many bytes it has."""
+        """Closes a new file durably and returns its size in bytes."""
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there."""
 
     def make_durable(self, first_version: int) -> None:
-        """Entries of Delta's log from this one on, and what they name, survive a power cut."""
+        """Makes entries of Delta's log from `first_version` on, and the files that they name, survive a power cut."""
 
 
 @dataclass(frozen=True)
 class LocalStore:
-    """`durably=False`: files that need not survive a power cut, because nothing of them is promised yet."""
+    """A directory. With `durably=False` files need not survive a power cut, because nothing of them is promised yet."""
 
     directory: Path
     durably: bool = True
@@ -84,27 +84,28 @@ class LocalStore:
         (self.directory / name).unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """The names of its files survive a power cut."""
+        """Makes the names of the files survive a power cut."""
         _sync([self.directory])
 
     def make_durable(self, first_version: int) -> None:
-        """Neither writer of Delta syncs its files: a power cut could take back what Spark counts as done."""
+        """Syncs the log, which neither writer of Delta does: a power cut could take back what Spark counts as done."""
         log = self.directory / "_delta_log"
         version = first_version
         while (entry := log / f"{version:020}.json").exists():
             _sync(self.directory / path for path in _paths_added(entry))
-            # The entry, its checksum, and every so often all entries put together, with which readers begin.
+            # The entry, its checksum, and now and then a checkpoint of all entries, with which readers begin.
             _sync(log.glob(f"{version:020}.*"))
             version += 1
-        # Hadoop's, from when Delta's jars wrote a checkpoint: it would be wrong for one that `deltalake` wrote since.
+        # Hadoop's checksum, from a checkpoint that Delta's jars wrote: it would be wrong for one that `deltalake` wrote
+        # since.
         (log / "._last_checkpoint.crc").unlink(missing_ok=True)
         _sync([*log.glob("_last_checkpoint"), log, self.directory])
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """An object is there whole or not at all, and stays once the store has said so. Delta's log is written with
-    conditional puts, so two writers cannot both write one entry."""
+    """A place in an object store. An object exists whole or not at all, and stays once the store has confirmed it.
+    Delta's log is written with conditional puts, so two writers cannot both write one entry."""
 
     url: str
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -145,7 +146,7 @@ class ObjectStore:
         pass
 
     def names(self) -> Iterator[str]:
-        """All objects below it."""
+        """The names of all objects below the place."""
         from pyarrow.fs import FileSelector, FileType
 
         for found in self.filesystem().get_file_info(FileSelector("", recursive=True, allow_not_found=True)):
@@ -157,7 +158,7 @@ class ObjectStore:
 
 
 TablePlace = Path | ObjectStore
-"""How a table's place is told to whoever asks for it."""
+"""The place of a table, as readers get it."""
 
 
 def store_of(place: TablePlace) -> TableStore:
@@ -166,8 +167,7 @@ def store_of(place: TablePlace) -> TableStore:
 
 @contextmanager
 def refusing_failures_of(place: TablePlace, cannot_be: str) -> Iterator[None]:
-    """Makes a failure of an object store a refusal, for commands that somebody waits for. A running pipeline tries
-    again instead."""
+    """Turns a failure of an object store into a refusal, for commands. A running pipeline tries again instead."""
     try:
         yield
     except OSError as error:
@@ -178,7 +178,7 @@ def refusing_failures_of(place: TablePlace, cannot_be: str) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """What a store's failure is about: `deltalake` says that in the last lines of a long text."""
+    """The cause of a store's failure, which `deltalake` gives in the last lines of a long text."""
     lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
     told = [line for line in lines if line and not line.startswith("<")]
     in_words = _MESSAGE.search(str(error))
@@ -198,7 +198,7 @@ def _sync(paths: Iterable[Path]) -> None:
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            continue  # an older entry may name a file that has left the table since, and was removed
+            continue  # an older entry may name a file that has since left the table and was removed
         try:
             os.fsync(descriptor)
         finally:
