@@ -3,8 +3,8 @@
     spark = cordwood.spark.session("orders")        # a session with the settings that matter
     cordwood.spark.register(spark)                  # or: make the format known to a session of your own
 
-Spark finds the format by itself where this package is installed (`pyspark_cordwood`). Nothing heavy is imported before
-it is used: Spark starts many short processes.
+Spark finds the format by itself if this package is installed (`pyspark_cordwood`). Heavy modules are imported on first
+use: Spark starts many short processes.
 """
 
 from typing import TYPE_CHECKING, Any

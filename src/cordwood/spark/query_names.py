@@ -1,4 +1,5 @@
-"""The name of a streaming query, out of what Spark tells its tasks. Light: every task of a write imports this."""
+"""The name of a streaming query, as its tasks learn it from Spark. Imports little: every task of a write imports
+this."""
 
 
 def query_name(description: str, query_id: str) -> str | None:
@@ -9,8 +10,8 @@ def query_name(description: str, query_id: str) -> str | None:
 
 
 def query_name_of_task() -> str | None:
-    """The name of the streaming query that this task works for, in its foreachBatch too; None outside of one."""
-    from pyspark import TaskContext  # here and not above: names are looked up without Spark, too
+    """The name of the streaming query that this task works for, also in its foreachBatch; None outside of one."""
+    from pyspark import TaskContext  # imported here, because names are looked up without Spark, too
 
     context = TaskContext.get()
     if context is None:

@@ -1,7 +1,7 @@
-"""A Spark session with the settings that matter to a log. Every one of them can be overridden.
+"""A Spark session with the settings that matter to a log. Each setting can be overridden.
 
-Without them everything works too, more slowly: a pause of 40 ms in every task, slower checkpoints, filters that Spark
-applies after all rows have been decoded.
+Without these settings everything works, more slowly: a pause of 40 ms in every task, slower checkpoints, filters that
+Spark applies after all rows have been decoded.
 """
 
 import os
@@ -17,35 +17,36 @@ from cordwood.spark.shared_workers import seed_for_children, share_workers
 from cordwood.spark.spark_home import ensure_spark_home
 
 RUNTIME_SETTINGS: Final = {
-    # Filters on offset, partition, topic and timestamp reach the source of a batch read.
+    # Pushes filters on offset, partition, topic and timestamp to the source of a batch read.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Timestamps of records are instants; show them the same way everywhere.
+    # Shows the timestamps of records, which are instants, the same way everywhere.
     "spark.sql.session.timeZone": "UTC",
-    # toPandas() and createDataFrame() go through Arrow, as reading does.
+    # Sends toPandas() and createDataFrame() through Arrow, as reads do.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Cheaper checkpoints: a rename of a file, without asking the file system twice.
+    # Makes checkpoints cheaper: a rename of a file, without asking the file system twice.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Can be set on a session that runs, and so on a remote one."""
+"""Settings that can change in a running session, and so in a remote one."""
 
 START_SETTINGS: Final = {
-    # Between the JVM and its Python workers, TCP costs a pause of 40 ms for each task.
+    # TCP between the JVM and its Python workers would cost a pause of 40 ms for each task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Have to be known before Spark starts."""
+"""Settings that Spark needs before it starts."""
 
 LOCAL_SETTINGS: Final = {
-    # Workers begin with numba and our kernels imported. Elsewhere an executor may have no such module when it starts.
+    # Workers begin with numba and our kernels imported. On another machine an executor may lack the module at its
+    # start.
     "spark.python.daemon.module": "cordwood.spark.worker_daemon",
 }
-"""Where this process decides which Python the workers are."""
+"""Settings for sessions whose Python workers this process chooses."""
 
 
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
-"""In the environment of a program that spark-submit runs: it may have named a master elsewhere."""
+"""A variable in the environment of a program that spark-submit runs, which may have named another master."""
 
 
 def session(
@@ -53,9 +54,9 @@ def session(
 ) -> SparkSession:
     """A session that can read and write `format("cordwood")`.
 
-    `master` is Spark's: `local[2]`, `spark://host:7077`; by default the one that spark-submit says, else `local[*]`.
-    `remote` is the address of a Spark Connect server, `sc://host`, or `local[2]` for one that is started here. Further
-    settings are Spark's, by name: `session("orders", **{"spark.sql.shuffle.partitions": 8})`.
+    `master` is Spark's: `local[2]`, `spark://host:7077`; by default the one of spark-submit, else `local[*]`. `remote`
+    is the address of a Spark Connect server, `sc://host`, or `local[2]` to start one here. Further settings are
+    Spark's, by name: `session("orders", **{"spark.sql.shuffle.partitions": 8})`.
     """
     wanted = {name: _text(value) for name, value in settings.items()}
     chosen = dict(RUNTIME_SETTINGS)
@@ -66,7 +67,7 @@ def session(
         chosen = {**START_SETTINGS, **chosen}
         ensure_java()
         if (master or remote or "local").startswith("local"):
-            # Spark would take the first python3 on the path, which need not be the one that has this package.
+            # Spark would take the first python3 on the path, which may lack this package.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             ensure_spark_home()
             named = master or remote or wanted.get("spark.master")
@@ -94,7 +95,8 @@ def register(spark: SparkSession) -> None:
 
 
 def _finds_it_by_itself() -> bool:
-    """Spark does, unless another module that looks like a source cannot be imported: that spoils it for all."""
+    """True if Spark finds the format. A module that looks like a source and cannot be imported spoils that for all
+    sources."""
     return [found.name for found in iter_modules() if found.name.startswith("pyspark_")] == ["pyspark_cordwood"]
 
 

@@ -1,9 +1,10 @@
-"""One pool of Python workers for what is read and what is written, where Spark would keep two.
+"""One pool of Python workers for reads and writes, instead of Spark's two.
 
 Spark forks Python workers from a daemon, and keeps a daemon for each set of environment variables that a function asks
 for. PySpark's functions ask for PYTHONHASHSEED, Spark's own, which read a Python source, for PYTHONPATH: a query that
 reads and writes starts two daemons, each of which imports numba and the kernels, the second one in the middle of the
-first batch. With the seed in the environment of the JVM, which all of its children inherit, both can ask for the same.
+first batch. With the seed in the environment of the JVM, which all of its children inherit, both can ask for the same
+variables.
 """
 
 import os
@@ -19,7 +20,7 @@ _PATH: Final = "PYTHONPATH"
 
 @contextmanager
 def seed_for_children() -> Iterator[None]:
-    """Within this, a JVM that is started gives its Python workers the seed that PySpark would ask for."""
+    """Within this context, a JVM that starts gives its Python workers the seed that PySpark would ask for."""
     if _SEED in os.environ:
         yield
         return
@@ -31,8 +32,8 @@ def seed_for_children() -> Iterator[None]:
 
 
 def share_workers(spark: SparkSession) -> None:
-    """Functions of this session ask for the environment that reads of a Python source have. Nothing is changed where
-    executors are elsewhere, where the JVM was started without the seed, or where somebody asks for more."""
+    """Has functions of this session ask for the environment of Python sources. Changes nothing if executors are
+    elsewhere, if the JVM was started without the seed, or if the session asks for further variables."""
     context: Any = spark.sparkContext
     if not (context.master == "local" or context.master.startswith("local[")):
         return

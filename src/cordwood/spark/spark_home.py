@@ -1,9 +1,9 @@
-"""Spark's own Python code from files, not from archives.
+"""Lets Spark import its own Python code from files, not from archives.
 
-Spark starts each of its Python processes with `$SPARK_HOME/python/lib/pyspark.zip` on the path. What Python imports
-from an archive it compiles anew every time: about a second for each process, and a query needs several. So SPARK_HOME
-names a directory of links to the installed Spark, in which the archives are directories that hold the installed
-packages, for which pip has kept the compiled code. On one machine only: a cluster's workers have a home of their own.
+Spark starts each of its Python processes with `$SPARK_HOME/python/lib/pyspark.zip` on the path. Python compiles modules
+of an archive at every import: about a second for each process, and a query needs several. So SPARK_HOME names a
+directory of links to the installed Spark, in which the archives are directories that hold the installed packages, for
+which pip has kept the compiled code. On one machine only: a cluster's workers have a home of their own.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ ARCHIVES = {"pyspark": "pyspark.zip", "py4j": "py4j-*-src.zip"}
 """The package that each archive below python/lib holds."""
 
 LINKED = ("bin", "conf", "data", "examples", "jars", "sbin")
-"""The rest of a home, as far as there is one."""
+"""The other directories of a home, if they exist."""
 
 
 def ensure_spark_home(environment: MutableMapping[str, str] = os.environ) -> Path | None:
-    """Sets SPARK_HOME unless it is set. None where things are left as they are: Spark works without, more slowly."""
+    """Sets SPARK_HOME unless it is set. Returns None if nothing was changed: Spark then works, more slowly."""
     if environment.get("SPARK_HOME"):
         return None
     packages = {name: _installed(name) for name in ARCHIVES}
@@ -48,7 +48,7 @@ def ensure_spark_home(environment: MutableMapping[str, str] = os.environ) -> Pat
 
 
 def _build(place: Path, spark: Path, archives: dict[str, Path]) -> None:
-    """Made beside and moved: others may be starting Spark at this moment, and find all of it or nothing."""
+    """Builds the home beside its place and renames it: other sessions that start Spark find all of it or nothing."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=place.parent))
     try:
@@ -64,7 +64,7 @@ def _build(place: Path, spark: Path, archives: dict[str, Path]) -> None:
         try:
             work.rename(place)
         except OSError:
-            if not place.is_dir():  # else somebody was quicker
+            if not place.is_dir():  # otherwise another session was quicker
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -76,7 +76,7 @@ def _installed(package: str) -> Path | None:
 
 
 def _place(spark: Path, archives: dict[str, Path]) -> Path:
-    """In the user's cache, where one is enough for all sessions with this Spark."""
+    """The home's place in the user's cache, one for all sessions with this Spark."""
     depends_on = repr((spark, sorted(archives.items()), (spark / "version.py").read_text()))
     name = f"spark-{hashlib.sha256(depends_on.encode()).hexdigest()[:16]}"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cordwood" / name

@@ -1,9 +1,9 @@
-"""Spark's daemon of Python workers, which has imported what takes long before it forks them.
+"""Spark's daemon of Python workers, which imports slow modules before it forks the workers.
 
 Spark starts a worker for each task that runs Python, two for each core where a query reads and writes, and each imports
 numba, the kernels and PySpark by itself: the better part of a second of CPU, all of it before the first row. Here the
-daemon does so once. Only what starts no thread is imported: a fork copies the locks of other threads as they are and
-the threads not at all. Arrow starts one, so it is left to the workers, as Spark leaves it to them.
+daemon does so once. Only modules that start no thread are imported: a fork copies the locks of other threads, but not
+the threads. Arrow starts one, so workers import it themselves, as they do in Spark.
 
 A session of ours sets `spark.python.daemon.module` to this. The short-lived daemons of Spark's planners, which run the
 same module, import nothing more than they did.
@@ -28,7 +28,7 @@ PRELOADED: Final = (
 
 
 def preload() -> None:
-    """Imports what is there. Without any of it workers are slower to begin, and work."""
+    """Imports the modules that are installed. Without them workers start more slowly, and work."""
     # NumPy's algebra would start a thread for every core.
     before = os.environ.get("OPENBLAS_NUM_THREADS")
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -42,7 +42,7 @@ def preload() -> None:
             del os.environ["OPENBLAS_NUM_THREADS"]
         else:
             os.environ["OPENBLAS_NUM_THREADS"] = before
-    # Workers share these pages for as long as nobody writes to them, and a collector does.
+    # Workers share these pages until one writes to them, and a garbage collection writes.
     gc.collect()
     gc.freeze()
 
@@ -55,7 +55,7 @@ def main() -> None:
     if sys.argv[1:2] == [_WORKER]:
         preload()
         if thread_count() > 1:
-            # Some library of this machine starts threads: begin again as Spark's own daemon, with nothing imported.
+            # A library of this machine starts threads: begin again as Spark's own daemon, with nothing imported.
             os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
     from pyspark.daemon import manager
 

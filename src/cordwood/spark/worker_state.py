@@ -1,8 +1,8 @@
-"""What a Python worker process of Spark keeps from one task to the next.
+"""State that a Python worker process of Spark keeps from one task to the next.
 
-Connections: one `Cluster` for each set of settings, used by the one task that the worker runs at a time. And an end to
-a cost: Spark's worker collects garbage after every task, 40 ms when numba and Arrow are loaded; what lives at the end
-of the first read lives as long as the process, so it is taken out of the collector's sight.
+The worker keeps one `Cluster` for each set of settings, used by the one task that it runs at a time. It also freezes
+the garbage collector's view: Spark's worker collects after every task, 40 ms when numba and Arrow are loaded; objects
+that live at the end of the first read live as long as the process, so the collector need not see them.
 """
 
 import gc
@@ -32,7 +32,7 @@ def cluster_of(settings: ClientSettings) -> Cluster:
 
 
 def freeze_once() -> None:
-    """Call at the end of a read."""
+    """Hides all present objects from the garbage collector. Call at the end of a read."""
     if os.getpid() not in _frozen_in:
         _frozen_in.add(os.getpid())
         gc.collect()

@@ -1,4 +1,4 @@
-"""Where a query's checkpoint is, if that is a directory of this machine, and the query's id in it."""
+"""The directory of a query's checkpoint, if it is on this machine, and the query's id in it."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from urllib.parse import unquote, urlsplit
 
 
 def local_directory(checkpoint: str | None) -> Path | None:
-    """None for a checkpoint that is elsewhere or that nobody has named. Without a scheme a path is whatever Hadoop's
-    default file system makes of it: it is taken for a directory of this machine if there is one with a checkpoint."""
+    """The checkpoint's directory; None if it is elsewhere or not named. Hadoop's default file system decides what a
+    path without a scheme means: such a path counts as a directory of this machine if that holds a checkpoint."""
     if not checkpoint:
         return None
     parts = urlsplit(checkpoint)
@@ -19,7 +19,7 @@ def local_directory(checkpoint: str | None) -> Path | None:
 
 
 def query_id_of(directory: Path | None) -> str | None:
-    """None if the checkpoint does not tell."""
+    """The query's id; None if the checkpoint does not tell."""
     if directory is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""A second witness of whose checkpoint this is: `cordwood-sink.json`, beside Spark's `metadata`.
+"""A second witness of a checkpoint's owner: `cordwood-sink.json`, beside Spark's `metadata`.
 
-A checkpoint whose `metadata` is lost gets a new query id from Spark, without a word, and under a new id everything is
-written again. The witness is there, durably, before the first batch is decided.
+A checkpoint that lost its `metadata` silently gets a new query id from Spark, and under a new id everything is written
+again. The witness is durable before the first batch is decided.
 """
 
 import json
@@ -18,11 +18,11 @@ NAME: Final = "cordwood-sink.json"
 class Owner:
     query_id: str
     family: str
-    """Under which the broker remembers the query's batches."""
+    """The name under which the broker remembers the query's batches."""
 
 
 def read_owner(checkpoint: Path) -> Owner | None:
-    """None if there is none, or none that can be read: then `metadata` is the only witness."""
+    """The owner; None if the witness is missing or unreadable: then `metadata` is the only witness."""
     try:
         found = json.loads((checkpoint / NAME).read_text(encoding="utf-8"))
         return Owner(str(found["query_id"]), str(found["family"]))
@@ -31,10 +31,10 @@ def read_owner(checkpoint: Path) -> Owner | None:
 
 
 def has_owner(checkpoint: Path) -> bool:
-    """Also if it cannot be read."""
+    """True if there is a witness, readable or not."""
     return (checkpoint / NAME).exists()
 
 
 def write_owner(checkpoint: Path, owner: Owner) -> None:
-    """Durable when it returns."""
+    """Writes the witness, which is durable on return."""
     replace_file(checkpoint / NAME, json.dumps(asdict(owner)).encode())

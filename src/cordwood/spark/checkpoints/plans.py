@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Final, Self
 
 _MAX_TEXT_BYTES: Final = 64 << 20
-"""Of a plan that is unpacked: a hundred times what a topic with a hundred thousand partitions takes."""
+"""The most bytes of an unpacked plan: a hundred times those of a topic with a hundred thousand partitions."""
 _NO_SOURCES: Final = 2
-"""Lines before the first source."""
+"""The lines before the first source."""
 _NAME_MARK: Final = b"name"
 _NAME_LENGTH: Final = struct.Struct(">H")
 _MAX_NAME_BYTES: Final = 1_000
 
 
 class UnreadablePlan(Exception):
-    """A file of `offsets/` that is missing, empty or torn; the message says which and what it is."""
+    """A file of `offsets/` is missing, empty or torn; the message names the file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError, with what is wrong, for anything that Spark would not read."""
+        """Parses a plan. Raises ValueError, naming the fault, for a text that Spark would not read."""
         if not text.strip("\0 \n"):
             raise ValueError(f"has {len(text)} bytes and no plan" if text else "is empty")
         lines = text.splitlines()
@@ -47,7 +47,7 @@ class Plan:
         if len(lines) <= _NO_SOURCES:
             raise ValueError("is torn: it names no source")
         for line in lines[1:]:
-            if line != "-":  # a source that has no offset yet
+            if line != "-":  # a source without an offset yet
                 try:
                     json.loads(line)
                 except ValueError as error:
@@ -63,7 +63,7 @@ class Plan:
         return hashlib.sha256("\n".join(self.sources).encode()).digest()
 
     def packed(self, max_bytes: int) -> bytes:
-        """Empty if it takes more than `max_bytes`."""
+        """The compressed plan; empty if it takes more than `max_bytes`."""
         packed = zlib.compress(self.text.encode(), 6)
         return packed if len(packed) <= max_bytes else b""
 
@@ -81,14 +81,14 @@ class Plan:
 
 
 def with_query_name(packed: bytes, name: str, max_bytes: int) -> bytes:
-    """A packed plan, or nothing, with the name of the query that was planned, for people who look at its family."""
+    """Adds the query's name to a packed or empty plan, for people who look at its family."""
     said = name.encode()
     labelled = packed + said + _NAME_LENGTH.pack(len(said)) + _NAME_MARK if len(said) <= _MAX_NAME_BYTES else packed
     return labelled if len(labelled) <= max_bytes else packed
 
 
 def without_query_name(text: bytes) -> tuple[bytes, str | None]:
-    """What `with_query_name` has put together: the packed plan, and the name if there is one."""
+    """Undoes `with_query_name`: the packed plan, and the name if there is one."""
     if not text.endswith(_NAME_MARK) or len(text) < len(_NAME_MARK) + _NAME_LENGTH.size:
         return text, None
     end = len(text) - len(_NAME_MARK) - _NAME_LENGTH.size
@@ -109,7 +109,7 @@ def plan_path(checkpoint: Path, batch_id: int) -> Path:
 
 
 def read_plan(checkpoint: Path, batch_id: int) -> Plan:
-    """Raises UnreadablePlan."""
+    """Reads the plan of a batch. Raises UnreadablePlan."""
     path = plan_path(checkpoint, batch_id)
     try:
         return Plan.parse(path.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""A checkpoint brought back to what was decided: what is wrong with it, and the changes that mend it.
+"""Brings a checkpoint back to the last decided batch: finds its faults, and the changes that mend them.
 
-The plan of the batch that was decided last has to be the decided one, or rows are lost; plans after it are of batches
-that nobody has decided, and can be made anew. Nothing is thrown away: whatever is replaced is kept in a directory
-`cordwood-repair-<time>` of the checkpoint.
+The plan of the last decided batch has to be the decided one, or rows are lost; later plans are of undecided batches,
+and can be made again. Nothing is thrown away: replaced files are kept in a directory `cordwood-repair-<time>` of the
+checkpoint.
 """
 
 import json
@@ -15,29 +15,29 @@ from cordwood.spark.checkpoints.replacing import replace_file
 
 
 class NotRepairable(Exception):
-    """A checkpoint that cannot be brought back to what was decided; the message says why and what to do."""
+    """The checkpoint cannot be brought back to the last decided batch; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What is known, outside of the checkpoint, of the query that it belongs to."""
+    """Facts about a checkpoint's query that are kept outside of the checkpoint."""
 
     query_id: str
     batch_id: int
-    """The batch that was decided last, -1: none."""
+    """The last decided batch; -1 if there is none."""
     digest: bytes = b""
-    """Of its plan. Empty: it was not kept."""
+    """The digest of the plan; empty if it was not kept."""
     plan: Plan | None = None
-    """None: it was not kept, or was too long."""
+    """None if the plan was not kept, or was too long."""
 
 
 @dataclass(frozen=True)
 class Change:
     name: str
-    """Of the file, below the checkpoint."""
+    """The file's name, below the checkpoint."""
     problem: str
     content: bytes | None
-    """What the file gets; None: it is set aside."""
+    """The file's new content; None if the file is set aside."""
 
     @property
     def remedy(self) -> str:
@@ -49,18 +49,18 @@ class Repair:
     checkpoint: Path
     decided: Decided
     changes: list[Change] = field(default_factory=list)
-    """In the order in which they are made."""
+    """Changes in the order in which they are made."""
 
 
 def examine(checkpoint: Path, decided: Decided) -> Repair:
-    """Changes nothing. Raises NotRepairable."""
+    """Finds the faults of a checkpoint. Changes nothing. Raises NotRepairable."""
     if not checkpoint.is_dir():
         raise NotRepairable(f"{checkpoint} is no directory")
     repair = Repair(checkpoint, decided)
     _examine_commits(repair)
     _examine_plan(repair)
     _examine_later_plans(repair)
-    # Last: whoever is interrupted before finds the checkpoint under the id that Spark refuses to go on with.
+    # The metadata come last: a repair that is interrupted before leaves the id with which Spark refuses to go on.
     _examine_metadata(repair)
     return repair
 
@@ -106,7 +106,8 @@ def _examine_plan(repair: Repair) -> None:
 
 
 def _check_plan_before(checkpoint: Path, batch_id: int) -> None:
-    """A batch begins where the one before ended, and Spark has that from the plan before."""
+    """Requires the plan of the previous batch: a batch begins where the previous one ended, and Spark reads that
+    there."""
     try:
         read_plan(checkpoint, batch_id - 1)
     except UnreadablePlan as unreadable:
@@ -147,7 +148,7 @@ def _examine_metadata(repair: Repair) -> None:
 
 
 def apply(repair: Repair, *, now_ms: int) -> Path | None:
-    """Makes the changes, durably. Where what was replaced is kept; None if there was nothing to keep."""
+    """Makes the changes, durably. Returns the directory of the replaced files; None if nothing was replaced."""
     kept = repair.checkpoint / f"cordwood-repair-{now_ms}"
     for change in repair.changes:
         path = repair.checkpoint / change.name

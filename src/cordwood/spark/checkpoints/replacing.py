@@ -1,4 +1,4 @@
-"""A file replaced as a whole: after this a reader finds the old content or the new, and after a power cut the new."""
+"""Replaces a file as a whole: a reader finds the old content or the new, and after a power cut the new."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 def replace_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(exist_ok=True)
-    # Hadoop keeps a checksum beside each file that it writes, which would not fit any more.
+    # Hadoop keeps a checksum beside each file that it writes, which would no longer match.
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with unfinished.open("wb") as file:

@@ -1,11 +1,12 @@
-"""A checkpoint made durable: all that was written since it was synced last, with the directories that it is in.
+"""Makes a checkpoint durable: syncs the files that were written since the last sync, and their directories.
 
-Spark writes every file of a checkpoint beside its place and renames it, and syncs neither. Each new one is synced by
-itself, sixteen at a time, so that the disk is flushed for many at once. syncfs would also write whatever else is dirty
-on the file system, such as Spark's shuffle files. Its errors are lost here, too: a decision is made in a process that
-begins after the files were written, and a failed write-back that another process's syncfs has seen is not told again.
+Spark writes every file of a checkpoint beside its place and renames it, and syncs neither file nor directory. Each new
+file is synced by itself, sixteen at a time, so that the disk is flushed for many at once. syncfs would also write
+whatever else is dirty on the file system, such as Spark's shuffle files. syncfs would also lose errors: the process
+that decides starts after the files were written, and a failed write-back that another process's syncfs has seen is not
+reported again.
 
-When the last sync began is kept as the time of an empty file, `.cordwood-synced`. Times are compared as the file system
+The time of an empty file, `.cordwood-synced`, records when the last sync began. Times are compared as the file system
 gave them out when a file was written or renamed (ctime): no program can set them. If the last sync is not known, or is
 ahead of the clock, everything is synced.
 """
@@ -22,7 +23,8 @@ _AT_ONCE: Final = 16
 
 
 def sync_checkpoint(checkpoint: Path) -> int:
-    """How many files and directories were synced. Raises OSError: what could not be synced may be lost."""
+    """Syncs a checkpoint, and returns the number of synced files and directories. Raises OSError: files that could not
+    be synced may be lost."""
     with files_to_sync(checkpoint) as paths, ThreadPoolExecutor(_AT_ONCE) as threads:
         return sum(threads.map(sync_file, paths))
 
@@ -33,27 +35,28 @@ def files_to_sync(checkpoint: Path) -> Iterator[list[Path]]:
     since_ns, now_ns = _times(checkpoint)
     paths = list(_written_since(checkpoint, since_ns))
     if checkpoint / "metadata" in paths:
-        # A new checkpoint: its parents may be as new.
+        # The parents of a new checkpoint may be new, too.
         paths += _parents(checkpoint)
     yield paths
     os.utime(checkpoint / STAMP, ns=(now_ns, now_ns))
 
 
 def _times(checkpoint: Path) -> tuple[int, int]:
-    """When the last sync began, 0 if that cannot be known; and now, by the clock of the file system."""
+    """The beginning of the last sync, 0 if unknown, and the present time, by the clock of the file system."""
     stamp = checkpoint / STAMP
     try:
         since_ns = stamp.stat().st_mtime_ns
     except FileNotFoundError:
         stamp.touch()
         since_ns = 0
-    os.utime(stamp, ns=(since_ns, since_ns))  # its ctime is now, and its mtime stays until all is synced
+    os.utime(stamp, ns=(since_ns, since_ns))  # the ctime is now; the mtime stays until all is synced
     now_ns = stamp.stat().st_ctime_ns
     return since_ns if since_ns <= now_ns else 0, now_ns
 
 
 def _written_since(directory: Path, since_ns: int) -> Iterator[Path]:
-    """A rename changes the time of its directory: in one that is older nothing is new but what its directories hold."""
+    """Files and directories written since then. A rename changes the time of its directory: an older directory has
+    nothing new except in its subdirectories."""
     try:
         is_new = directory.stat().st_ctime_ns >= since_ns
         entries = list(os.scandir(directory))
@@ -76,7 +79,8 @@ def _is_new_file(entry: "os.DirEntry[str]", since_ns: int) -> bool:
 
 
 def _parents(checkpoint: Path) -> Iterator[Path]:
-    """Up to the root of its file system: what is above was there before it was mounted."""
+    """The directories above a checkpoint, up to the root of its file system: those above were there before it was
+    mounted."""
     directory = checkpoint.resolve()
     while not os.path.ismount(directory):
         directory = directory.parent
@@ -84,7 +88,7 @@ def _parents(checkpoint: Path) -> Iterator[Path]:
 
 
 def sync_file(path: Path) -> int:
-    """1, or 0 if the file is gone."""
+    """Syncs a file. Returns 1, or 0 if the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

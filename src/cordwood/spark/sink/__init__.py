@@ -1,1 +1,2 @@
-"""The writing half of format "cordwood": rows to record batches, and one decision over all tasks of a micro-batch."""
+"""The writing half of format "cordwood": encodes rows as record batches, and decides once over all tasks of a
+micro-batch."""

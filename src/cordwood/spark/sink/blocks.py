@@ -1,6 +1,6 @@
-"""Arrow batches as Spark hands them over, gathered and brought to the columns of records. No Python object per row.
+"""Gathers Spark's Arrow batches and brings them to the columns of records, without a Python object per row.
 
-A block is what is partitioned and encoded at once. Spark's batches are small (10,000 rows) where a topic has many
+A block is the unit of partitioning and encoding. Spark's batches (10,000 rows) are small for a topic with many
 partitions, so several are put together while that costs no waiting: larger record batches compress better and cost the
 broker less.
 """
@@ -22,12 +22,12 @@ BLOCK_BYTES = 4 << 20
 
 
 class UnwritableRow(ValueError):
-    """A row that cannot become a record; the message says which column is wrong and what to do."""
+    """A row cannot become a record; the message names the column and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows, as the columns of records. Columns are Arrow arrays, None where there is no such column."""
+    """Rows as the columns of records: Arrow arrays, or None if there is no such column."""
 
     count: int
     key: Any
@@ -35,9 +35,9 @@ class Block:
     headers: Any
     """Lists of struct<key: string, value: binary>."""
     topic: Any
-    """None where the option names the topic."""
+    """None if the option names the topic."""
     partition: Any
-    """Integers, null where the key decides."""
+    """Integers; null if the key decides."""
     timestamp_ms: npt.NDArray[np.int64] | int
 
 
@@ -48,8 +48,8 @@ def gather(
     block_bytes: int = BLOCK_BYTES,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Any]:
-    """RecordBatches that hold rows, put together up to `block_bytes`, or until one comes when the first has waited
-    `linger_ms`: Spark cannot be asked whether there will be another."""
+    """Puts RecordBatches with rows together up to `block_bytes`, or until one arrives after the first has waited
+    `linger_ms`: Spark does not tell whether another will come."""
     held: list[Any] = []
     held_bytes = 0
     since = 0.0
@@ -74,7 +74,7 @@ def _one(batches: list[Any]) -> Any:
 
 
 def to_block(batch: Any, columns: SinkColumns, now_ms: int) -> Block:
-    """Raises UnwritableRow for values that no record can hold."""
+    """Converts a batch. Raises UnwritableRow for values that no record can hold."""
 
     def column(position: int | None) -> Any:
         return None if position is None else batch.column(position)
@@ -103,13 +103,13 @@ def _timestamps(column: Any, now_ms: int) -> npt.NDArray[np.int64] | int:
     if column.null_count == len(column):
         return now_ms
     if pa.types.is_floating(column.type):
-        microseconds = pc.multiply(column, 1e6)  # Spark reads such a column as seconds since 1970
-        # The least of several numbers tells nothing of those that are none.
+        microseconds = pc.multiply(column, 1e6)  # Spark reads a float as seconds since 1970
+        # The minimum below ignores NaN, so it does not find values that are no numbers.
         if not pc.all(pc.less(microseconds, float(2**63))).as_py():
             raise UnwritableRow("Column 'timestamp' has a number that is no time: a record cannot carry it")
     else:
         microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    if not pc.min(microseconds).as_py() >= 0:  # not a number is refused too
+    if not pc.min(microseconds).as_py() >= 0:  # the comparison refuses NaN, too
         raise UnwritableRow("Column 'timestamp' has a time before 1970: a record cannot carry it")
     milliseconds = pc.divide(pc.cast(microseconds, pa.int64(), safe=False), 1000)
     filled: npt.NDArray[np.int64] = milliseconds.fill_null(now_ms).to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""Which columns of a DataFrame become which parts of a record, checked on the driver before any task starts.
+"""Maps columns of a DataFrame to parts of a record, and checks them on the driver before any task starts.
 
 The columns and the wording are those of Spark's Kafka sink, with one difference: a column that means nothing to a
-record is refused by name instead of dropped. Only the source's own `offset` and `timestampType` are passed over, so
-that what was read can be written back as it is.
+record is refused by name instead of dropped. Only the source's own `offset` and `timestampType` are ignored, so that
+rows can be written back as they were read.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ _PASSED_OVER = ("offset", "timestampType")
 
 
 class SinkSchemaError(ValueError):
-    """A DataFrame that cannot be written as records; the message names the column."""
+    """A DataFrame cannot be written as records; the message names the column."""
 
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Positions in every Arrow batch; None where the DataFrame has no such column, or it is not to be used."""
+    """Positions in every Arrow batch; None if the DataFrame has no such column, or it is not used."""
 
     value: int
     key: int | None = None

@@ -1,7 +1,6 @@
 """The driver's half of a write: the reports of its tasks become one decision, or are taken back.
 
-Both run in a short-lived process on the driver which knows nothing but the reports, so everything that is needed
-travels in them.
+Commit and abort run in a short-lived process on the driver, which knows only the reports.
 """
 
 import logging
@@ -33,7 +32,8 @@ _told_what_is_weaker = False
 
 
 def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forget: bool) -> None:
-    """Returns once all rows are visible to readers of committed records. Raises SinkFailure if they will not be."""
+    """Decides a batch. Returns once all rows are visible to readers of committed records. Raises SinkFailure if they
+    will not be."""
     decision = decision_of(reports, batch_id)
     if decision is None:
         return
@@ -56,8 +56,8 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
 
 
 def _named(plan: FamilyPlan, reports: Reports, options: SinkOptions) -> FamilyPlan:
-    """With the query's name, for `cordwood transaction families`. A query may have a family for each topic that its
-    foreachBatch writes to: these are told apart by the topic."""
+    """Adds the query's name to a plan, for `cordwood transaction families`. A query may have a family for each topic
+    that its foreachBatch writes to: the topic tells these apart."""
     name = next((report.query_name for report in reports if report is not None and report.query_name), None)
     if name is None:
         return plan
@@ -69,14 +69,15 @@ def _named(plan: FamilyPlan, reports: Reports, options: SinkOptions) -> FamilyPl
 def _make_visible(
     options: SinkOptions, guarantee: Guarantee, decision: Decision, plan: FamilyPlan, written: Written, *, forget: bool
 ) -> bool:
-    """Whether the batch was visible before. Raises ChangedBatch if that was another one with its number."""
+    """Makes the batch visible. Returns True if it was visible before. Raises ChangedBatch if another batch of its
+    number was."""
     cluster = cluster_of(options.client)
     if guarantee is Guarantee.TASK:
         for slot in decision.winners:
             cluster.end_transaction(slot.transactional_id, slot.producer, commit=True)
         return False
     if not decision.winners and not cluster.supports(ApiKey.FAMILY_DECIDE):
-        return False  # no task had rows, so none has seen that this broker has no families
+        return False  # no task had rows, so none has found out that this broker has no families
     if not decision.winners:
         check_family_is_known(cluster, options, decision)
     winners = [FamilyMember(*slot) for slot in decision.winners]
@@ -91,10 +92,10 @@ def _make_visible(
 def abort_batch(
     options: SinkOptions, reports: Reports, batch_id: int, *, forget: bool, family: str | None = None
 ) -> None:
-    """Ends what the batch has open. Raises nothing: the write has failed already, and time ends what this does not.
+    """Ends the batch's open transactions. Raises nothing: the write has failed already, and a timeout ends the rest.
 
-    `family`: where it is known without any report. Where it is not, what tasks have open that were killed before one
-    reported is left to the next decision, or to time.
+    `family` is given if it is known without a report. Otherwise, if all tasks were killed before they reported, their
+    transactions stay open until the next decision or the timeout.
     """
     decision = decision_of(reports, batch_id) or (None if family is None else Decision(family, batch_id, ()))
     if decision is None:
@@ -114,14 +115,15 @@ def abort_batch(
 
 
 def _guarantee_of(reports: Reports) -> Guarantee:
-    """Tasks without rows do not ask the broker what it can do, so they do not count where others do."""
+    """The guarantee of a write. Tasks without rows count only if none has rows: they do not ask what the broker can
+    do."""
     found = {report.guarantee for report in reports if report is not None and report.rows + report.skipped_rows}
     assert len(found) <= 1, f"the tasks of one write promise different things: {found}"
     return found.pop() if found else next(report.guarantee for report in reports if report is not None)
 
 
 def _tell_what_is_weaker(options: SinkOptions) -> None:
-    """Once in the life of the driver's worker, which is as long as the session's."""
+    """Warns once in the life of the driver's worker, which is as long as the session's."""
     global _told_what_is_weaker
     if not _told_what_is_weaker:
         _told_what_is_weaker = True

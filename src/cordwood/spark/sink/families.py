@@ -1,8 +1,8 @@
 """Exactly once per micro-batch: a task writes in a slot of its family, and keeps the family alive while it works.
 
-Renewing is for the whole family: a task that is done long before the others is kept by those that still work. It
-happens in a thread with a connection of its own, because the task may spend minutes inside Spark waiting for its next
-rows; and before it has a slot of its own, because the first rows may take as long.
+A renewal is for the whole family: tasks that still work keep the slot of a task that is done long before. It happens in
+a thread with a connection of its own, because the task may wait minutes inside Spark for its next rows. It begins
+before the task has a slot, because the first rows may take as long.
 """
 
 import logging
@@ -20,7 +20,7 @@ from cordwood.wire.apis import ApiKey
 _log = logging.getLogger("cordwood.spark.sink")
 
 RENEWALS_PER_TIMEOUT = 4
-"""Three may fail before anything is lost."""
+"""Three renewals may fail before anything is lost."""
 
 
 class FamilyPromise(Promise):
@@ -63,7 +63,7 @@ class FamilyPromise(Promise):
 
 class Renewer:
     """Renews a family from a thread of its own, from the first quarter of its timeout on, for as long as the context
-    lasts. A batch that nobody has joined is not renewed by that."""
+    lasts. A batch without a member is not renewed."""
 
     def __init__(self, settings: ClientSettings, family: str, batch_id: int, timeout_ms: int) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class Renewer:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        """Does not wait for an answer that is under way."""
+        """Ends the renewals, without waiting for an answer that is under way."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -92,6 +92,7 @@ class Renewer:
                 except ClientError as error:
                     decided = False
                     _log.warning("family %s could not be renewed, will be tried again: %s", self._family, error)
-                # Decided: this attempt is not among the winners, and learns that when it next sends something.
+                # If the batch is decided, this attempt is not among the winners, and learns that when it next sends
+                # something.
                 if self._stopped.wait(self._interval_s) or decided:
                     return

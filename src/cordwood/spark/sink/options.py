@@ -1,9 +1,9 @@
 """The options of `df.write` and `df.writeStream` with format "cordwood", read and checked once, on the driver.
 
 Names and meanings are those of Spark's Kafka sink, and of the Java producer for `kafka.*`. Every `kafka.*` key is
-obeyed, taken with a warning that it has no effect, or refused where Spark's Kafka sink refuses it; an option that
-nobody knows is refused too, because a misspelt one would silently promise nothing. What comes out is a value that can
-be pickled to the tasks.
+obeyed, taken with a warning that it has no effect, or refused where Spark's Kafka sink refuses it; an unknown option is
+refused, too, because a misspelt one would silently promise nothing. The result is a value that can be pickled to the
+tasks.
 """
 
 import difflib
@@ -29,55 +29,56 @@ SINK_OPTIONS = (
     "unknownQuery",
     "includeHeaders",
 )
-"""What the sink itself reads, besides kafka.*."""
+"""Options that the sink itself reads, besides kafka.*."""
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
-"""Spark hands these to every sink; they are not ours to judge."""
+"""Options that Spark hands to every sink, and that this sink does not check."""
 
 _OF_THE_SOURCE = frozenset(name.lower() for name in OPTIONS)
-"""Options of the reading half, passed over: Spark's own sink lets one set of options serve both halves."""
+"""Options of the reading half, which are ignored: Spark's Kafka sink lets one set of options serve both halves."""
 
 _FAMILY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 _CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
 
 _WEAKER = {"kafka.acks": ("0", "1"), "kafka.enable.idempotence": ("false",), "kafka.retries": ("0",)}
-"""Settings of the Java producer, and the values of them that give up exactly once."""
+"""Settings of the Java producer, with the values that give up exactly once."""
 
 E = TypeVar("E", bound=Enum)
 
 
 class SinkOptionError(ValueError):
-    """An option of a write that cannot be obeyed; the message names it and says what to do."""
+    """An option of a write cannot be obeyed; the message names it and says what to do."""
 
 
 class Guarantee(Enum):
-    """What `exactlyOnce` asks for."""
+    """The values of `exactlyOnce`."""
 
     MICRO_BATCH = "true"
-    """A whole micro-batch (or write job) once, all of it or nothing. Where the broker is an Apache Kafka: TASK."""
+    """A whole micro-batch (or write job) once, all of it or nothing. On an Apache Kafka: TASK."""
     TASK = "task"
-    """What the Kafka protocol can say: each task's rows once, if a repeated task computes the same rows."""
+    """The most that the Kafka protocol can promise: each task's rows once, if a repeated task computes the same
+    rows."""
     AT_LEAST_ONCE = "false"
     """Every row once or, after a failed task, more often."""
 
 
 class OlderBatches(Enum):
-    """What to do about a batch older than the last one that the family decided."""
+    """The reaction to a batch older than the last one that the family decided."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class OtherRowCount(Enum):
-    """What to do about a repeated batch that has another number of rows than the one that was written."""
+    """The reaction to a repeated batch with another number of rows than the one that was written."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class UnknownQuery(Enum):
-    """What to do about a batch after the first of a family that the broker remembers nothing of."""
+    """The reaction to a batch after the first, of a family that the broker does not remember."""
 
     FAIL = "fail"
     BEGIN = "begin"
@@ -85,7 +86,7 @@ class UnknownQuery(Enum):
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What the options of one write say."""
+    """The options of one write, as values."""
 
     client: ClientSettings
     topic: str | None
@@ -106,13 +107,13 @@ class SinkOptions:
     metadata_wait_ms: int
     transaction_timeout_ms: int | None
     checkpoint: str | None
-    """Where Spark keeps the query's state."""
+    """The directory of the query's checkpoint."""
     warnings: tuple[str, ...] = ()
     """Options that have no effect, each with the reason."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Raises SinkOptionError at the first option that cannot be obeyed."""
+    """Parses the options. Raises SinkOptionError at the first option that cannot be obeyed."""
     given = {name.lower(): str(value) for name, value in options.items()}
     warnings = _check_names(given)
     given, weaker = _without_weaker(given)
@@ -136,7 +137,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         batch_id=batch_id,
         older_batches=_choice(given, "olderBatches", OlderBatches, OlderBatches.FAIL),
         other_row_count=_choice(given, "otherRowCount", OtherRowCount, OtherRowCount.FAIL),
-        # The numbers of batch writes are the user's own, and begin where he likes.
+        # Users number their batch writes themselves, and begin with any number.
         unknown_query=_choice(
             given, "unknownQuery", UnknownQuery, UnknownQuery.FAIL if streaming else UnknownQuery.BEGIN
         ),
@@ -145,7 +146,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         idempotent=idempotent,
         codec=codec,
         codec_level=level,
-        # A broker takes batches of 1 MiB and a little (max.message.bytes) unless it was told otherwise.
+        # A broker's default limit is a little over 1 MiB for a batch (max.message.bytes).
         batch_bytes=min(_integer(given, "kafka.batch.size", 1_000_000, low=0), _request_bytes(given)),
         buffer_bytes=_buffer_bytes(given),
         linger_ms=_integer(given, "kafka.linger.ms", 100, low=0),
@@ -161,7 +162,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
 
 
 def _check_names(given: Mapping[str, str]) -> list[str]:
-    """Refuses options that nobody knows; gives what is to be said about those without effect."""
+    """Refuses unknown options. Returns a warning for each option without effect."""
     warnings = []
     known = {name.lower() for name in SINK_OPTIONS}
     for name in sorted(given):
@@ -193,8 +194,8 @@ def _check_names(given: Mapping[str, str]) -> list[str]:
 
 
 def _without_weaker(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Without settings that exactly once cannot be kept with. They have no effect where `exactlyOnce` is only the
-    default, as in a query that comes from Spark's Kafka sink; beside an `exactlyOnce` that is given they contradict."""
+    """Removes settings that contradict exactly once. They have no effect if `exactlyOnce` is only the default, as in a
+    query that comes from Spark's Kafka sink; beside a given `exactlyOnce` they are refused."""
     if "exactlyonce" in given:
         return dict(given), []
     weaker = [name for name, values in _WEAKER.items() if given.get(name, "").strip().lower() in values]
@@ -213,7 +214,7 @@ def _topic(given: Mapping[str, str]) -> str | None:
 
 
 def _acknowledgements(given: Mapping[str, str], guarantee: Guarantee) -> tuple[int, bool]:
-    """acks and whether producers are idempotent, which exactlyOnce needs both at their strictest."""
+    """The acks, and whether producers are idempotent; exactlyOnce needs both at their strictest."""
     text = given.get("kafka.acks", "all").strip().lower()
     acks = {"all": -1, "-1": -1, "1": 1, "0": 0}.get(text)
     if acks is None:

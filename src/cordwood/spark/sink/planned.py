@@ -1,8 +1,8 @@
 """The plan of a micro-batch, before and after its decision: durable before, and compared when a batch is repeated.
 
-Spark does not sync its checkpoint. After a power cut it may plan a decided batch anew, with more rows, which the sink
-would pass over because the batch is decided. So the driver syncs a checkpoint on this machine before it decides, and
-the decision keeps the plan. A checkpoint elsewhere can be neither synced nor read here: of its batches the decision
+Spark does not sync its checkpoint. After a power cut Spark may plan a decided batch again, with more rows, which the
+sink would skip because the batch is decided. So the driver syncs a checkpoint on this machine before it decides, and
+the decision keeps the plan. A checkpoint elsewhere can be neither synced nor read here: for its batches the decision
 keeps the number of rows.
 """
 
@@ -24,16 +24,16 @@ _log = logging.getLogger("cordwood.spark.sink")
 
 
 class ChangedBatch(SinkFailure):
-    """A batch that is repeated with another plan, or other rows, than the one that was decided under its number."""
+    """A batch is repeated with another plan, or other rows, than the one that was decided under its number."""
 
 
 class LostMetadata(SinkFailure):
-    """A checkpoint that Spark has given another query id than it had."""
+    """Spark has given a checkpoint another query id than it had."""
 
 
 def make_durable(options: SinkOptions, decision: Decision, rows: int) -> FamilyPlan:
-    """What the decision is to keep. Where the checkpoint is on this machine, all of it survives a power cut when this
-    returns. Raises SinkFailure if it does not."""
+    """Makes a checkpoint on this machine survive a power cut, and returns the plan that the decision is to keep. Raises
+    SinkFailure if the checkpoint could not be made durable."""
     checkpoint = local_directory(options.checkpoint)
     if checkpoint is None:
         return FamilyPlan(rows)
@@ -67,7 +67,7 @@ def _check_owner(checkpoint: Path, family: str, unknown: UnknownQuery) -> None:
 
 
 def check_family_is_known(cluster: Cluster, options: SinkOptions, decision: Decision) -> None:
-    """For a batch in which no task has asked the broker, since none had rows."""
+    """Checks the family for a batch without rows, whose tasks have not asked the broker."""
     if decision.batch_id > 0 and options.unknown_query is UnknownQuery.FAIL:
         standing = cluster.family_renew(decision.family, decision.batch_id)
         check_known(decision.family, decision.batch_id, standing.last_batch_id, options.unknown_query)
@@ -76,12 +76,12 @@ def check_family_is_known(cluster: Cluster, options: SinkOptions, decision: Deci
 def check_repeated(
     cluster: Cluster, options: SinkOptions, decision: Decision, plan: FamilyPlan, written: Written
 ) -> None:
-    """The batch was decided before: is this the same one? Raises ChangedBatch."""
+    """Raises ChangedBatch if the batch that was decided under this number differs from this one."""
     if not cluster.supports(ApiKey.FAMILY_RECALL):
-        return  # an older broker, which has kept a number only
+        return  # an older broker, which kept only a number
     decided = cluster.family_recall(decision.family)
     if decided.last_batch_id != decision.batch_id:
-        return  # an older batch, which the option `olderBatches` lets pass
+        return  # an older batch, which the option `olderBatches` allows
     batch = f"Batch {decision.batch_id} of '{decision.family}'"
     if plan.digest and decided.plan.digest:
         if plan.digest != decided.plan.digest:

@@ -1,6 +1,6 @@
-"""Which settings of the Java producer the sink obeys, which it warns about, and which it refuses.
+"""Settings of the Java producer that the sink obeys, warns about, or refuses.
 
-The table in docs/spark.md is compared with this one by a test.
+A test compares the table in docs/spark.md with this one.
 """
 
 SUPPORTED_KEYS: dict[str, str] = {
@@ -47,7 +47,7 @@ REFUSED_KEYS: dict[str, str] = {
     "transactional.id": _TRANSACTIONAL_ID,
     "transaction.two.phase.commit.enable": _TRANSACTIONAL_ID,
 }
-"""What Spark's Kafka sink refuses, or fails with."""
+"""Keys that Spark's Kafka sink refuses, or fails with."""
 
 WITHOUT_EFFECT: dict[str, str] = {
     "partitioner.": _PARTITIONER,
@@ -82,11 +82,11 @@ WITHOUT_EFFECT: dict[str, str] = {
     "exclude.internal.topics": _CONSUMER,
     "allow.auto.create.topics": _CONSUMER,
 }
-"""By key, or by the beginning of keys where it ends in a dot."""
+"""Reasons by key, or by the beginning of keys if it ends in a dot."""
 
 
 def why_without_effect(key: str) -> str | None:
-    """Why this key changes nothing; None if it is obeyed, refused, or nobody knows it."""
+    """The reason why a key has no effect; None if it is obeyed, refused or unknown."""
     if key in SUPPORTED_KEYS or key in REFUSED_KEYS:
         return None
     beginnings = (why for name, why in WITHOUT_EFFECT.items() if name.endswith(".") and key.startswith(name))

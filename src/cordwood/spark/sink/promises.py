@@ -1,7 +1,7 @@
-"""How the rows of one attempt of a task come to be visible: the three ways, and the choice among them.
+"""The promise of one attempt of a task about its rows: the interface of its three kinds.
 
-Every way is used alike: `begin` before the first row is sent, `complete` when every row is acknowledged, or `abandon`
-if that did not come to be. Making things visible is the driver's (`commits.py`).
+All kinds are used alike: `begin` before the first row is sent, `complete` when every row is acknowledged, or `abandon`
+after a failure. The driver makes rows visible (`commits.py`).
 """
 
 from abc import ABC, abstractmethod
@@ -16,18 +16,18 @@ from cordwood.spark.sink.protocol import Slot
 
 @dataclass(frozen=True)
 class WriteIdentity:
-    """Which write an attempt belongs to."""
+    """The write that an attempt belongs to."""
 
     family: str
     batch_id: int
     task: int
     attempt: int
     repeatable: bool
-    """Whether a later attempt, even by another driver, is for the same batch and should find what this one did."""
+    """True if a later attempt, even by another driver, is for the same batch and has to find the work of this one."""
 
 
 class Producer(NamedTuple):
-    """In whose name batches are sent."""
+    """The producer in whose name batches are sent."""
 
     transactional_id: str | None
     producer_id: int
@@ -35,29 +35,30 @@ class Producer(NamedTuple):
 
 
 class Promise(ABC):
-    """One attempt's way to exactly once, or to less."""
+    """One attempt's way to exactly once, or to a weaker guarantee."""
 
     guarantee: Guarantee
     slot: Slot | None = None
 
     @abstractmethod
     def begin(self) -> Producer | None:
-        """None: this batch is written already; the attempt takes its input to the end and writes nothing."""
+        """Opens the attempt. None if the batch is written already: the attempt takes its input to the end and writes
+        nothing."""
 
     def complete(self, written: Collection[TopicPartition]) -> None:  # noqa: B027 - most ways have nothing to add
-        """Every row is acknowledged, in these partitions."""
+        """Called when every row is acknowledged, in these partitions."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """The attempt failed. Frees at once what would otherwise be freed by time. Raises nothing."""
+        """Called after a failure. Frees at once what a timeout would free later. Raises nothing."""
 
 
 def transaction_timeout_ms(options: SinkOptions, guarantee: Guarantee) -> int:
-    """How long a transaction may show no sign of life.
+    """The time after which the broker gives up a transaction without a sign of life.
 
-    A family is renewed while any of its tasks runs; what has to be survived is the time in which none does, say until
-    lost executors are replaced. On an Apache Kafka nobody renews: the whole batch has to fit, so it is the most that
-    brokers allow by default.
+    A family is renewed while any of its tasks runs; the timeout has to cover the time in which none runs, such as the
+    replacement of lost executors. On an Apache Kafka transactions are not renewed: the whole batch has to fit, so the
+    timeout is the most that brokers allow by default.
     """
     if options.transaction_timeout_ms is not None:
         return options.transaction_timeout_ms

@@ -1,4 +1,4 @@
-"""Exactly once, as values and pure decisions: what a task tells the driver, and what the driver makes of it.
+"""Exactly once, as values and pure decisions: the reports of tasks, and the driver's decision on them.
 
 The whole protocol, which docs/decisions/spark-exactly-once.md argues for:
 
@@ -22,19 +22,19 @@ from cordwood.client.answers import ProducerIdentity
 from cordwood.spark.sink.options import Guarantee, OlderBatches, UnknownQuery
 
 NO_BATCH = -1
-"""What a family that never decided has decided last."""
+"""The last decided batch of a family that never decided."""
 
 
 class SinkFailure(Exception):
-    """A write that did not happen; the message says why and what to do."""
+    """A write did not happen; the message says why and what to do."""
 
 
 class OlderBatch(SinkFailure):
-    """A batch before the last one that was decided: not a replay, but a checkpoint that went back, or a copy of one."""
+    """The batch precedes the last decided one: the checkpoint went back, or is a copy."""
 
 
 class UnknownFamily(SinkFailure):
-    """A batch after the first, of a family that remembers none."""
+    """The batch is not the first, and the family remembers none."""
 
 
 class Slot(NamedTuple):
@@ -51,22 +51,22 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskReport(WriterCommitMessage):
-    """What an attempt of a task tells the driver when all its rows are acknowledged."""
+    """The report of a task's attempt to the driver, when all its rows are acknowledged."""
 
     guarantee: Guarantee
-    """What was really done, after a look at the broker."""
+    """The guarantee that the broker allowed."""
     family: str
     batch_id: int
     task: int
     attempt: int
     slot: Slot | None
-    """None: it had no rows, or they were not to be written, or not in a transaction."""
+    """None if the attempt had no rows, did not have to write them, or wrote without a transaction."""
     rows: int = 0
     bytes: int = 0
     skipped_rows: int = 0
     """Rows of a batch that was decided before: read and not written."""
     query_name: str | None = None
-    """Of the streaming query, if it has one: for people who look at its family."""
+    """The streaming query's name, if it has one: for people who look at its family."""
     input_ms: int = 0
     """How long the attempt waited for Spark's rows."""
     write_ms: int = 0
@@ -79,7 +79,7 @@ class Verdict(Enum):
 
 
 def judge(family: str, batch_id: int, last_batch_id: int, older: OlderBatches) -> Verdict:
-    """What a task of this batch does, given the last batch that its family decided. Raises OlderBatch."""
+    """Decides whether a task of this batch writes, given the last batch that its family decided. Raises OlderBatch."""
     if batch_id > last_batch_id:
         return Verdict.WRITE
     if batch_id < last_batch_id and older is OlderBatches.FAIL:
@@ -93,7 +93,8 @@ def judge(family: str, batch_id: int, last_batch_id: int, older: OlderBatches) -
 
 
 def check_known(family: str, batch_id: int, last_batch_id: int, unknown: UnknownQuery) -> None:
-    """Every micro-batch of a query is decided, also one without rows, so its first is batch 0. Raises UnknownFamily."""
+    """Refuses a batch after the first if the family remembers none: every micro-batch of a query is decided, also one
+    without rows, so its first is batch 0. Raises UnknownFamily."""
     if last_batch_id != NO_BATCH or batch_id == 0 or unknown is UnknownQuery.BEGIN:
         return
     raise UnknownFamily(
@@ -107,7 +108,7 @@ def check_known(family: str, batch_id: int, last_batch_id: int, unknown: Unknown
 
 @dataclass(frozen=True)
 class Decision:
-    """What the driver asks the coordinator to do: these slots happen, every other of the family does not."""
+    """The driver's request to the coordinator: commit these slots, and abort every other of the family."""
 
     family: str
     batch_id: int
@@ -124,7 +125,7 @@ def decision_of(reports: Sequence[TaskReport | None], batch_id: int) -> Decision
     assert len(families) == 1, f"one write, several families: {sorted(families)}"
     assert batches == {batch_id}, f"batch {batch_id} was given the reports of {sorted(batches)}"
     winners = tuple(report.slot for report in found if report.slot is not None)
-    # Two winners may name one slot: the first of them timed out, and the coordinator will refuse its epoch.
+    # Two winners may name one slot: the first of them timed out, and the coordinator refuses its epoch.
     return Decision(found[0].family, batch_id, winners)
 
 

@@ -1,7 +1,8 @@
-"""To which topic and partition every row of a block goes.
+"""Chooses the topic and partition of every row of a block.
 
-As the Java client: an explicit partition wins, else the key decides (murmur2), else rows without a key stay with one
-partition for a while and then move on. All vectorised: the cost in Python is per block and topic, not per row.
+The rules are those of the Java client: an explicit partition wins, else the key decides (murmur2), else rows without a
+key stay with one partition for a while and then move on. The work is vectorised: the cost in Python is per block and
+topic, not per row.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.spark.sink.blocks import Block, UnwritableRow
 
 STICKY_BYTES = 16 << 10
-"""Rows without a key move on to the next partition after so many bytes: the Java client's batch.size. Rows of one block
-that go to one partition are one record batch all the same."""
+"""Rows without a key move on to the next partition after this many bytes: the Java client's batch.size. Rows of one
+block that go to one partition are one record batch all the same."""
 
 _ROW_OVERHEAD = 8
 _NOWHERE = -1
@@ -32,7 +33,8 @@ class Router:
     partitions."""
 
     def __init__(self, topic: str | None, partition_count: Callable[[str], int], start: int) -> None:
-        """`start`: where rows without a key begin, so that small tasks do not all begin with partition 0."""
+        """`start` is the first partition of rows without a key, so that small tasks do not all begin with partition
+        0."""
         self._topic = topic
         self._partition_count = partition_count
         self._start = start

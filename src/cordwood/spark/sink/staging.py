@@ -1,11 +1,11 @@
-"""A write whose decision is held back: rows go into open transactions now, and become visible, or never, later.
+"""A write with a postponed decision: rows go into open transactions now, and become visible later, or never.
 
     staged = stage_records(rows, {"kafka.bootstrap.servers": …, "topic": …, "family": …, "batchId": "7"})
     staged.commit()         # or staged.discard()
 
-For a driver that writes one batch to several places and decides once all of them have it. It is one job of Spark: the
-tasks hand their reports to the driver as rows, where `df.write` would start two more processes, to plan and to commit.
-Until the decision the driver keeps the family alive, as tasks do while they write.
+Staging serves a driver that writes one batch to several places and decides once all of them have it. The write is one
+job of Spark: the tasks hand their reports to the driver as rows, while `df.write` would start two more processes, to
+plan and to commit. Until the decision the driver keeps the family alive, as tasks do while they write.
 """
 
 import pickle
@@ -31,23 +31,23 @@ class StagedRecords:
     options: SinkOptions
     reports: Sequence[TaskReport]
     frame: "DataFrame"
-    """What was executed, for those who want to look at its plan."""
+    """The executed DataFrame, for those who examine its plan."""
     _kept_alive: ExitStack = field(default_factory=ExitStack)
 
     @property
     def rows(self) -> int:
-        """Also those that were passed over, because the family has decided the batch before."""
+        """The number of rows, also of those that were skipped because the family decided the batch before."""
         sums = sums_of(self.reports)
         return sums.rows + sums.skipped_rows
 
     @property
     def input_ms(self) -> int:
-        """How long the task that waited longest for its rows did so: reading, decoding and the function."""
+        """The longest wait of a task for its rows: reading, decoding and the function."""
         return max((report.input_ms for report in self.reports), default=0)
 
     @property
     def write_ms(self) -> int:
-        """How long the task that wrote longest did so: encoding, sending, waiting for acknowledgements."""
+        """The longest write of a task: encoding, sending, waiting for acknowledgements."""
         return max((report.write_ms for report in self.reports), default=0)
 
     def commit(self) -> None:
@@ -60,20 +60,20 @@ class StagedRecords:
                 try:
                     commit_batch(self.options, self.reports, self.options.batch_id, forget=False)
                 except BaseException:
-                    # Of no effect if the decision was made and its answer got lost.
+                    # The abort has no effect if the decision was made and its answer got lost.
                     _abort(self.options, self.reports)
                     raise
 
     def discard(self) -> None:
-        """Takes all rows back, as far as the broker can be reached. What is left open is ended by time."""
+        """Takes all rows back if the broker can be reached. A timeout ends what is left open."""
         with self._kept_alive:
             if self.rows:
                 _abort(self.options, self.reports)
 
 
 def stage_records(rows: "DataFrame", options: Mapping[str, str]) -> StagedRecords:
-    """Options are those of a batch write with `family` and `batchId`. Raises whatever prevents it; then nothing of it
-    is left open."""
+    """Writes rows and leaves them undecided. `options` are those of a batch write with `family` and `batchId`. After
+    any failure nothing is left open."""
     parsed = parse_sink_options(options, streaming=False)
     assert parsed.batch_id is not None, "a write that is decided later has a number"
     assert parsed.guarantee is Guarantee.MICRO_BATCH, "only families are decided later"

@@ -1,7 +1,6 @@
 """The steps of a write, by name: the moments between which a process may die.
 
-Tests watch them, so that "between any two steps" is tried step by step. Nobody else does: a step costs a look at an
-empty list.
+Tests watch the steps, to kill a process between any two of them. Unwatched, a step costs a look at an empty list.
 """
 
 from collections.abc import Callable
@@ -9,12 +8,12 @@ from enum import Enum
 
 
 class Step(Enum):
-    """In the order of a write: the steps of a task, then those of the driver."""
+    """The steps of a task, then those of the driver, each in the order of a write."""
 
     TASK_STARTED = "task-started"
-    """It has rows."""
+    """The task has rows."""
     TASK_JOINED = "task-joined"
-    """It has a slot, or whatever its guarantee needs."""
+    """The task has a slot, or whatever its guarantee needs."""
     TASK_PRODUCED = "task-produced"
     """A block of rows is on its way."""
     TASK_FLUSHED = "task-flushed"

@@ -1,8 +1,7 @@
 """One attempt of one writing task: Arrow batches in, acknowledged record batches out, a report for the driver.
 
-Blocks are partitioned and encoded while those before them are on their way; the client bounds how many bytes that may
-be. The input is always taken to its end, also where nothing is to be written: stateful operators before the sink save
-their state only then.
+A block is partitioned and encoded while earlier ones are on their way; the client bounds the bytes under way. The input
+is always taken to its end, even if nothing is written: stateful operators before the sink save their state only then.
 """
 
 import itertools
@@ -32,13 +31,13 @@ from cordwood.spark.worker_state import cluster_of, freeze_once
 from cordwood.wire.apis import ApiKey
 
 _SEQUENCES = 2**31
-"""Sequence numbers begin again at 0 after the largest."""
+"""Sequence numbers restart at 0 after the largest."""
 
 
 def write_task(
     options: SinkOptions, columns: SinkColumns, identity: WriteIdentity, batches: Iterator[Any]
 ) -> TaskReport:
-    """Raises whatever prevents it; then nothing of this attempt will be visible (unless exactlyOnce=false)."""
+    """Writes the rows of one attempt. After any failure none of them will be visible (unless exactlyOnce=false)."""
     began_s = time.monotonic()
     rows = _Input(batches)
     with _signs_of_life(options, identity):
@@ -66,7 +65,7 @@ class _Input:
 
 
 def _signs_of_life(options: SinkOptions, identity: WriteIdentity) -> AbstractContextManager[None]:
-    """Other tasks may be done, and wait for this one."""
+    """Renews the family while this task works: other tasks may be done, and wait for it."""
     if options.guarantee is not Guarantee.MICRO_BATCH:
         return nullcontext()
     timeout_ms = transaction_timeout_ms(options, Guarantee.MICRO_BATCH)
@@ -103,7 +102,7 @@ def _write_task(
 
 
 def choose_promise(cluster: Cluster, options: SinkOptions, identity: WriteIdentity) -> Promise:
-    """The strongest that was asked for and that the broker can keep."""
+    """The strongest promise that was asked for and that the broker can keep."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return PlainPromise(cluster, idempotent=options.idempotent)
     if options.guarantee is Guarantee.MICRO_BATCH:
@@ -120,7 +119,7 @@ def choose_promise(cluster: Cluster, options: SinkOptions, identity: WriteIdenti
 
 
 class _Task:
-    """The writing itself: where rows go, what was sent, and how much."""
+    """The writing itself: routes rows, sends them, and counts."""
 
     def __init__(
         self,
@@ -142,7 +141,7 @@ class _Task:
         self.encoded_bytes = 0
 
     def write(self, batches: Iterator[Any]) -> None:
-        """Returns when every row is acknowledged."""
+        """Writes all batches, and returns when every row is acknowledged."""
         try:
             self._send(batches)
         except RequestRefused as refused:

@@ -1,8 +1,9 @@
-"""What the Kafka protocol allows without families: a transaction per task, ended by the driver one after the other.
+"""Transactions per task, which the driver ends one after the other: the most that the Kafka protocol allows without
+families.
 
-The transactional id is the query and the task, so that a new attempt fences the one before. The batch is committed as
-a position in the same transaction, in a group of the same name: an attempt at a batch that its task has written before
-finds that out and skips. What is weaker than a family is said in `WEAKER`, which is logged.
+The transactional id is the query and the task, so that a new attempt fences the one before. The batch is committed as a
+position in the same transaction, in a group of the same name: an attempt at a batch that its task has written before
+finds that out and skips. `WEAKER`, which is logged, says where this is weaker than a family.
 """
 
 import logging
@@ -39,13 +40,13 @@ class TaskTransactionPromise(Promise):
         self._older = older
         self._name = f"cordwood-{identity.family}-{identity.task}"
         if not identity.repeatable:
-            # Nobody will look for what it did: a later attempt must not fence the one that Spark has counted.
+            # No attempt looks for the work of another: a later one must not fence the one that Spark has counted.
             self._name += f"-{identity.attempt}"
 
     def begin(self) -> Producer | None:
         producer_id, producer_epoch = self._cluster.init_producer_id(self._name, self._timeout_ms)
         if self._identity.repeatable:
-            # After the line above nothing of an earlier attempt is open any more, so the position is final.
+            # After `init_producer_id` nothing of an earlier attempt is open any more, so the position is final.
             last_batch_id = max(self._cluster.committed(self._name, None).values(), default=0) - 1
             assert last_batch_id >= NO_BATCH
             if judge(self._name, self._identity.batch_id, last_batch_id, self._older) is Verdict.SKIP:
@@ -66,7 +67,7 @@ class TaskTransactionPromise(Promise):
 
 
 def abandon_slot(cluster: Cluster, slot: Slot | None) -> None:
-    """Aborts the transaction of an attempt that failed. Whatever prevents it: time will do the same."""
+    """Aborts the transaction of a failed attempt. If that fails, the timeout ends the transaction."""
     if slot is None:
         return
     try:
@@ -76,8 +77,8 @@ def abandon_slot(cluster: Cluster, slot: Slot | None) -> None:
 
 
 class PlainPromise(Promise):
-    """At least once: rows are visible as soon as they are acknowledged. Idempotent, so that only a repeated task
-    repeats."""
+    """At least once: rows are visible as soon as they are acknowledged. Producers are idempotent, so that only a
+    repeated task repeats rows."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
 
@@ -92,4 +93,4 @@ class PlainPromise(Promise):
         return Producer(None, producer_id, producer_epoch)
 
     def abandon(self) -> None:
-        """What was acknowledged is visible already."""
+        """Does nothing: acknowledged rows are visible already."""

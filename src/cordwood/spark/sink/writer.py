@@ -1,4 +1,4 @@
-"""What Spark calls to write: `df.write.format("cordwood")` and `df.writeStream.format("cordwood")`.
+"""Spark's side of a write: `df.write.format("cordwood")` and `df.writeStream.format("cordwood")`.
 
 Options and columns are checked here, on the driver, for every write; nothing heavier is imported before a task has
 rows. Spark calls `write` in a worker for every attempt of a task, then `commit` or `abort` in another process on the
@@ -46,8 +46,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """`overwrite` is Spark's word for outputMode("complete"): every micro-batch holds the whole result. As with
-    Spark's Kafka sink each is appended."""
+    """`overwrite` is Spark's word for outputMode("complete"): every micro-batch holds the whole result. Each is
+    appended, as with Spark's Kafka sink."""
     parsed = parse_sink_options(options, streaming=True)
     _warn(parsed)
     if not any(name.lower() == _UNKNOWN_QUERY for name in options) and _wrote_elsewhere(parsed.checkpoint):
@@ -56,9 +56,9 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _wrote_elsewhere(checkpoint: str | None) -> bool:
-    """Whether a query, by its checkpoint on this machine, has never had a batch decided by this sink: it is new, or
-    wrote with Spark's Kafka sink until now, and goes on here. The sink's witness is durable before its first decision,
-    so a checkpoint without one has not lost it to a power cut."""
+    """True if the checkpoint on this machine shows that this sink has never decided a batch of the query: the query is
+    new, or used Spark's Kafka sink until now. The sink's witness is durable before its first decision, so a checkpoint
+    without one has not lost it to a power cut."""
     directory = local_directory(checkpoint)
     return directory is not None and query_id_of(directory) is not None and not has_owner(directory)
 
@@ -135,7 +135,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 def _warn(options: SinkOptions) -> None:
-    """Once in the life of this process: Spark makes a writer for every micro-batch."""
+    """Warns once in the life of this process: Spark makes a writer for every micro-batch."""
     for warning in options.warnings:
         if warning not in _warned:
             _warned.add(warning)

@@ -1,1 +1,1 @@
-"""The reading half of format "cordwood": which offsets a query reads, which task reads them, and the rows they give."""
+"""The reading half of format "cordwood": plans offsets and tasks of a query, and reads their rows."""

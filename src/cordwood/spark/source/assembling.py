@@ -1,4 +1,4 @@
-"""Decoded records to the Arrow batches that Spark gets: its schema exactly, neither tiny nor huge.
+"""Assembles decoded records to Arrow batches for Spark: its schema exactly, neither tiny nor huge.
 
 Small pieces, of many partitions perhaps, are gathered until they are worth a batch; large ones are handed out in
 slices. Rows keep the order in which they come.
@@ -15,10 +15,10 @@ from cordwood.model.identifiers import TopicPartition
 
 ROWS_WORTH_A_BATCH: Final = 20_000
 BYTES_WORTH_A_BATCH: Final = 4 << 20
-"""Less than a fetch brings, so that records that come in full answers are not copied together."""
+"""Less than a fetch brings, so that records of full answers are not copied."""
 MAX_ROWS: Final = 100_000
 MAX_BYTES: Final = 32 << 20
-"""Of one batch: the JVM holds a few of them at a time."""
+"""The most bytes of one batch: the JVM holds a few of them at a time."""
 
 _COLUMN: dict[str, Callable[[Columns, TopicPartition], pa.Array]] = {
     "key": lambda columns, _: columns.key,
@@ -38,7 +38,7 @@ _COLUMN: dict[str, Callable[[Columns, TopicPartition], pa.Array]] = {
 
 
 class Assembler:
-    """`add` pieces, `finish` at the end; both give what is ready for Spark."""
+    """Takes pieces with `add`, and the end with `finish`; both return the batches that are ready for Spark."""
 
     def __init__(
         self, schema: pa.Schema, *, min_timestamp_us: int | None = None, max_timestamp_us: int | None = None

@@ -1,4 +1,4 @@
-"""What a batch read comes to: offset ranges, found and checked on the driver before any task runs."""
+"""The plan of a batch read: offset ranges, found and checked on the driver before any task runs."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def cores() -> int:
-    """Of this machine: Spark does not tell a source how many the executors have. minPartitions does."""
+    """The cores of this machine: Spark does not tell a source those of the executors; minPartitions can."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -53,15 +53,15 @@ def plan_batch(options: SourceOptions, pushed: PushedFilters) -> BatchPlan:
 
 def _inside(cluster: Cluster, options: SourceOptions, start: Positions, end: Positions, found: Survey) -> Positions:
     losses = []
-    # A position behind an open transaction is within the log, and there is nothing to read yet.
+    # A position behind an open transaction is within the log, with nothing to read yet.
     kept = {partition: min(offset, found.readable[partition]) for partition, offset in start.items()}
     for loss in find_losses(start, found.partitions, known_ids={}, last_seen={}):
         if loss.cause is not Cause.REMOVED:
             kept[loss.partition] = found.readable[loss.partition]
         elif loss.start >= end[loss.partition]:
-            continue  # nothing is asked for, so nothing is missed
+            continue  # nothing is asked for, so nothing is missing
         else:
-            # What lies beyond the end was not asked for either.
+            # Records beyond the end were not asked for.
             kept[loss.partition] = min(found.partitions[loss.partition].earliest, end[loss.partition])
             loss = replace(loss, end=kept[loss.partition])
         losses.append(loss)
@@ -89,7 +89,7 @@ def _not_beyond(options: SourceOptions, end: Positions, found: Survey) -> Positi
 def _late_enough(
     cluster: Cluster, options: SourceOptions, ranges: list[OffsetRange], pushed: PushedFilters
 ) -> list[OffsetRange]:
-    """Ranges without what lies before the first record that is late enough for a filter."""
+    """Cuts from each range the records before the first one that is late enough for a filter."""
     ranges = [wanted for wanted in ranges if wanted.size > 0]
     time_ms = pushed.min_timestamp_ms
     if time_ms is None:

@@ -24,7 +24,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         ranges, topic_ids = plan_batch(self._options, self._pushed)
         tasks = [ReadTask.of(task, topic_ids) for task in plan_tasks(ranges, self._options.task_sizes, cores())]
-        # Spark takes an empty list for one partition without a value.
+        # Spark reads an empty list as one partition without a value.
         return [*tasks] or [ReadTask()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """With filter pushdown. Spark refuses a reader that has `pushFilters` where pushdown is off."""
+    """A reader with filter pushdown. Spark refuses a reader that has `pushFilters` if pushdown is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._pushed = push(filters)

@@ -1,6 +1,6 @@
-"""Where reading begins and ends, as users say it; and which partitions a query is about. Values only.
+"""The beginning, the end and the partitions of a read, as users name them. Values only.
 
-What they come to on a given cluster is found in `resolving.py`.
+`resolving.py` turns the values into offsets of a cluster.
 """
 
 import re
@@ -25,21 +25,21 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimes:
-    """The first record that is as late as this, for each partition."""
+    """The first record at or after a time, for each partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTime:
-    """The first record that is as late as this, in every partition."""
+    """The first record at or after one time, in every partition."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True)
 class AtGroup:
-    """Where a group has committed; the earliest offset where it has not."""
+    """A group's committed positions; the earliest offset in partitions without one."""
 
     group: str
 
@@ -48,7 +48,7 @@ Boundary = Edge | AtOffsets | AtTimes | AtTime | AtGroup
 
 
 class NoLaterRecord(Enum):
-    """What to do if no record is as late as the time that was asked for."""
+    """The reaction if no record is as late as the time that was asked for."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -56,14 +56,14 @@ class NoLaterRecord(Enum):
 
 @dataclass(frozen=True)
 class Topics:
-    """`subscribe`: these topics, with whatever partitions they have and get."""
+    """`subscribe`: these topics, with all partitions that they have and get."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """`subscribePattern`: every topic whose whole name matches, also those that come later."""
+    """`subscribePattern`: every topic whose whole name matches, also later ones."""
 
     text: str
     exclude_internal: bool = True

@@ -1,8 +1,8 @@
-"""Records that a query should have read and never can: which, since when, and what took them.
+"""Finds records that a query should have read and never can, with the time and the cause of their loss.
 
-Pure: positions and what the cluster says come in, losses come out. Offsets that compaction or a transaction left
-without a record are no loss, and neither is a position ahead of the last stable offset. `explaining.py` adds what the
-topic's settings say about the reason.
+The functions are pure: positions and a view of the cluster come in, losses come out. Offsets that compaction or a
+transaction left without a record are no loss, and neither is a position ahead of the last stable offset.
+`explaining.py` adds the reason that the topic's settings give.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Loss:
-    """Offsets from start (with) to end (without) of a partition. The end is None where nobody can know it."""
+    """Offsets of a partition from start to before end. The end is None if it is unknown."""
 
     partition: TopicPartition
     start: int
@@ -34,7 +34,7 @@ class Loss:
 
     @property
     def count(self) -> int:
-        """How many offsets are known to be lost."""
+        """The number of offsets that are known to be lost."""
         return 0 if self.end is None else max(0, self.end - self.start)
 
     def __str__(self) -> str:
@@ -51,17 +51,17 @@ class Loss:
 
 
 class DataLoss(Exception):
-    """The query cannot read all that it should. Not raised with failOnDataLoss=false."""
+    """The query cannot read all that it should. With failOnDataLoss=false this is not raised."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """What the cluster says about a partition."""
+    """The cluster's view of a partition."""
 
     topic_id: TopicId | None
     earliest: int
     latest: int
-    """Its end: no position of a reader, whatever his isolation, may lie beyond."""
+    """The end of the partition: no reader's position, whatever the isolation, may lie beyond."""
 
 
 def find_losses(
@@ -72,11 +72,11 @@ def find_losses(
     last_seen: Mapping[TopicPartition, int],
     existing: Collection[TopicPartition] = (),
 ) -> list[Loss]:
-    """`start`: where the query stands. `found`: what it may read now. `known_ids`: the ids of the topics that its
-    positions belong to, as far as known. `last_seen`: the ends of logs at an earlier time. `existing`: all
-    partitions, read or not, of the topics of which some are not found."""
+    """The losses of a query at the positions `start`. `found` has the partitions that it may read now, `known_ids` the
+    known ids of the topics that its positions belong to, `last_seen` the ends of logs at an earlier time. `existing`
+    has all partitions, read or not, of topics with a partition that is not found."""
     losses = []
-    # A topic never has fewer partitions than it had.
+    # A topic never loses partitions: one with fewer was created again.
     topics = {partition.topic for partition in existing}
     shrunk = {name.topic for name in start if name.topic in topics and name not in found and name not in existing}
     for partition, position in sorted(start.items()):
@@ -102,8 +102,8 @@ def find_losses(
 
 
 BEGIN_ANEW = frozenset({Cause.RECREATED, Cause.ENDS_EARLIER, Cause.TOPIC_GONE, Cause.NOT_SUBSCRIBED})
-"""The position means nothing any more. It is dropped for one batch; if the partition is still there at the next, it is
-new and read from its beginning."""
+"""Causes after which the position means nothing. It is dropped for one batch; if the partition still exists at the
+next, it is new and read from its beginning."""
 
 
 class Ledger:
@@ -114,7 +114,7 @@ class Ledger:
         self._settled: dict[TopicPartition, int] = {}
 
     def add(self, partition: TopicPartition, start: int, end: int) -> int:
-        """Writes a loss down; how many of its offsets were not known before."""
+        """Adds a loss. Returns how many of its offsets were not known before."""
         if end <= start:
             return 0
         before = self.count(partition)
@@ -128,12 +128,12 @@ class Ledger:
         return self.count(partition) - before
 
     def settle(self, partition: TopicPartition) -> None:
-        """The offsets of this partition begin anew: what was lost of the old ones is only a number from now on."""
+        """Keeps only the number of the partition's lost offsets, because its offsets begin again."""
         self._settled[partition] = self.count(partition)
         self._lost.pop(partition, None)
 
     def count(self, partition: TopicPartition, below: int | None = None) -> int:
-        """How many were lost; `below`: as far as somebody is concerned who has come to this position."""
+        """The number of lost offsets; with `below`, only of those before this position."""
         pieces = self._lost.get(partition, [])
         if below is not None:
             pieces = [(start, min(end, below)) for start, end in pieces if start < below]

@@ -1,4 +1,4 @@
-"""What to say about a loss: the offsets, since when they are gone, what the topic's retention does, what to do now."""
+"""Explains a loss: the offsets, since when they are gone, the topic's retention, and what to do now."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from cordwood.spark.option_names import FAIL_ON_DATA_LOSS
 from cordwood.spark.source.data_loss import Cause, Loss
 
 _TOLD: Final = 10
-"""So many losses are told in full."""
+"""The number of losses that are told in full."""
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
@@ -27,7 +27,7 @@ _ADVICE = {
 
 
 def explain(cluster: Cluster, losses: Sequence[Loss], now_ms: int) -> str:
-    """The losses with their reasons, as far as the cluster tells them. Never fails: a loss is said in any case."""
+    """The losses, with the reasons that the cluster tells. Never fails: a loss is reported in any case."""
     lines = []
     settings: dict[str, Mapping[str, str]] = {}
     for loss in losses[:_TOLD]:
@@ -53,7 +53,7 @@ def advise(losses: Sequence[Loss]) -> str:
 
 
 def _first_left(cluster: Cluster, loss: Loss, now_ms: int) -> str:
-    # The first record that is not from before 1970: the first one.
+    # The first record that is not from before 1970 is the first one.
     found = cluster.list_offsets({loss.partition: 0}, Isolation.READ_UNCOMMITTED).get(loss.partition)
     if found is None or found.offset < 0:
         return " No record is left in it."
@@ -65,7 +65,7 @@ def _first_left(cluster: Cluster, loss: Loss, now_ms: int) -> str:
 def _moment(timestamp_ms: int) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
-    except (OverflowError, ValueError):  # a producer that counts microseconds is in the year 50000
+    except (OverflowError, ValueError):  # a producer that counts microseconds writes times of the year 50000
         return f"{timestamp_ms} ms"
     return moment.isoformat(timespec="milliseconds")
 

@@ -1,4 +1,4 @@
-"""What a planner does about losses: stop the query with an error that says all, or say it and go on."""
+"""Judges losses for a planner: stops the query with an error that names all of them, or logs them and goes on."""
 
 import logging
 import time
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def judge(cluster: Cluster, losses: Sequence[Loss], ledger: Ledger, *, fail: bool) -> None:
-    """DataLoss if the query is to fail; else each loss is counted in the ledger and logged, once."""
+    """Raises DataLoss if the query is to fail; else counts each loss in the ledger and logs it, once."""
     if fail and losses:
         raise DataLoss(f"The query cannot read all that it should.\n{_explain(cluster, losses)}\n{advise(losses)}")
     news = [loss for loss in losses if loss.end is None or ledger.add(loss.partition, loss.start, loss.end)]

@@ -1,4 +1,4 @@
-"""Every `kafka.*` key that people hand to Spark's Kafka source, and what becomes of it here.
+"""Every `kafka.*` key of Spark's Kafka source, and its fate here.
 
 Owns the answer to "is this key implemented?". A key is implemented; or it is taken with a warning that it has no
 effect, the reason and what to use instead; or, where Spark's Kafka source refuses it, it is refused here too. So a
@@ -33,7 +33,7 @@ ALWAYS = {
     Key.CHECK_CRCS: ("true", "checksums are always checked"),
     Key.ALLOW_AUTO_CREATE_TOPICS: ("false", "reading never creates a topic"),
 }
-"""Keys whose value is always this one; another has no effect, for the reason that stands beside it."""
+"""Keys with a fixed value; another one has no effect, for the reason beside it."""
 
 _MEMBERSHIP = "a query is no member of a group: Spark decides who reads what, and progress is committed without joining"
 _RECORDS = "keys and values arrive as bytes; decode them with DataFrame functions, as in CAST(value AS STRING)"
@@ -50,7 +50,7 @@ REFUSED = {
     "value.deserializer": _RECORDS,
     "interceptor.classes": "there is no Java consumer in which an interceptor could run",
 }
-"""What Spark's Kafka source refuses as well."""
+"""Keys that Spark's Kafka source refuses, too."""
 
 WITHOUT_EFFECT = {
     "auto.commit.interval.ms": _COMMITS,
@@ -115,7 +115,7 @@ OF_PRODUCERS = frozenset(
 
 
 def why_without_effect(name: str) -> str | None:
-    """Why this key, without `kafka.`, changes nothing; None if it is implemented, refused, or nobody knows it."""
+    """The reason why a key, without `kafka.`, has no effect; None if it is implemented, refused or unknown."""
     if name in WITHOUT_EFFECT:
         return WITHOUT_EFFECT[name]
     if name in OF_PRODUCERS:

@@ -1,8 +1,8 @@
-"""How far a micro-batch goes, given what there is and what the options allow. Pure.
+"""Limits the end of a micro-batch by the log and the options. Pure.
 
-A limit is spread over the partitions in proportion to what each has, so that none falls behind the others; a
-partition that has anything gets at least one offset. Offsets are counted, not records: compaction and transactions
-leave offsets without a record.
+A limit is spread over the partitions in proportion to their unread offsets, so that none falls behind the others; a
+partition with any gets at least one offset. Offsets are counted, not records: compaction and transactions leave offsets
+without a record.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from cordwood.spark.source.offsets import Positions
 
 
 def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """How many offsets each partition has to offer; partitions without any are left out."""
+    """The number of unread offsets by partition; partitions without any are left out."""
     sizes = {partition: end - start[partition] for partition, end in latest.items() if partition in start}
     return {partition: size for partition, size in sizes.items() if size > 0}
 
@@ -20,12 +20,12 @@ def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartitio
 def at_most_offsets(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], max_offsets: int
 ) -> Positions:
-    """The end of a batch of at most so many offsets (or of one from each partition, if those are more)."""
+    """The end of a batch of at most `max_offsets` offsets, or of one from each partition if those are more."""
     sizes = available(start, latest)
     total = sum(sizes.values())
     if total <= max_offsets:
         return dict(latest)
-    # One for everybody first; then the rest in proportion, and what rounding left to those it left most to.
+    # Each partition gets one first; then the rest in proportion; rounding's remainder goes to those that it cost most.
     taken = dict.fromkeys(sizes, 1)
     rest = max_offsets - len(sizes)
     if rest > 0:
@@ -46,7 +46,7 @@ def at_most_bytes(
     max_bytes: int,
     bytes_per_offset: Mapping[TopicPartition, float],
 ) -> Positions:
-    """The end of a batch of about so many bytes, by an estimate of what an offset takes in each partition."""
+    """The end of a batch of about `max_bytes`, by an estimate of the bytes of an offset in each partition."""
     sizes = available(start, latest)
     total_bytes = sum(size * bytes_per_offset[partition] for partition, size in sizes.items())
     if total_bytes <= max_bytes:

@@ -1,13 +1,14 @@
-"""What tasks tell the planner of their query: who they work for, and which records they found missing.
+"""Notes from tasks to the planner of their query: the query that they work for, and the records that they found
+missing.
 
-Spark gives the two no way to talk: the planner knows the options, a task knows the query's name. Both know the broker,
-so the notes lie there, as texts in a group that only this run of the planner uses (`box`). They are few: one at the
-beginning, and one for each loss that nobody saw coming. A note that gets lost costs a name or a count, never a record,
-so writing one never fails a task.
+Spark gives planner and tasks no way to talk: the planner knows the options, a task knows the query's name. Both know
+the broker, so the notes lie there, as texts in a group that only this run of the planner uses (`box`). Notes are few:
+one at the beginning, and one for each loss that the planner did not foresee. A lost note costs a name or a count, never
+a record, so writing one never fails a task.
 
 A note is committed without a position, so no tool takes the box for a reader who lags or loses records. The planner
-removes the box when it has read it, and when its query ends or fails. A planner that is killed cannot: the next run of
-its query removes the box then (`remove_earlier`), and what no run follows expires (`KEPT_MS`).
+removes the box when it has read it, and when its query ends or fails. The box of a killed planner is removed by the
+next run of its query (`remove_earlier`), or else expires (`KEPT_MS`).
 """
 
 import json
@@ -26,9 +27,10 @@ from cordwood.spark.query_names import query_name
 _log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 15 * 60_000
-"""How long a note waits for its planner. It reads before every batch; a name that expired is told with the next one."""
+"""How long a note waits for its planner, which reads before every batch; a name that expired comes with the next
+batch."""
 _MAX_PIECES: Final = 50
-"""Of losses in one note: brokers take 4096 bytes."""
+"""The most losses in one note: brokers take 4096 bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,15 @@ class Run:
     """A run of a streaming query, as Spark tells it to tasks."""
 
     query_id: str
-    """Outlives restarts: it is in the checkpoint."""
+    """The query's id, which outlives restarts: it is in the checkpoint."""
     run_id: str | None = None
-    """Of this start of the query. All sources of the query have the same."""
+    """The id of this start of the query, the same for all sources of the query."""
     query_name: str | None = None
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What lay in the box."""
+    """The notes of one box."""
 
     run: Run | None = None
     lost: Mapping[TopicPartition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -58,12 +60,12 @@ def _beginning(prefix: str) -> str:
     return f"{prefix}-notes-"
 
 
-# From tasks
+# Written by tasks
 
 
 def run_of_task() -> Run | None:
-    """The run that this task works for, in its foreachBatch too; None outside of a streaming query."""
-    from pyspark import TaskContext  # here and not above: nothing else needs Spark
+    """The run that this task works for, also in its foreachBatch; None outside of a streaming query."""
+    from pyspark import TaskContext  # imported here, because nothing else needs Spark
 
     context = TaskContext.get()
     query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
@@ -75,7 +77,7 @@ def run_of_task() -> Run | None:
 
 
 def introduce(cluster: Cluster, box: str, partition: TopicPartition, run: Run | None) -> None:
-    """Tells the planner for which run of which query its tasks work."""
+    """Tells the planner the query and the run of its tasks."""
     if run is not None:
         _write(cluster, box, partition, run)
 
@@ -102,11 +104,11 @@ def _write(
         _log.warning("a note to the planner of this query was lost: %s", failure)
 
 
-# From the planner
+# Read by the planner
 
 
 def collect(cluster: Cluster, box: str) -> Notes:
-    """What tasks have written since the last time. Raises ClientError."""
+    """The notes that tasks have written since the last call. Raises ClientError."""
     found = _look(cluster, box)
     lost = {
         partition: tuple((int(start), int(end)) for start, end in note["lost"])
@@ -119,7 +121,7 @@ def collect(cluster: Cluster, box: str) -> Notes:
 
 
 def remove(cluster: Cluster, box: str) -> None:
-    """For a query that ends: nobody will read what lies in the box. It expires if this fails."""
+    """Removes the box when a query ends, since no planner will read it. If this fails, the box expires."""
     try:
         cluster.delete_group(box)
     except ClientError as failure:

@@ -1,4 +1,5 @@
-"""The lag of a query out of what Spark tells about its batches: `StreamingQueryListener` and `query.lastProgress`."""
+"""Computes the lag of a query from Spark's reports of its batches: `StreamingQueryListener` and
+`query.lastProgress`."""
 
 import json
 from typing import TYPE_CHECKING
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def lag(progress: "StreamingQueryProgress") -> dict[TopicPartition, int]:
-    """Offsets of each partition that were in the log and not read when the batch was planned. Partitions that are read
-    by several sources of the query count once, with the source that is furthest behind."""
+    """Offsets of each partition that were in the log and not read when the batch was planned. A partition that several
+    sources of the query read counts once, with the source that is furthest behind."""
     behind: dict[TopicPartition, int] = {}
     for source in progress.sources:
         if not source.endOffset or not source.latestOffset:

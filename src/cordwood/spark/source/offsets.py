@@ -1,13 +1,13 @@
 """Positions in many partitions, and their text: the JSON of Spark's Kafka source, `{"orders": {"0": 5}}`.
 
-A position is the offset of the next record to read. The text is what users write into options and what Spark keeps in
-checkpoints, where it compares texts and not numbers: so topics and partitions always come in one order, and a
-checkpoint of Spark's Kafka source can be read on with this one.
+A position is the offset of the next record to read. Users write the text into options, and Spark keeps it in
+checkpoints, where it compares texts and not numbers. So topics and partitions always come in one order, and this source
+can go on with a checkpoint of Spark's Kafka source.
 
 The end of a query's first batch says where the query began, too: `{"orders": {"00": 0, "0": 5}}`, where a partition's
-number with a zero before it has the beginning. Spark keeps the ends of batches only. If it repeats the first one it
-asks anew where to begin, and by then that may be elsewhere. Spark's Kafka source reads `00` and `0` as the same
-partition, of which the last entry counts: so it can go on with a checkpoint that was begun here.
+number with a zero before it has the beginning. Spark keeps only the ends of batches. If it repeats the first batch it
+asks again for the beginning, which may have moved by then. Spark's Kafka source reads `00` and `0` as one partition,
+and takes the last entry: so it can go on with a checkpoint that was begun here.
 """
 
 import json
@@ -20,16 +20,16 @@ from cordwood.spark.quantities import MAX_LONG
 
 Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]
-"""What Spark's planner process turns into JSON and back."""
+"""An offset as Spark's planner process turns it into JSON and back."""
 
 _BEGAN: Final = "0"
-"""Before the number of a partition."""
+"""The prefix of a partition's number that marks its beginning."""
 _ONCE_BEGAN_AT: Final = " began at"
-"""Behind a topic's name: how checkpoints of older versions say it."""
+"""The suffix of a topic's name that marks beginnings in checkpoints of older versions."""
 
 
 def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
-    """In one order, by topic name and partition number: equal positions have equal text."""
+    """Positions in one order, by topic name and partition number: equal positions have equal text."""
     offset: SparkOffset = {}
     for (topic, partition), position in sorted(positions.items()):
         offset.setdefault(topic, {})[str(partition)] = int(position)
@@ -37,23 +37,23 @@ def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
 
 
 def from_spark(offset: Mapping[str, Mapping[str, int]]) -> Positions:
-    """Positions from what Spark kept. ValueError if it is not an offset of this source."""
+    """Positions from an offset that Spark kept. Raises ValueError if it is not an offset of this source."""
     return _partition_values(without_beginning(offset), _offset_of_checkpoint)
 
 
 def with_beginning(began: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> SparkOffset:
-    """The end of the first batch of a query that began there."""
+    """The end of a query's first batch, with the query's beginning."""
     ends, starts = to_spark(end), to_spark(began)
     marked = {
         topic: {_BEGAN + partition: offset for partition, offset in partitions.items()}
         for topic, partitions in starts.items()
     }
-    # The ends come last: of two entries for one partition Spark's Kafka source takes the last.
+    # The ends come last: Spark's Kafka source takes the last of two entries for one partition.
     return {topic: {**marked.get(topic, {}), **ends.get(topic, {})} for topic in sorted({*marked, *ends})}
 
 
 def without_beginning(offset: Mapping[str, Any]) -> dict[str, Any]:
-    """What is no mapping of partitions is left as it is, for the caller to refuse."""
+    """The offset without the beginning. A value that is no mapping of partitions stays, for the caller to refuse."""
     return {
         topic: {each: value for each, value in partitions.items() if not _is_beginning(each)}
         if isinstance(partitions, Mapping)
@@ -64,7 +64,7 @@ def without_beginning(offset: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beginning_in(offset: Mapping[str, Mapping[str, int]]) -> Positions:
-    """Where the query began, if this is the end of its first batch; else nothing."""
+    """The query's beginning, if this is the end of its first batch; else empty."""
     began: dict[str, dict[str, int]] = {}
     for topic, partitions in offset.items():
         if topic.endswith(_ONCE_BEGAN_AT):
@@ -81,17 +81,18 @@ def _is_beginning(partition: object) -> bool:
 
 
 def parse_offsets(text: str) -> Positions:
-    """Positions from an option: `{"orders": {"0": 23, "1": -1}}`, -2 for the earliest and -1 for the latest offset."""
+    """Parses positions of an option: `{"orders": {"0": 23, "1": -1}}`, -2 for the earliest and -1 for the latest
+    offset."""
     return _partition_values(_json(text), _offset)
 
 
 def parse_timestamps(text: str) -> dict[TopicPartition, int]:
-    """Times in ms from an option: `{"orders": {"0": 1000, "1": 1000}}`."""
+    """Parses times in ms of an option: `{"orders": {"0": 1000, "1": 1000}}`."""
     return _partition_values(_json(text), _timestamp)
 
 
 def parse_partitions(text: str) -> frozenset[TopicPartition]:
-    """Partitions from an option: `{"orders": [0, 1], "payments": [3]}`."""
+    """Parses partitions of an option: `{"orders": [0, 1], "payments": [3]}`."""
     found = set()
     given = _json(text)
     if not isinstance(given, dict) or not given:

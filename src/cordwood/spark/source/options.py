@@ -1,8 +1,8 @@
 """The options of a read, checked and turned into values.
 
-Owns what an option means and which options contradict each other. Everything that is wrong is found here, on the
-driver, before anything runs; all of it is said at once, with what to do about it. Values are plain and picklable: they
-travel to the planner process and to the executors.
+Owns what an option means and which options contradict each other. All mistakes are found here, on the driver, before
+anything runs, and are reported at once, each with what to do about it. Values are plain and picklable: they travel to
+the planner process and to the executors.
 """
 
 import re
@@ -41,7 +41,7 @@ DEFAULT_POLL_TIMEOUT_MS = 120_000
 
 
 class OptionsError(ValueError):
-    """Options that cannot be read with. The message has one line for each problem."""
+    """The options cannot be obeyed. The message has one line for each problem."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join([f"{len(problems)} problem(s) with the options of format cordwood:", *problems]))
@@ -50,7 +50,7 @@ class OptionsError(ValueError):
 
 @dataclass(frozen=True)
 class TriggerLimits:
-    """How much a micro-batch takes. None: no such limit."""
+    """The size of a micro-batch. None: no such limit."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -60,12 +60,12 @@ class TriggerLimits:
 
 @dataclass(frozen=True)
 class TaskSizes:
-    """How the work of a batch is cut into tasks. None: no such wish."""
+    """The division of a batch into tasks. None: no such wish."""
 
     min_tasks: int | None = None
     max_records: int | None = None
     whole_partitions: bool = False
-    """The records of a partition are read by one task, in offset order."""
+    """One task reads all records of a partition, in offset order."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class SourceOptions:
     """A read, as its options describe it."""
 
     client: ClientSettings
-    """For the driver: offsets, metadata, positions."""
+    """Settings for the driver: offsets, metadata, positions."""
     fetching: ClientSettings
-    """For tasks: they wait longer for a broker that is away, since a failed task may cost the query."""
+    """Settings for tasks, which wait longer for a broker that is away, since a failed task may cost the query."""
     subscription: Subscription
     starting: Boundary
     ending: Boundary
@@ -83,38 +83,37 @@ class SourceOptions:
     isolation: Isolation
     fail_on_data_loss: bool
     extra_columns: frozenset[str]
-    """Those that are there only when asked for."""
+    """Columns that a read has only on request."""
     task_sizes: TaskSizes
     limits: TriggerLimits
     progress_group: str | None
-    """The group that was named for progress; None: from the query's name, with `group_prefix`."""
+    """The group that was named for progress; None: it is named after the query, with `group_prefix`."""
     reports_progress: bool
     group_prefix: str
     warnings: tuple[str, ...] = ()
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Raises OptionsError with everything that is wrong."""
+    """Parses the options. Raises OptionsError with all problems."""
     return _Reading(given, streaming=streaming).finish()
 
 
 def check_options(given: Mapping[str, str]) -> frozenset[str]:
-    """At load(), when nobody knows yet whether it will be a batch or a stream: it must be right for one of them.
-
-    Gives the columns that are wanted beyond the usual ones."""
+    """Checks options at load(), before it is known whether a batch or a stream reads: they must be right for one of
+    them. Returns the requested extra columns."""
     try:
         return read_options(given, streaming=True).extra_columns
     except OptionsError as as_stream:
         try:
             return read_options(given, streaming=False).extra_columns
         except OptionsError as as_batch:
-            # What is wrong for both is the problem; the rest depends on what the query turns out to be.
+            # Problems of both kinds are errors; the others depend on the kind that the query turns out to be.
             both = [problem for problem in as_batch.problems if problem in as_stream.problems]
             raise OptionsError(both or as_batch.problems) from None
 
 
 class _Reading:
-    """Takes options one by one and collects what is wrong with them."""
+    """Takes options one by one and collects their problems."""
 
     def __init__(self, given: Mapping[str, str], *, streaming: bool) -> None:
         self._given = {name.lower(): text for name, text in given.items()}
@@ -194,14 +193,14 @@ class _Reading:
         return self._take(f"kafka.{key.value}", parse, default)
 
     def _exclusive(self, *options: str) -> list[str]:
-        """Those of the options that are given; more than one of them is a contradiction."""
+        """The options that are given; more than one of them is a contradiction."""
         found = [name for name in options if self._has(name)]
         if len(found) > 1:
             self._problems.append(f"{' and '.join(found)} contradict each other: keep one of them.")
         return found
 
     def _first(self, *options: str) -> list[str]:
-        """The first of the options that is given. Later ones have no effect, as in Spark's Kafka source."""
+        """The first of these options that is given. Later ones have no effect, as in Spark's Kafka source."""
         found = [name for name in options if self._has(name)]
         if len(found) > 1:
             self._warnings.append(f"{' and '.join(found[1:])} have no effect beside {found[0]}")
@@ -288,7 +287,7 @@ class _Reading:
 
         return self._take_key(Key.ISOLATION_LEVEL, parse, Isolation.READ_UNCOMMITTED)
 
-    # What is read
+    # The records
 
     def _subscription(self) -> Subscription:
         choices = (names.SUBSCRIBE, names.SUBSCRIBE_PATTERN, names.ASSIGN)
@@ -378,7 +377,7 @@ class _Reading:
             self._warnings.append(f"{names.STARTING_STRATEGY} has no effect without a starting timestamp")
         return self._take(names.STARTING_STRATEGY, parse, NoLaterRecord.ERROR)
 
-    # How it is read
+    # The way of reading
 
     def _limits(self) -> TriggerLimits:
         limits = TriggerLimits(
@@ -418,7 +417,7 @@ def _positive_int(text: str) -> int | None:
 
 
 def _size_or_system(text: str) -> int | None:
-    """Kafka's -1: as the system sees fit."""
+    """A size; None for Kafka's -1, which leaves it to the system."""
     return whole_number(text, at_least=-1, at_most=MAX_INT)
 
 

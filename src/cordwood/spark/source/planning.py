@@ -1,7 +1,7 @@
-"""Which task reads what: offset ranges cut and packed into tasks of like size. Pure.
+"""Plans the tasks of a read: offset ranges, cut and packed into tasks of like size. Pure.
 
 The ranges of all partitions are laid end to end and cut into equal pieces: a large partition becomes several tasks,
-many small ones become one, and every task has about the same to do. Order is kept within each partition's range: its
+many small ones become one, and every task has about the same work. Order is kept within each partition's range: its
 pieces are in offset order, and a task reads its ranges one after the other.
 """
 
@@ -19,7 +19,7 @@ RECORDS_WORTH_A_TASK: Final = 10_000
 """Below this a task costs more than it saves."""
 
 RANGE_COST: Final = 500
-"""What it takes to begin with another partition, as the number of records that are read in that time."""
+"""The cost of beginning with another partition, as the number of records that are read in that time."""
 
 
 class OffsetRange(NamedTuple):
@@ -29,7 +29,8 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     is_new: bool = False
-    """The query had no position in this partition: it is read from wherever its log begins, which is 0 or later."""
+    """True if the query had no position in this partition: it is read from the beginning of its log, which may be above
+    0."""
 
     @property
     def size(self) -> int:
@@ -40,8 +41,8 @@ Task = tuple[OffsetRange, ...]
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between two positions. A partition that only the end knows is new and read from its beginning; one that
-    only the start knows is gone; one whose end lies before its start has nothing to read."""
+    """The ranges between two positions. A partition that only the end has is new and read from its beginning; one that
+    only the start has is gone; one whose end lies before its start has nothing to read."""
     ranges = []
     for partition in sorted(end):
         known = partition in start
@@ -52,7 +53,7 @@ def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartit
 
 
 def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes, cores: int) -> list[Task]:
-    """The same ranges, sizes and cores always give the same tasks."""
+    """Cuts ranges into tasks. The same ranges, sizes and cores always give the same tasks."""
     ranges = [found for found in ranges if found.size > 0]
     records = sum(found.size for found in ranges)
     if not records:
@@ -66,7 +67,7 @@ def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes, cores: int) -> l
         _pieces(records, sizes.max_records) if sizes.max_records else 0,
     )
     if wished > count:
-        # A wish counts records, and a limit on them is kept exactly.
+        # A wish counts records, and a limit on records is kept exactly.
         return _cut(ranges, wished, range_cost=0, smallest_piece=0)
     if sizes.max_records:
         return _cut(ranges, count, range_cost=0, smallest_piece=0)
@@ -74,7 +75,7 @@ def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes, cores: int) -> l
 
 
 def _packed(ranges: Sequence[OffsetRange], count: int) -> list[Task]:
-    """At most `count` tasks of whole ranges: the largest range first, each to the task that has the least by then."""
+    """At most `count` tasks of whole ranges: the largest range first, each to the task with the least so far."""
     tasks: list[list[OffsetRange]] = [[] for _ in range(min(count, len(ranges)))]
     loads = [(0, index) for index in range(len(tasks))]
     for found in sorted(ranges, key=lambda found: (-found.size, found.partition)):

@@ -1,8 +1,8 @@
-"""Progress as a group: finished positions are committed to `spark-<query name>`.
+"""Shows progress as a group: commits finished positions to `spark-<query name>`.
 
 Lag and time to data loss of a query then show in every Kafka tool and in `cordwood group watch`. Spark's checkpoint
-stays the only truth: nothing is read from this group but how much was lost in earlier runs. A commit that fails is
-logged and made good by a later one; it never stops or slows the query for long.
+stays the only truth: the source reads only the losses of earlier runs from this group. A commit that fails is logged
+and made good by a later one; it never stops or slows the query for long.
 """
 
 import json
@@ -25,20 +25,20 @@ _PATIENCE_MS: Final = 5_000
 """How long a commit may hold up the next batch."""
 _PAUSE_AFTER_FAILURE_S: Final = 10.0
 _AGAIN_AFTER_S: Final = 3600.0
-"""Positions of a group without members expire; an idle query says from time to time that it still stands there."""
+"""Positions of a group without members expire, so an idle query commits again from time to time."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a progress group says about one partition."""
+    """A progress group's entry for one partition."""
 
     position: int
     lost: int = 0
-    """How many offsets the query had to go on without, over all its runs."""
+    """The number of offsets that the query had to skip, over all its runs."""
 
 
 def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing]:
-    """How far the query that commits to this group has come."""
+    """The positions and losses of the query that commits to this group."""
     found = {}
     for partition, committed in cluster.committed_with_metadata(group).items():
         if committed.offset >= 0:
@@ -47,14 +47,14 @@ def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing
 
 
 def progress(group: str, bootstrap_servers: str) -> dict[TopicPartition, Standing]:
-    """How far a query has come, and what it lost: `progress("spark-orders", "localhost:9092")`."""
+    """A query's positions and losses: `progress("spark-orders", "localhost:9092")`."""
     with Cluster(ClientSettings(bootstrap_servers)) as cluster:
         return read_progress(cluster, group)
 
 
 @dataclass
 class ProgressGroup:
-    """The planner's side: knows the group's name as soon as anybody does, and commits to it."""
+    """The planner's side: learns the group's name as soon as it can be known, and commits to it."""
 
     options: SourceOptions
     group: str | None = field(init=False)
@@ -63,7 +63,7 @@ class ProgressGroup:
     _committed_at_s: float = field(init=False, default=0.0)
     _not_before_s: float = field(init=False, default=0.0)
     _lost_before: dict[TopicPartition, int] | None = field(init=False, default=None)
-    """In earlier runs of the query; None: not yet asked."""
+    """Losses in earlier runs of the query; None: not yet read."""
 
     def __post_init__(self) -> None:
         self.group = self.options.progress_group
@@ -75,11 +75,12 @@ class ProgressGroup:
         return self.options.reports_progress and self.group is None
 
     def name_after(self, query_name: str | None, query_id: str) -> None:
-        """The group of a query that was not told one: its name, or its id, which outlives restarts too."""
+        """Names the group of a query without the option after the query's name, or its id, which outlives restarts,
+        too."""
         self.group = f"{self.options.group_prefix}-{query_name or query_id}"
 
     def commit(self, positions: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]) -> None:
-        """Positions of partitions that exist. Does nothing if the group has them already."""
+        """Commits positions of partitions that exist. Does nothing if the group has them already."""
         if not self.options.reports_progress or self.group is None or not positions:
             return
         now_s = time.monotonic()
@@ -117,7 +118,7 @@ def _metadata(lost: int) -> str:
 
 
 def _lost(metadata: str) -> int:
-    """Whoever else commits to this group may write what he likes."""
+    """The losses in a commit's metadata; 0 for metadata of another writer."""
     try:
         said = json.loads(metadata) if metadata else {}
     except json.JSONDecodeError:

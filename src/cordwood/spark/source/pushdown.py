@@ -1,8 +1,8 @@
-"""Filters that a batch read applies by itself: which partitions, which offsets, which times.
+"""Filters that a batch read applies by itself, on partitions, offsets and times.
 
-Pure. Filters on topic, partition and offset are exact: Spark need not look again. A filter on timestamp only shows
-where reading may begin (no record before that offset is late enough) and which rows need not be sent; times do not
-have to grow with offsets, so Spark checks them again. Whatever is not understood here is left to Spark.
+The functions are pure. Filters on topic, partition and offset are exact: Spark need not look again. A filter on
+timestamp only shows where reading may begin (no record before that offset is late enough) and which rows need not be
+sent; times do not have to grow with offsets, so Spark checks them again. Other filters are left to Spark.
 """
 
 import datetime
@@ -32,10 +32,10 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class PushedFilters:
-    """What a read leaves out. Bounds are inclusive; None: none."""
+    """The bounds of a read by filters. Bounds are inclusive; None: no bound."""
 
     of_partitions: tuple[Filter, ...] = ()
-    """Filters on topic and partition, all of which must hold."""
+    """Filters on topic and partition, which must all hold."""
     min_offset: int | None = None
     max_offset: int | None = None
     min_timestamp_us: int | None = None
@@ -44,8 +44,8 @@ class PushedFilters:
 
     @property
     def min_timestamp_ms(self) -> int | None:
-        """Records have milliseconds: the first that can be late enough. None also for times up to 1970: brokers are
-        asked for later ones only, and a record without a time (-1) would not be found."""
+        """The first time in ms that can be late enough, since records have milliseconds. None also for times up to
+        1970: brokers search only for later times, and would miss a record without a time (-1)."""
         if self.min_timestamp_us is None or self.min_timestamp_us <= 0:
             return None
         return -(-self.min_timestamp_us // 1000)
@@ -55,7 +55,7 @@ class PushedFilters:
         return all(_holds(condition, values) for condition in self.of_partitions)
 
     def clamp(self, start: int, end: int) -> tuple[int, int]:
-        """The part of an offset range that is left."""
+        """The part of an offset range within the bounds."""
         if self.min_offset is not None:
             start = max(start, self.min_offset)
         if self.max_offset is not None:
@@ -64,7 +64,8 @@ class PushedFilters:
 
 
 def push(filters: Iterable[Filter]) -> PushedFilters:
-    """All filters hold together. `left_to_spark` has those that Spark must apply, the very objects that came in."""
+    """Combines filters that must all hold. `left_to_spark` has the filters that Spark must apply, the same objects that
+    came in."""
     pushed = PushedFilters()
     left = []
     for condition in filters:
@@ -79,7 +80,7 @@ def push(filters: Iterable[Filter]) -> PushedFilters:
 
 
 def _take(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters, bool] | None:
-    """With this filter too, and whether nothing of it is left to Spark; None if nothing can be made of it."""
+    """Adds a filter, and tells whether nothing of it is left to Spark; None if it cannot be used."""
     if isinstance(condition, IsNotNull):
         return (pushed, True) if condition.attribute[0] in _NEVER_NULL else None
     column = _column(condition)
@@ -119,12 +120,12 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def _is_decidable(condition: Filter, kind: type) -> bool:
-    """Whether `_holds` can say, for a column that is never null, what Spark would say."""
+    """True if `_holds` decides as Spark would, for a column that is never null."""
     inner = condition.child if isinstance(condition, Not) else condition
     if isinstance(inner, In):
         return all(_is(value, kind) for value in inner.value)
     comparisons = EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
-    # Text is compared by Spark as bytes of UTF-8 and by Python as code points: the same order.
+    # Spark compares text as bytes of UTF-8, Python as code points: the order is the same.
     return isinstance(inner, comparisons) and _is(inner.value, kind)
 
 
@@ -148,7 +149,8 @@ def _holds(condition: Filter, values: Mapping[str, Any]) -> bool:
 
 
 def _bounds(condition: Filter, kind: type) -> tuple[tuple[int | None, int | None], bool] | None:
-    """The inclusive bounds that a filter sets, in whole numbers, and whether it says no more than that."""
+    """The inclusive bounds of a filter, in whole numbers, and whether they are all that it says; None if it sets
+    none."""
     if isinstance(condition, In):
         numbers = [_as_number(value) for value in condition.value if _is(value, kind)]
         if not numbers or len(numbers) != len(condition.value):

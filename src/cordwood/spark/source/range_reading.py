@@ -1,7 +1,7 @@
-"""The read of one task: offset ranges in, Arrow batches out. The same for batch and stream.
+"""The read of one task, in batch and stream: offset ranges in, Arrow batches out.
 
-Runs on executors. Promises every record of its ranges, in offset order within each partition, once. Records that are
-gone are an error that says which, or, with failOnDataLoss=false, are logged and reported, and the rest is read.
+Runs on executors. Promises every record of its ranges, in offset order within each partition, once. Missing records are
+an error that names them, or, with failOnDataLoss=false, are logged and reported, and the rest is read.
 """
 
 import logging
@@ -46,7 +46,7 @@ class RangeReader:
         task = self._task
         if task.introduces and task.box is not None and task.ranges:
             notes.introduce(self._cluster, task.box, task.ranges[0].partition, notes.run_of_task())
-        # Fresh metadata: this process may have known a topic that was deleted and created again since.
+        # The metadata are fetched again: a topic that this process knew may have been deleted and created again.
         topics = self._cluster.topics({wanted.partition.topic for wanted in task.ranges})
         ranges = [wanted for wanted in task.ranges if self._is_there(wanted, topics)]
         streams = self._cluster.streams(
@@ -91,7 +91,7 @@ class RangeReader:
                 stream = self._cluster.stream(wanted.partition, position, wanted.end, isolation=isolation)
             except EndNotReached as short:
                 if short.log_end_offset >= wanted.end:
-                    raise  # a transaction is open, or the broker does not answer as it should: nothing is lost
+                    raise  # a transaction is open, or the broker's answer is odd: nothing is lost
                 self._lose(Loss(wanted.partition, position, wanted.end, Cause.ENDS_EARLIER, None, short.log_end_offset))
                 return
             except UnknownTopic:
@@ -104,7 +104,7 @@ class RangeReader:
                 ) from damage
 
     def _go_on_after(self, wanted: OffsetRange, position: int, gone: OffsetOutOfRange) -> int:
-        """Where to read on, having said what is missing."""
+        """Reports the missing records, and returns the offset to read on from."""
         begins = gone.log_start_offset
         if begins > position:
             lost_end = min(begins, wanted.end)

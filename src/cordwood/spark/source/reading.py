@@ -1,7 +1,7 @@
-"""What one Spark task reads, and the reader that travels to it.
+"""The work of one Spark task, and the reader that travels to it.
 
-Light: planners, which Spark starts often, import this and never read. What it takes to read is imported by the first
-task of a worker process.
+This module imports little: planners, which Spark starts often, import it and never read. The first task of a worker
+process imports what reading needs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,28 +17,29 @@ from cordwood.spark.source.planning import Task
 
 @dataclass
 class ReadTask(InputPartition):
-    """What one Spark task reads."""
+    """The work of one Spark task."""
 
     ranges: Task = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
-    """The topics that the offsets belong to, where the planner knows: another topic of the same name is another."""
+    """Ids of the topics that the offsets belong to, if the planner knows them: a topic that was created again has
+    another id."""
     box: str | None = None
-    """Where notes to the planner go; None: nowhere."""
+    """The group for notes to the planner; None: no notes."""
     introduces: bool = False
-    """This task tells the planner for whom it works."""
+    """True if this task tells the planner the query's name."""
 
     @classmethod
     def of(
         cls, ranges: Task, topic_ids: Mapping[str, TopicId], box: str | None = None, *, introduces: bool = False
     ) -> "ReadTask":
-        """With the ids of the topics that it reads, out of all that are known."""
+        """A task with the ids of its topics, taken from all known ids."""
         topics = {wanted.partition.topic for wanted in ranges}
         return cls(ranges, {name: topic_ids[name] for name in sorted(topics & topic_ids.keys())}, box, introduces)
 
 
 @dataclass(frozen=True)
 class TaskReader:
-    """Everything that the tasks of a read have in common. Travels pickled."""
+    """Everything that the tasks of a read share. Travels pickled."""
 
     options: SourceOptions
     schema: pa.Schema

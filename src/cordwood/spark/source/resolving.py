@@ -1,7 +1,7 @@
-"""Where a read begins and ends, in offsets: what users say, found out on the cluster.
+"""Resolves the beginning and the end of a read to offsets of the cluster.
 
-Positions that do not exist are found here, before anything is read: an offset that is gone is a loss, an offset that
-is not there yet is a mistake.
+Positions that do not exist are found here, before anything is read: an offset before the log is a loss, an offset
+beyond its end is a mistake.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Resolver:
     survey: Survey
 
     def start(self) -> Positions:
-        """As asked for: a position may turn out to be gone, or to lie beyond the end."""
+        """The positions as asked for: one may be gone, or lie beyond the end."""
         boundary = self.options.starting
         if isinstance(boundary, AtGroup):
             return self._at_group(boundary)

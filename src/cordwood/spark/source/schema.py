@@ -1,4 +1,4 @@
-"""The columns of a read: those of Spark's Kafka source, or the ones of them that a user's schema asks for.
+"""The columns of a read: those of Spark's Kafka source, or a user's selection of them.
 
 Spark does not tell a Python source which columns a query needs. `.schema("value binary, offset long")` does: columns
 that are not named are neither decoded nor sent to the JVM.
@@ -41,12 +41,13 @@ COLUMNS: dict[str, DataType] = {
     "control": BooleanType(),
 }
 _NULLABLE = ("key", "value")
-"""Spark believes a schema that says otherwise: it would find no tombstones, and fail where it meets one."""
+"""Columns that may be null. Spark believes a schema that says otherwise: it would find no tombstones, and fail when it
+meets one."""
 _OPTION_OF = {column: option for option, columns in EXTRA_COLUMNS.items() for column in columns}
 
 
 class SchemaError(ValueError):
-    """A schema that this source cannot have. The message has one line for each problem."""
+    """The source cannot have a schema like this. The message has one line for each problem."""
 
 
 def source_schema(extra_columns: Collection[str] = ()) -> StructType:
@@ -56,7 +57,7 @@ def source_schema(extra_columns: Collection[str] = ()) -> StructType:
 
 
 def check_schema(schema: StructType, extra_columns: Collection[str]) -> None:
-    """A user's schema has some of the columns, under their names and with their types, in any order."""
+    """Checks that a user's schema has some of the columns, under their names and with their types, in any order."""
     problems = []
     for field in schema.fields:
         kind = COLUMNS.get(field.name)
@@ -78,10 +79,10 @@ def check_schema(schema: StructType, extra_columns: Collection[str]) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark compares the first batch with, field by field."""
+    """The schema with which Spark compares the first batch, field by field."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def _same_type(given: DataType, kind: DataType) -> bool:
-    # As text: whether something may be null, which a schema from DDL says otherwise than ours, does not matter here.
+    # Types are compared as text: nullability, on which a schema from DDL differs from ours, does not matter here.
     return given.simpleString() == kind.simpleString()

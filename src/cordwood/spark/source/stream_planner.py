@@ -1,7 +1,7 @@
-"""The driver's side of a stream: where a query begins, how far each micro-batch goes, and what was lost.
+"""The driver's side of a stream: plans the beginning of a query and the end of each micro-batch, and finds losses.
 
-Owns what is remembered between micro-batches of one run: the ids of the topics, the ends of the logs last seen, what
-was lost, when the last batch went out. A position means the next offset to read. Rules:
+The planner remembers between micro-batches of one run: the ids of the topics, the ends of the logs last seen, the
+losses, the time of the last batch. A position means the next offset to read. Rules:
 - A partition or topic that appears while the query runs enters at the beginning of its log with the next batch, and its
   records come with the batch after that: so a batch's ranges follow from its two positions alone.
 - A position that means nothing any more (topic deleted, or created again) is an error, or with failOnDataLoss=false is
@@ -34,10 +34,11 @@ from cordwood.spark.source.weighing import Scales
 _log = logging.getLogger(__name__)
 
 _LAST_WORDS_MS: Final = 10_000
-"""How long a planner whose query has ended tries to remove its notes. Spark does not wait for it."""
+"""How long the planner of an ended query tries to remove its notes. Spark does not wait for it."""
 _LOOKS: Final = 3
 _BETWEEN_LOOKS_S: Final = 0.2
-"""A log that is gone, or ends before our position, is looked at again: brokers that just started may not know it."""
+"""The pause before a second look at a log that is gone or ends before our position: brokers that just started may not
+know it."""
 
 
 class StreamPlanner:
@@ -47,7 +48,7 @@ class StreamPlanner:
         self.ledger = Ledger()
         self.progress = ProgressGroup(options)
         self.began: Positions | None = None
-        """Where a query without a checkpoint begins: no earlier batch says so."""
+        """The beginning of a query without a checkpoint, which no earlier batch records."""
         self._cluster = Cluster(options.client)
         self._scales = Scales(options.isolation)
         self._known_ids: dict[str, TopicId] = {}
@@ -61,11 +62,11 @@ class StreamPlanner:
         self._said_missing: set[str] = set()
 
     def close(self) -> None:
-        """May come in the midst of any call, also of `close` itself: a signal ends planners."""
+        """Ends the planner. A signal may call this in the midst of any call, also of `close` itself."""
         if self._is_closed:
             return
         if self._wants_notes:
-            # A connection of its own: whatever the signal interrupts may wait for an answer on the others.
+            # A new connection: the interrupted call may wait for an answer on the others.
             client = self.options.client
             impatient = replace(client, retry_timeout_ms=_LAST_WORDS_MS, request_timeout_ms=_LAST_WORDS_MS)
             with Cluster(impatient) as cluster:
@@ -79,7 +80,7 @@ class StreamPlanner:
         return self.progress.needs_name or not self.options.fail_on_data_loss
 
     def box_for_tasks(self) -> tuple[str | None, bool]:
-        """Where the tasks of a batch leave notes (None: nowhere), and whether one of them is to introduce itself."""
+        """The group for the notes of a batch's tasks (None: no notes), and whether a task is to introduce itself."""
         if not self._wants_notes:
             return None, False
         self._expects_notes = True
@@ -87,18 +88,18 @@ class StreamPlanner:
 
     @property
     def topic_ids(self) -> dict[str, TopicId]:
-        """Of the topics that positions belong to, as far as this run of the query has seen them."""
+        """The ids of the topics that positions belong to, as this run of the query has seen them."""
         return dict(self._known_ids)
 
     @property
     def last_seen(self) -> Positions:
-        """Where the logs ended when last looked at."""
+        """The ends of the logs at the last look."""
         return self._last_seen
 
-    # What Spark asks for
+    # Called for Spark
 
     def initial(self) -> Positions:
-        """Where a query without a checkpoint begins."""
+        """The positions at which a query without a checkpoint begins."""
         existing = subscribed_partitions(self._cluster, self.options.subscription)
         check_all_exist(self._cluster, self.options.subscription, existing, self.options.client.bootstrap_servers)
         found = survey(self._cluster, existing, self.options.isolation)
@@ -106,7 +107,7 @@ class StreamPlanner:
         losses = find_losses(start, found.partitions, known_ids={}, last_seen={})
         judge(self._cluster, losses, self.ledger, fail=self.options.fail_on_data_loss)
         for loss in losses:
-            # There is no earlier batch from which a position could be dropped: begin where it is possible.
+            # No earlier batch has a position that could be dropped: the query begins at the first offset that exists.
             start[loss.partition] = found.partitions[loss.partition].earliest
             if loss.cause is not Cause.REMOVED:
                 start[loss.partition] = found.readable[loss.partition]
@@ -115,25 +116,25 @@ class StreamPlanner:
         return start
 
     def fix_end(self) -> None:
-        """For availableNow: what is there now is all that this run of the query reads."""
+        """Fixes the end for availableNow: this run of the query reads only what is there now."""
         existing = subscribed_partitions(self._cluster, self.options.subscription)
         found = survey(self._cluster, existing, self.options.isolation)
         self._target = dict(found.readable)
         self._was_reached = True
 
     def latest(self, start: Positions, *, limited: bool) -> Positions:
-        """How far the next batch goes; `start` itself if there is nothing to do. All before `start` is finished."""
+        """The end of the next batch; `start` itself if there is nothing to do. All before `start` is finished."""
         try:
             return self._latest(start, limited=limited)
         except (BrokerUnreachable, RequestRefused) as failure:
             may_pass = isinstance(failure, BrokerUnreachable) or failure.code in PASSING
-            # With a fixed end, "nothing to do" would mean that all was read.
+            # With a fixed end, "nothing to do" would mean that everything was read.
             if not may_pass or not self._was_reached or self._target is not None:
                 raise
             _log.warning("the query waits for the brokers: %s", failure)
             return start
 
-    # How it is found out
+    # Planning
 
     def _latest(self, start: Positions, *, limited: bool) -> Positions:
         found = self._look(start)
@@ -156,7 +157,7 @@ class StreamPlanner:
         return end
 
     def _entering(self, start: Positions, dropped: Collection[TopicPartition], found: Survey) -> Positions:
-        """Partitions that the query has no position in. A topic that lost its position enters with the next batch."""
+        """Positions of new partitions. A topic that lost its position enters with the next batch."""
         leaving = {partition.topic for partition in dropped}
         return {
             partition: now.earliest
@@ -179,7 +180,7 @@ class StreamPlanner:
         return found
 
     def _say_who_is_missing(self, existing: Collection[TopicPartition], start: Collection[TopicPartition]) -> None:
-        """A topic that is named and not there is waited for: it may be a mistake in a query that was changed."""
+        """Warns of a named topic that does not exist, and waits for it: it may be a mistake in a changed query."""
         subscription = self.options.subscription
         if isinstance(subscription, Topics):
             there = {topic for topic, _ in (*existing, *start)}
@@ -207,7 +208,7 @@ class StreamPlanner:
         return [loss for loss in losses if loss.cause is not Cause.STARTS_LATE or loss.partition in self._target]
 
     def _ends(self, known: Positions, found: Survey) -> Positions:
-        """The end of each log for this query; never before where it stands: an open transaction may lie before that."""
+        """The end of each log for this query, never before its position: an open transaction may lie before that."""
         ends = {}
         for partition, position in known.items():
             end = found.readable.get(partition, position)
@@ -239,7 +240,7 @@ class StreamPlanner:
         self._known_ids = {**found.topic_ids, **self._known_ids}
         self._last_seen = {partition: now.latest for partition, now in found.partitions.items()}
 
-    # What others know
+    # Notes and progress
 
     def _read_notes(self) -> None:
         if not (self._wants_notes and self._expects_notes):
@@ -267,6 +268,6 @@ class StreamPlanner:
 
     def _report_progress(self, start: Positions, found: Survey) -> None:
         existing = {partition: position for partition, position in start.items() if partition in found.partitions}
-        # Only what lies behind the position: a batch that fails is planned again, and its losses are found again.
+        # Only losses before the position count: a batch that fails is planned again, and its losses are found again.
         lost = {partition: self.ledger.count(partition, below=position) for partition, position in existing.items()}
         self.progress.commit(existing, lost)

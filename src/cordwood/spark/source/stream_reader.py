@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.fix_end()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # Spark takes one limit; whichever it is, it stands for all that the options have.
+        # Spark takes one limit; it stands for all limits of the options.
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = from_spark(start)
         end = self._planner.latest(known, limited=limited)
         if end == known:
-            return start  # as it came: Spark takes another text for something new
+            return start  # the text as it came: Spark takes another text for something new
         return with_beginning(known, end) if known == self._planner.began else to_spark(end)
 
     def reportLatestOffset(self) -> SparkOffset | None:
@@ -82,7 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         planner = self._planner
-        # Of the first batch `start` is what initialOffset says now, which need not be what it said when it was planned.
+        # `start` of the first batch is the present answer of initialOffset, which may differ from the one at its
+        # planning.
         ranges = [] if start == end else ranges_between(beginning_in(end) or from_spark(start), from_spark(end))
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
         box, introduces = planner.box_for_tasks()
@@ -92,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: SparkOffset) -> None:
-        """Nothing: Spark calls this late or never. Progress is what `latestOffset` is told to start from."""
+        """Does nothing: Spark calls this late or never. Progress is the start that `latestOffset` gets."""
 
     def stop(self) -> None:
         if self._planner_of_this_process is not None:
@@ -108,8 +109,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _end_in_order(planner: StreamPlanner) -> None:
     """Closes the planner when Spark ends its process, which Spark does with SIGTERM, twice within milliseconds.
 
-    The second signal would cut short what the first one began, as either would cut short a `stop` that the closed
-    connection began: the first signal closes the planner whole, and the second is ignored."""
+    The second signal would interrupt the work of the first, and either would interrupt a `stop` that the closed
+    connection began: the first signal closes the planner completely, and the second is ignored.
+    """
 
     def end(number: int, frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

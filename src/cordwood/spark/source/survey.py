@@ -1,6 +1,6 @@
-"""What the cluster has of what a query reads: partitions, where they begin, where they end.
+"""Surveys the partitions of a query on the cluster: their beginnings and ends.
 
-One look for one decision: a planner surveys, then judges and plans with what it saw.
+A survey serves one decision: a planner surveys, then judges and plans with the result.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,18 +16,18 @@ from cordwood.spark.source.offsets import Positions, to_spark
 
 
 class NothingToRead(Exception):
-    """What was asked for does not exist."""
+    """A topic or partition that was asked for does not exist."""
 
 
 @dataclass(frozen=True)
 class Survey:
     partitions: Mapping[TopicPartition, Partition]
     readable: Positions
-    """Where each partition ends for a reader of this isolation: its high watermark or its last stable offset."""
+    """The end of each partition for a reader of this isolation: its high watermark or its last stable offset."""
 
     @property
     def earliest(self) -> Positions:
-        """Of partitions that a query has read to their end: their end."""
+        """The beginning of each partition; for one that a query has read to its end, the end."""
         return {partition: found.earliest for partition, found in self.partitions.items()}
 
     @property
@@ -37,7 +37,7 @@ class Survey:
 
 
 def subscribed_partitions(cluster: Cluster, subscription: Subscription) -> dict[TopicPartition, TopicId | None]:
-    """Those of the subscription that exist now, with their topics' ids."""
+    """The partitions of the subscription that exist now, with their topics' ids."""
     match subscription:
         case Topics(names):
             found = cluster.topics(names)
@@ -58,7 +58,7 @@ def subscribed_partitions(cluster: Cluster, subscription: Subscription) -> dict[
 def check_all_exist(
     cluster: Cluster, subscription: Subscription, existing: Collection[TopicPartition], servers: str
 ) -> None:
-    """At the beginning of a query a topic that is named and missing is a mistake; later it may come and go."""
+    """Refuses missing topics at the beginning of a query; later they may come and go."""
     if isinstance(subscription, Topics):
         missing = sorted(set(subscription.names) - {topic for topic, _ in existing})
         option = SUBSCRIBE
@@ -80,13 +80,14 @@ def survey(
     isolation: Isolation,
     start: Mapping[TopicPartition, int] | None = None,
 ) -> Survey:
-    """Partitions that went away meanwhile are left out. With the positions of a query, what cannot matter is not asked
-    for: where a log begins that has been read to its end, and where one ends for those who read uncommitted records."""
+    """Surveys partitions, without those that went away meanwhile. Given a query's positions, facts that cannot matter
+    are not asked for: the beginning of a log that was read to its end, and the end that readers of uncommitted records
+    see."""
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
     unread = [name for name, found in ends.items() if start is None or start.get(name) != found.offset]
     earliest = cluster.list_offsets(dict.fromkeys(unread, EARLIEST))
     ahead = [name for name in unread if start is None or start.get(name, 0) > ends[name].offset]
-    # Behind an open transaction, a position may lie beyond what is committed and all the same within the log.
+    # A position behind an open transaction may lie beyond the committed records and still be within the log.
     beyond = cluster.list_offsets(dict.fromkeys(ahead, LATEST)) if isolation is Isolation.READ_COMMITTED else {}
     found = {}
     for name in sorted(ends):
@@ -100,7 +101,7 @@ def survey(
 
 
 def names_of(partitions: Collection[TopicPartition]) -> str:
-    """For messages."""
+    """The partitions as text for messages."""
     topics = to_spark(dict.fromkeys(partitions, 0))
     return ", ".join(f"{topic} [{', '.join(found)}]" for topic, found in topics.items()) or "none"
 

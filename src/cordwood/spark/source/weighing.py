@@ -1,9 +1,9 @@
-"""How many bytes an offset takes: an estimate, from a small sample of what comes next.
+"""Estimates the bytes of an offset, from a small sample of the next records.
 
 Brokers tell offsets, not sizes. Before a batch that may exceed its limit in bytes, a few kilobytes are fetched at the
-position of the partitions that have most to offer; the bytes of the batches in the sample, as they are stored
-(compressed, if they are), divided by the offsets that they span, are what an offset takes there. Others are taken to be
-like the sampled ones of their topic, or like all of them.
+position of the partitions with the most unread offsets. The estimate is the stored bytes of the sampled batches
+(compressed, if they are) by the offsets that they span. Other partitions count like the sampled ones of their topic, or
+else like all of them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _UNKNOWN_BYTES: Final = 1024.0
 
 
 class Scales:
-    """Remembers what each partition's offsets weighed last."""
+    """Remembers the last estimate of each partition."""
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
@@ -33,7 +33,7 @@ class Scales:
         sizes: Mapping[TopicPartition, int],
         max_bytes: int,
     ) -> dict[TopicPartition, float]:
-        """Bytes for one offset of each partition in `sizes`. Samples unless it is clear that all of it fits."""
+        """The bytes of one offset of each partition in `sizes`. Takes samples unless everything clearly fits."""
         largest = sorted(sizes, key=lambda partition: (-sizes[partition], partition))[:_SAMPLED_PARTITIONS]
         estimate = sum(size * self._weight(partition) for partition, size in sizes.items())
         if estimate > max_bytes // 2 or not self._weights.keys() >= set(largest):
@@ -49,7 +49,7 @@ class Scales:
                 partition, offset, max_bytes=_SAMPLE_BYTES, max_wait_ms=0, isolation=self._isolation
             )
         except (OffsetOutOfRange, UnknownTopic):
-            return None  # for the reader to find out and to say
+            return None  # the reader finds and reports the fault
         spanned = fetched.next_offset - fetched.base
         return len(fetched.records) / spanned if spanned > 0 and fetched.records else None
 
