@@ -28,7 +28,7 @@ from cordwood.model.transaction_settings import TransactionSettings
 
 
 class CoarserUnit(NamedTuple):
-    """A setting that Kafka also takes in a coarser unit."""
+    """A coarser unit that Kafka also takes for a setting."""
 
     name: str
     factor: int
@@ -40,7 +40,7 @@ COARSER_UNITS = {
     "log.roll.hours": CoarserUnit("log.roll.ms", 3_600_000),
     "log.roll.jitter.hours": CoarserUnit("log.roll.jitter.ms", 3_600_000),
 }
-"""Kafka's names of settings in coarser units; the broker keeps milliseconds. Of two names given at one place the finer
+"""Kafka's names of settings in coarser units; the broker keeps milliseconds. If one place gives two names, the finer
 one holds, as in Kafka."""
 
 OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
@@ -118,7 +118,7 @@ class BrokerSettings(
             raise InvalidSetting("cluster.store needs node.id: each broker of a cluster has a number of its own")
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
-        """These settings, overlaid with those that were set while the broker runs; later layers win.
+        """The settings, overlaid with those that were set while the broker runs; later layers win.
 
         A stored text that this version does not accept is left out, so that a broker always starts.
         """
@@ -132,7 +132,7 @@ class BrokerSettings(
 
     @property
     def topic_defaults(self) -> dict[str, str]:
-        """The texts that were set of the topics' defaults, by broker-wide name: the argument of
+        """The topics' defaults that were set, as texts by broker-wide name: the argument of
         `topic_settings.resolve`."""
         return {name: text for name, text in self.texts.items() if name in TOPIC_SETTING_BY_BROKER_NAME}
 
@@ -143,12 +143,12 @@ class BrokerSettings(
 
     @property
     def data_directories(self) -> tuple[str, ...]:
-        """Where the logs are: at least one directory."""
+        """The directories of the logs: at least one."""
         return directories_in(self.log_dirs)
 
     @property
     def reads_at_followers(self) -> bool:
-        """Whether consumers read from a follower in their rack."""
+        """True if consumers read from a follower in their rack."""
         return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
@@ -163,12 +163,12 @@ class BrokerSettings(
 
     @property
     def store_address(self) -> StoreAddress:
-        """Where the cluster keeps its metadata, for a broker with `cluster.store`."""
+        """The address of the cluster's metadata store, for a broker with `cluster.store`."""
         return parse_store_address(self.cluster_store)
 
     @property
     def metrics_address(self) -> ListenerAddress | None:
-        """Where metrics are served; None: nowhere."""
+        """The address at which metrics are served; None: nowhere."""
         return parse_address(self.metrics_listener) if self.metrics_listener else None
 
 

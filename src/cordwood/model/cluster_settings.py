@@ -7,7 +7,7 @@ from cordwood.model.settings import boolean, int16, int32, string
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class ClusterSettings:
-    """This broker's identity, and how topics are created and deleted."""
+    """The broker's identity, and how topics are created and deleted."""
 
     auto_create_topics_enable: bool = boolean(
         True, "Whether a topic is created when a producer or consumer first asks for it."

@@ -1,6 +1,6 @@
 """A broker's configuration from its sources: defaults < TOML file < environment < flags, or a program's settings.
 
-Pure over texts: reading the file and the environment is the caller's.
+The module works on texts: the caller reads the file and the environment.
 
 - The TOML file has the settings by name, `log.retention.ms = 3600000` or under tables (`[log]`, `retention.ms = ...`).
 - The environment has them as `CORDWOOD_LOG_RETENTION_MS`.
@@ -44,7 +44,7 @@ _NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
 
 
 class InvalidConfiguration(InvalidSetting):
-    """A configuration that the broker does not start with; the message says where and why, for every mistake."""
+    """The broker does not start with a configuration; the message names the place and the reason of every mistake."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -59,10 +59,11 @@ def load_settings(
     *,
     file_name: str = "file",
 ) -> BrokerSettings:
-    """The settings that these sources make together: `settings` are what a program gives by name.
+    """The settings of all sources together: `settings` are those that a program gives by name.
 
-    Raises InvalidConfiguration, which names every mistake of all sources. Whether settings contradict each other is
-    known only when each is valid by itself."""
+    Raises InvalidConfiguration, which names every mistake of all sources. Contradictions between settings are found
+    only if each setting is valid by itself.
+    """
     texts: dict[str, str] = {}
     problems: list[str] = []
     layers: list[tuple[str, Callable[[], Mapping[str, str]]]] = [
@@ -85,7 +86,7 @@ def load_settings(
 
 
 def problems_of(toml: str, file_name: str = "file") -> list[str]:
-    """Everything that is wrong with a configuration file by itself; empty: a broker starts with it."""
+    """The mistakes of a configuration file by itself; empty if a broker starts with it."""
     try:
         load_settings(toml, file_name=file_name)
     except InvalidConfiguration as error:
@@ -174,7 +175,7 @@ def variable_name(name: str) -> str:
 
 
 def from_flags(flags: Iterable[str]) -> dict[str, str]:
-    """The texts of `name=value` flags; of two with one name the later holds."""
+    """The texts of `name=value` flags; the later of two with one name holds."""
     texts = {}
     for flag in flags:
         name, equals, text = flag.partition("=")
@@ -215,7 +216,7 @@ def _normal_one(name: str, text: str, source: str) -> tuple[str, str]:
 
 
 def _plain(name: str, text: str, source: str) -> str:
-    """A duration or a size with a unit, as the number that the setting takes."""
+    """Converts a duration or a size with a unit to the number that the setting takes."""
     try:
         return in_plain_unit(name, text)
     except ValueError as reason:
@@ -241,7 +242,7 @@ def _in_finer_unit(name: str, text: str, factor: int) -> str:
 
 
 def unknown_name(what: str, name: str, table: Mapping[str, Setting]) -> str:
-    """The text of the error for a name that is not in a table, with the nearest one that is."""
+    """The error text for a name that is not in a table, with the nearest name that is."""
     message = f"Unknown {what} config name: {name}"
     if what == "broker":
         for broker_name, setting in TOPIC_SETTING_BY_BROKER_NAME.items():
@@ -251,15 +252,15 @@ def unknown_name(what: str, name: str, table: Mapping[str, Setting]) -> str:
 
 
 _LONGEST_HINTED = 120
-"""Characters of a name that a hint is looked for: no setting has a name of more than 60."""
+"""The longest name, in characters, for which a hint is searched: no setting's name has more than 60."""
 
 _ALIKE = 0.6
-"""The least share of pairs of letters that two names have in common, for one to be taken for the other."""
+"""The least share of common letter pairs at which one name may stand for the other."""
 
 
 def _hint(name: str, names: Iterable[str]) -> str:
-    """The nearest of the names. Clients send thousands of unknown names at a time: one takes some 100 us; a long one
-    is not looked at."""
+    """The nearest of the names. Clients send thousands of unknown names at a time: one takes some 100 us, and long
+    names are skipped."""
     if len(name) > _LONGEST_HINTED:
         return ""
     wanted = _pairs_of(name)
@@ -273,9 +274,9 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 
 def _pairs_of(name: str) -> frozenset[str]:
-    """The neighbouring letters of a name."""
+    """The pairs of neighbouring letters of a name."""
     return frozenset(map("".join, pairwise(name)))
 
 
 _pairs = cache(_pairs_of)
-"""The same for the names of settings, of which there are few."""
+"""A cache for the names of settings, which are few."""

@@ -1,4 +1,4 @@
-"""The partition of an internal topic that a group or a transactional id lives in."""
+"""The partition of an internal topic for a group or a transactional id."""
 
 from functools import lru_cache
 
@@ -15,7 +15,8 @@ def is_too_long(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def coordinating_partition(key: str, partition_count: int) -> int:
-    """Java's String.hashCode of the key without its sign, modulo the partitions: as every Kafka tool expects."""
+    """The hash of Java's String.hashCode, without its sign, modulo the partitions: the choice that every Kafka tool
+    expects."""
     code = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -24,7 +25,8 @@ def coordinating_partition(key: str, partition_count: int) -> int:
 
 
 def transaction_partition(transactional_id: str, partition_count: int) -> int:
-    """As for a group, except that a family and all its slots share a partition: one append decides about all slots."""
+    """The partition of a transactional id, chosen like a group's, except that a family and all its slots share a
+    partition: one append decides about all slots."""
     if is_reserved(transactional_id):
         family, _, _ = transactional_id.partition("/")
         return coordinating_partition(family, partition_count)

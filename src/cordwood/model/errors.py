@@ -158,7 +158,7 @@ bytes."""
 
 
 def known_error(code: int) -> ErrorCode:
-    """The error that a broker told; UNKNOWN_SERVER_ERROR for a code that this release does not know."""
+    """The error of a code that a broker sent; UNKNOWN_SERVER_ERROR for a code that this release does not know."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -166,7 +166,7 @@ def known_error(code: int) -> ErrorCode:
 
 
 class ProtocolError(Exception):
-    """A request that cannot be honoured: the code goes to the peer, the message says what to do about it."""
+    """A request cannot be honoured: the code goes to the peer, the message says what to do about it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > LONGEST_MESSAGE:
@@ -178,7 +178,7 @@ class ProtocolError(Exception):
 
 
 class EnvironmentFailure(Exception):
-    """Something outside this process failed: a disk, the network, the metadata store."""
+    """A part outside of this process failed: a disk, the network, the metadata store."""
 
 
 class StorageFailure(EnvironmentFailure):
@@ -194,8 +194,8 @@ class DiskFull(StorageFailure):
 
 
 class SyncFailure(StorageFailure):
-    """fsync failed, or the data directory is not at its path any more. What is on disk is unknown, so nothing more in
-    that data directory is acknowledged: the broker stops, or goes on with its other directories."""
+    """fsync failed, or the data directory is not at its path any more. The content of the disk is unknown, so nothing
+    more in that data directory is acknowledged: the broker stops, or goes on with its other directories."""
 
     def __init__(self, message: str, root: str = "") -> None:
         """`root`: the data directory on that disk; empty: unknown."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 FAMILY_PREFIX: Final = "family:"
 MAX_FAMILY_NAME_LENGTH: Final = 249
 MAX_PLAN_BYTES: Final = 16 << 10
-"""The longest plan that a decision keeps. Of a longer plan only the digest is kept."""
+"""The longest plan that a decision keeps. A longer plan is kept as its digest only."""
 MAX_PLAN_DIGEST_BYTES: Final = 32
 
 _NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_FAMILY_NAME_LENGTH}}}")
@@ -23,17 +23,17 @@ class Slot(NamedTuple):
 
 
 def is_family_name(name: str) -> bool:
-    """Whether a family may have this name. As in topic names there is no "/": a slot's id has one reading."""
+    """True if a family may have this name. As in topic names there is no "/": a slot's id has one reading."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_reserved(transactional_id: str) -> bool:
-    """Whether the id is reserved for families, so that no producer may choose it."""
+    """True if the id is reserved for families, so that no producer may choose it."""
     return transactional_id.startswith(FAMILY_PREFIX)
 
 
 def coordinator_key(family: str) -> str:
-    """The key of FindCoordinator, with the key type of transactions: a family and its slots have one coordinator."""
+    """The key for FindCoordinator, with the key type of transactions: a family and its slots have one coordinator."""
     return FAMILY_PREFIX + family
 
 

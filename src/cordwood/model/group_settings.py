@@ -1,4 +1,4 @@
-"""The settings of consumer groups and of the positions that they commit: a broker's, and those of one group."""
+"""The settings of consumer groups and of their committed positions: those of a broker and those of one group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -113,8 +113,8 @@ class OneGroupSettings:
 
 
 LONGEST_KEPT = 500
-"""Characters of a group's texts up to which its settings are kept for the next group that has the same: a number may
-stand among 32 KB of spaces."""
+"""The longest texts of a group, in characters, whose settings are cached for other groups with the same texts: a number
+may stand among 32 KB of spaces."""
 
 ONE_GROUP_SETTINGS = table(settings_of(OneGroupSettings, changeable=True))
 

@@ -11,13 +11,13 @@ TopicId = uuid.UUID
 NO_TIMESTAMP_MS = -1
 
 ZERO_TOPIC_ID = TopicId(int=0)
-"""On the wire: no topic id given."""
+"""Means on the wire that no topic id is given."""
 
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 NEVER_AUTO_CREATED = INTERNAL_TOPICS | {"__share_group_state", "__cluster_metadata"}
-"""Topics that only brokers make. Kafka has all of them, and a client that asks for one does not create it."""
+"""Topics that only brokers make. Kafka has all of them, and a client's request never creates one."""
 
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -34,7 +34,7 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def parse(cls, directory_name: str) -> "TopicPartition":
-        """The partition whose log lives in a directory of this name; ValueError if there is none."""
+        """The partition whose log lives in a directory of this name. Raises ValueError for other names."""
         topic, dash, partition = directory_name.rpartition("-")
         if not dash or not topic or not partition.isdecimal():
             raise ValueError(f"not the directory of a partition: {directory_name!r}")
@@ -42,7 +42,7 @@ class TopicPartition(NamedTuple):
 
 
 def check_topic_name(name: str) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION with the reason unless Kafka would take this name."""
+    """Raises INVALID_TOPIC_EXCEPTION, with the reason, for a name that Kafka refuses."""
     if not name:
         reason = "it is empty"
     elif name in (".", ".."):

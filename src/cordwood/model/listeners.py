@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from cordwood.model.settings import InvalidSetting, Value
 
 PLAINTEXT: Final = "PLAINTEXT"
-"""The name of a listener that was given none, and the one security protocol that there is."""
+"""The name of a listener without one, and the only supported security protocol."""
 
 SECURITY_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols; only PLAINTEXT is supported."""
@@ -25,7 +25,7 @@ _IPV4: Final = re.compile(r"\d+(\.\d+){3}")
 
 
 class Callers(Enum):
-    """Whose requests come in on a listener."""
+    """The peers whose requests arrive on a listener."""
 
     CLIENTS = "clients"
     BROKERS = "other brokers, and operators with the tools that act as brokers"
@@ -35,14 +35,14 @@ class Callers(Enum):
 
 
 class Entrance(NamedTuple):
-    """The listener that a request came in on."""
+    """The listener on which a request arrived."""
 
     name: str
     callers: Callers
 
     @property
     def between_brokers(self) -> bool:
-        """Whether other brokers come in here."""
+        """True if other brokers use this listener."""
         return self.callers in (Callers.BROKERS, Callers.BOTH)
 
 
@@ -52,7 +52,7 @@ LOOPBACK: Final = Entrance(PLAINTEXT, Callers.ITSELF)
 
 
 class ListenerAddress(NamedTuple):
-    """An address, as `listeners` and `advertised.listeners` write it."""
+    """An address in the form of `listeners` and `advertised.listeners`."""
 
     name: str
     host: str
@@ -63,7 +63,7 @@ class ListenerAddress(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """An address that the broker listens on."""
+    """A listening address of the broker."""
 
     address: ListenerAddress
     protocol: str
@@ -76,7 +76,8 @@ class Listener(NamedTuple):
         return self.address.name
 
     def entrance(self, *, only: bool, clustered: bool) -> Entrance:
-        """`only`: the broker has no other listener. `clustered`: there may be other brokers."""
+        """The entrance of this listener. `only`: the broker has no other listener. `clustered`: there may be other
+        brokers."""
         if not self.between_brokers:
             callers = Callers.CLIENTS
         elif not only:
@@ -91,7 +92,7 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def parse_address(text: str) -> ListenerAddress:
-    """`NAME://host:port`, or just `host:port`. Raises ValueError with the reason for other texts."""
+    """Parses `NAME://host:port`, or just `host:port`. Raises ValueError with the reason for other texts."""
     name, separator, address = text.strip().rpartition("://")
     name = name.upper() if separator else PLAINTEXT
     if not _NAME.fullmatch(name):
@@ -193,7 +194,7 @@ def check_listeners(value: Value) -> str | None:
 
 
 def _are_both_families(one: str, other: str) -> bool:
-    """Whether one host is an IPv4 address and the other an IPv6 address: they may share a port."""
+    """True if one host is an IPv4 address and the other an IPv6 address: they may share a port."""
     old, new = sorted((one, other), key=lambda host: ":" in host)
     return _IPV4.fullmatch(old) is not None and ":" in new
 

@@ -6,7 +6,7 @@ MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970, from digits or ISO 8601 (UTC unless it names a zone). ValueError if it is neither.
+    """Milliseconds since 1970, from digits or ISO 8601 (UTC unless it names a zone). Raises ValueError for other texts.
 
     A moment before 1970 is 0: no record is older, and the protocol has other meanings for negative times.
     """

@@ -1,6 +1,6 @@
 """Durations and sizes as people write them: `90s`, `1d`, `10GiB`. The one parser for settings, commands and options.
 
-A number without a unit means what it always meant: milliseconds or bytes, or what its setting's name says.
+A number without a unit is in milliseconds or bytes, or in the unit of its setting's name.
 """
 
 import re
@@ -30,7 +30,7 @@ _SIZE_SETTINGS: Final = (".bytes", ".bytes.per.second", ".buffer.size")
 
 
 def duration_ms(text: str) -> int:
-    """`500ms`, `10s`, `15m`, `2h`, `1d`, `1w`; a bare number is milliseconds. ValueError says what would be one."""
+    """Parses `500ms`, `10s`, `15m`, `2h`, `1d`, `1w`; a bare number is milliseconds. A ValueError shows valid texts."""
     number, parts, unit = _number_and_unit(text, "a time as 500ms, 10s, 15m, 2h or 1d")
     if unit and unit not in _TIME_UNITS_MS:
         raise ValueError(f"{unit!r} is not a unit of time in {text!r}: use ms, s, m, h, d or w")
@@ -38,8 +38,7 @@ def duration_ms(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """`67108864`, `64k`, `64KiB`, `10GiB`: powers of 1024, whichever way they are written. ValueError says what would
-    be one."""
+    """Parses `67108864`, `64k`, `64KiB`, `10GiB`: every unit is a power of 1024. A ValueError shows valid texts."""
     number, parts, unit = _number_and_unit(text, "a size as 67108864, 64MiB or 10GiB")
     if unit and unit not in _SIZE_UNITS:
         raise ValueError(f"{unit!r} is not a unit of size in {text!r}: use B, KiB, MiB, GiB or TiB")
@@ -49,7 +48,7 @@ def size_bytes(text: str) -> int:
 def in_plain_unit(setting: str, text: str) -> str:
     """The text of a setting as every broker takes it: a duration or a size in the unit that the setting's name has.
 
-    Text without a unit, and that of other settings, stays as it is. ValueError: a unit that does not fit.
+    Text without a unit, and that of other settings, stays as it is. Raises ValueError for a unit that does not fit.
     """
     if not text.strip()[:1].isdecimal() or not text.strip()[-1:].isalpha():
         return text

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Value = bool | int | float | str | tuple[str, ...]
 
 LONGEST_TEXT = 32_767
-"""The most bytes of a value's text: strings of the Kafka protocol have no more."""
+"""The most bytes of a value's text: the limit of strings in the Kafka protocol."""
 
 
 def has_no_room(text: str) -> bool:
-    """Whether a text has more bytes than a message has room for."""
+    """True if a text has more bytes than a message has room for."""
     return len(text) > LONGEST_TEXT or (4 * len(text) > LONGEST_TEXT and len(text.encode()) > LONGEST_TEXT)
 
 
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class InvalidSetting(ValueError):
-    """A value that a setting does not take; the message names the setting, the value and what would be valid."""
+    """A setting does not take a value; the message names the setting, the value and valid values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class Setting:
     broker_name: str | None = None
     """For a topic's setting: the broker's setting that gives its default."""
     changeable: bool = True
-    """Whether the setting can be altered while the broker runs."""
+    """True if the setting can be altered while the broker runs."""
 
     def parse(self, text: str) -> Value:
-        """The value that this text stands for, or InvalidSetting."""
+        """The value of this text. Raises InvalidSetting."""
         text = text.strip()
         value: Value
         try:

@@ -1,4 +1,4 @@
-"""The settings of the disk: where the logs are, which threads read and sync them, how often they are cleaned."""
+"""The settings of the disk: directories of logs, threads that read and sync, intervals of cleaning."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ def directory(value: Value) -> str | None:
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class StorageSettings:
-    """Where the logs are, which threads read and sync them, how often they are cleaned."""
+    """Directories of logs, threads that read and sync, intervals of cleaning."""
 
     cold_read_threads: int = int32(
         4,

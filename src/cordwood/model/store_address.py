@@ -1,4 +1,4 @@
-"""Where a cluster keeps its metadata: the text of `cluster.store`, parsed."""
+"""The address of a cluster's metadata store: the text of `cluster.store`, parsed."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class StoreAddress(NamedTuple):
 
 
 def parse_store_address(text: str) -> StoreAddress:
-    """Raises InvalidSetting."""
+    """Parses the address. Raises InvalidSetting."""
     kind, _, place = text.partition("://")
     if kind == "unix" and place.startswith("/"):
         return StoreAddress(socket_path=place)

@@ -24,8 +24,9 @@ NO_LIMIT = 2**63 - 1
 """Kafka's number for a limit that is absent."""
 
 LONGEST_KEPT = 500
-"""Characters of a topic's texts up to which its settings are kept for the next topic that has the same. A list of 32 KB
-becomes 16,000 texts: a thousand such lists, which a client need only ask to have validated, would be a gigabyte."""
+"""The longest texts of a topic, in characters, whose settings are cached for other topics with the same texts. A list
+of 32 KB becomes 16,000 texts: a thousand such lists, which a client need only ask to have validated, would be a
+gigabyte."""
 
 _REPLICAS = re.compile("(?:[0-9]+:[0-9]+,)*+")
 
@@ -239,7 +240,7 @@ class TopicSettings:
 
     @property
     def looks_at_records(self) -> bool:
-        """Whether the broker has to look at single records of a batch: at their keys or their age."""
+        """True if the broker has to look at single records of a batch: at their keys or their age."""
         return self.compacted or (not self.log_append_time and self.message_timestamp_before_max_ms < NO_LIMIT)
 
     @property
