@@ -1,6 +1,7 @@
 """The types of an API's messages, for the type checker alone: `message_types/` declares them for every API.
 
-Nothing of `message_types/` is imported while a broker or a client runs. The objects stay what the codecs make.
+Nothing of `message_types/` is imported while a broker or a client runs. At run time the objects are those of the
+codecs.
 """
 
 from collections.abc import Iterator

@@ -47,7 +47,7 @@ class ApiVersionsRequest(NamedTuple):
     client_software_name: str = ""
     client_software_version: str = ""
     cluster_id: str | None = None
-    """The cluster and node that the client means to reach (version 5 and later)."""
+    """The cluster that the client means to reach (version 5 and later); `node_id` is the node."""
     node_id: int = -1
 
     def error_code(self, version: int, cluster_id: str, node_id: int) -> ErrorCode:
@@ -135,8 +135,8 @@ def encode_api_versions_response(
 
 
 def encode_unsupported_version(correlation_id: int) -> bytes:
-    """The answer to an ApiVersions request of a version that we do not know (KIP-511): a version 0 body that lists
-    nothing but ApiVersions itself, from which the client learns which version to try next."""
+    """The answer to an ApiVersions request of an unknown version (KIP-511): a version 0 body that lists only
+    ApiVersions itself, so that the client knows the version to try next."""
     return encode_api_versions_response(0, correlation_id, (_API,), error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -1,8 +1,8 @@
 """The APIs of the Kafka protocol and some of our own: keys, the versions that our codecs know, and the flexible
 versions.
 
-The ranges are Kafka 4.4's as far as there is a codec; the versions that a broker serves and advertises are declared
-beside its handlers, and are never more.
+The ranges are those of Kafka 4.4 for which there is a codec; the versions that a broker serves and advertises are
+declared beside its handlers, and never exceed them.
 """
 
 from typing import Final, NamedTuple
@@ -31,7 +31,7 @@ class Api(NamedTuple):
         return self.min_version <= version <= self.max_version
 
     def narrowed(self, min_version: int, max_version: int) -> "Api":
-        """This API with fewer versions, for a handler that serves less than the codec knows."""
+        """The API with fewer versions, for a handler that serves fewer than the codec knows."""
         assert self.min_version <= min_version <= max_version <= self.max_version
         return self._replace(min_version=min_version, max_version=max_version)
 
@@ -151,5 +151,5 @@ FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
 
 
 def flexible(key: int, version: int) -> bool:
-    """Whether this version has tagged fields and compact lengths. KeyError for an unknown API."""
+    """True if this version has tagged fields and compact lengths. Raises KeyError for an unknown API."""
     return version >= FLEXIBLE_FROM[key]

@@ -28,7 +28,7 @@ _SIZE_AND_HEADER: Final = Struct(">ihhih")
 
 
 class BadResponse(Exception):
-    """Bytes that are not the response they should be."""
+    """The bytes are not the response that they should be."""
 
 
 def request_start(
@@ -40,8 +40,8 @@ def request_start(
     image_revision: int = 0,
     sender: Sender | None = None,
 ) -> bytes:
-    """Size prefix and header of a request with a body of this size. A broker says `image_revision`, the revision of
-    the metadata that it knows, and `sender`, itself."""
+    """Size prefix and header of a request with a body of this size. A broker adds `image_revision`, the revision of the
+    metadata that it knows, and `sender`, itself."""
     tags = header_tags(image_revision, sender) if flexible(api_key, api_version) else b""
     size = _SIZE_AND_HEADER.size - 4 + len(client_id) + len(tags) + body_size
     return _SIZE_AND_HEADER.pack(size, api_key, api_version, correlation_id, len(client_id)) + client_id + tags
@@ -58,7 +58,7 @@ def header_tags(image_revision: int, sender: Sender | None = None) -> bytes:
 def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:
     """The body of a request made of these values. Missing fields get their defaults, and fields that this version does
     not have are left out; a name that no version has is our own mistake and fails. Raises ValueError if a value does
-    not fit: a number beyond its bits, a text that is none."""
+    not fit: a number beyond its bits, another type in place of a text."""
     parts: list[bytes] = []
     try:
         _request_writer(api_key, api_version)(values, parts.append)
@@ -87,13 +87,13 @@ def response_body_start(api_key: int, api_version: int, frame: Frame) -> int:
 
 
 def decode_response(api_key: KeyOf[Response], api_version: int, frame: Frame) -> Response:
-    """The response as an entity whose attributes are the fields in `messages/`: those of later versions too, with
-    their defaults. Nothing in it refers to the frame."""
+    """The response as an entity with the fields in `messages/` as attributes, also those of later versions, with their
+    defaults. Nothing in it refers to the frame."""
     return _decoded(_response_reader(api_key, api_version), api_key, api_version, frame)
 
 
 def decode_response_in_place(api_key: KeyOf[Response], api_version: int, frame: memoryview) -> Response:
-    """As `decode_response`, with records that are parts of the frame."""
+    """Like `decode_response`, with records that are parts of the frame."""
     return _decoded(_response_reader(api_key, api_version, in_place=True), api_key, api_version, frame)
 
 

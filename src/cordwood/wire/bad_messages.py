@@ -4,18 +4,18 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 class BadRequest(ProtocolError):
-    """Bytes that are not the request they claim to be. There is no answer: the connection is closed."""
+    """The bytes are not the request that they claim to be. There is no answer: the connection is closed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 class FrameTooLarge(BadRequest):
-    """A size prefix beyond the limit of a request. No memory was allocated for it."""
+    """The size prefix exceeds the limit of a request. No memory was allocated for it."""
 
 
 class OtherProtocol(BadRequest):
-    """Bytes of another protocol than Kafka's, such as TLS or HTTP."""
+    """The bytes belong to another protocol than Kafka's, such as TLS or HTTP."""
 
     def __init__(self, protocol: str) -> None:
         super().__init__(f"The peer speaks {protocol}, not the Kafka protocol.")
@@ -23,7 +23,7 @@ class OtherProtocol(BadRequest):
 
 
 class TooManyElements(BadRequest):
-    """More array elements than a request may have, or than its reader reads in one go."""
+    """The request has more array elements than it may have, or than its reader reads in one go."""
 
 
 class AnswerTooLarge(Exception):
@@ -31,4 +31,4 @@ class AnswerTooLarge(Exception):
 
 
 class TextTooLong(AnswerTooLarge):
-    """A message would have a string of more bytes than strings of the protocol have."""
+    """A string of a message exceeds the most bytes that strings of the protocol have."""

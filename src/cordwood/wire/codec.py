@@ -1,8 +1,8 @@
 """Readers and writers of one version of a message, made from its schema when they are first needed.
 
-A reader takes a frame and a position and gives the value and the next position; it may raise the errors in
-`primitives.MALFORMED`. A writer takes a value and appends its bytes. Values are what attributes of an `Entity` hold:
-ints, str, bytes, lists, and None for null and for the zero id. A struct is written from a mapping or an entity; missing
+A reader takes a frame and a position and returns the value and the next position; it may raise the errors in
+`primitives.MALFORMED`. A writer takes a value and appends its bytes. Values, the attributes of an `Entity`, are ints,
+str, bytes, lists, and None for null and for the zero id. A struct is written from a mapping or an entity; missing
 fields get their defaults, and fields that the version does not have are left out, so that one answer serves every
 version.
 
@@ -41,19 +41,19 @@ MANY_ELEMENTS: Final = 20_000_000
 
 
 def reader(message: Message, version: int, max_elements: int = MANY_ELEMENTS, *, in_place: bool = False) -> Read:
-    """A reader that takes messages of at most so many array elements in all. `in_place`: its frames are views, and
+    """A reader for messages of at most `max_elements` array elements in all. `in_place`: its frames are views, and
     records are parts of their frame instead of copies."""
     read = _reader_maker(message, version, in_place=in_place).struct_reader(message.body)
     return lambda frame, position: read(frame, position, Elements(max_elements))
 
 
 def counting_reader(message: Message, version: int) -> ReadCounting:
-    """A reader that is told with each message how many elements it may have."""
+    """A reader that gets, with each message, the number of elements that the message may have."""
     return _reader_maker(message, version).struct_reader(message.body)
 
 
 def reader_in_steps(message: Message, version: int) -> ReadInSteps:
-    """As `counting_reader`, as a generator that pauses after every so many elements."""
+    """Like `counting_reader`, as a generator that pauses after each step of elements."""
     return _reader_maker(message, version).struct_reader_in_steps(message.body)
 
 
@@ -67,12 +67,12 @@ def writer(message: Message, version: int) -> Write:
 
 
 def writer_in_steps(message: Message, version: int) -> WriteInSteps:
-    """As `writer`, as a generator that pauses after every so many elements."""
+    """Like `writer`, as a generator that pauses after each step of elements."""
     return _writer_maker(message, version).struct_writer_in_steps(message.body)
 
 
 def has_arrays(message: Message, version: int) -> bool:
-    """Whether messages of this version may have array elements: those without are written in one go."""
+    """True if messages of this version may have array elements: messages without are written in one go."""
     return _has_arrays(message.body, version)
 
 

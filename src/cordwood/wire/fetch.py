@@ -38,7 +38,7 @@ TOPIC_IDS_FROM: Final = 13
 _WIDTH: Final = max_elements(ApiKey.FETCH)
 
 NO_SESSION: Final = (0, -1)
-"""Session id and epoch of a request that has nothing to do with sessions."""
+"""Session id and epoch of a request without a session."""
 
 UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
 """The high watermark of a replica that does not name one."""
@@ -143,7 +143,7 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
 
 
 def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
-    """As `decode_fetch`, with a pause after each step of partitions. The frame must stay until the end."""
+    """Like `decode_fetch`, with a pause after each step of partitions. The frame must stay until the end."""
     version = header.api_version
     read_head, read_topic, read_partitions, read_end = _layout_of(version)
     try:
@@ -192,9 +192,9 @@ class _Layout(NamedTuple):
     """Readers of the parts of a request, in their order. Each returns the position after its part."""
 
     head: Callable[[Frame, int, int], tuple[_Head, int, int]]
-    """Also returns the number of topics."""
+    """Reads the fields before the topics, and the number of topics."""
     topic: Callable[[Frame, int, int], tuple[str | TopicId, int, int]]
-    """Also returns the number of the topic's partitions."""
+    """Reads a topic, and the number of its partitions."""
     partitions: Callable[[Frame, int, int, int, list[FetchPartition]], int]
     """Adds `count` partitions to the list."""
     end: Callable[[Frame, int, int, _Head, FetchTopics, Forgotten], tuple[FetchRequest, int]]

@@ -39,7 +39,7 @@ class FetchResponse(NamedTuple):
 
 
 def decode_fetch_response(version: int, frame: memoryview) -> FetchResponse:
-    """The records of a partition are a view into the frame, which lives as long as they do."""
+    """Decodes a response. The records of a partition are a view into the frame, which lives as long as they do."""
     assert MIN_VERSION <= version <= MAX_VERSION, version
     position = response_body_start(ApiKey.FETCH, version, frame)
     read = _read_flexible if version >= FLEXIBLE_FROM else _read_old

@@ -24,7 +24,7 @@ from cordwood.wire.primitives import (
 
 
 class SizedPart(Protocol):
-    """Records outside of memory, say in a file: the sender of the response puts `length` bytes in this place."""
+    """Records outside of memory, such as in a file: the sender of the response puts `length` bytes in this place."""
 
     @property
     def length(self) -> int: ...
@@ -45,7 +45,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int = -1
     records: Part | None = b""
     aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """Producer id and first offset of each. None for readers of uncommitted records."""
+    """Producer id and first offset of each aborted transaction; None for readers of uncommitted records."""
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
     """Epoch and its end offset (version 12 and later)."""
@@ -139,7 +139,7 @@ def encode_fetch_in_steps(
     session_id: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> Generator[None, None, list[Part]]:
-    """As `encode_fetch_response`, with a pause after each step of partitions."""
+    """Like `encode_fetch_response`, with a pause after each step of partitions."""
     body = _Body()
     chunks = body.chunks
     flexible = version >= FLEXIBLE_FROM

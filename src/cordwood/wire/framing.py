@@ -3,11 +3,11 @@
 A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a connection
 at rest holds no memory, and large frames reuse the buffers of earlier ones. A frame is a writable view of a request
 without its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are needed" is
-the end of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
+the end of the iteration, not an exception; a forbidden size is an exception, and the stream is lost.
 
-Memory follows what has arrived, not what a size prefix claims: the buffer of a large frame doubles as it fills. Only a
-connection that has just delivered a frame of some size gets that much at once, and only up to EXPECTED_BYTES before the
-next frame tells its size.
+Memory follows the bytes that have arrived, not the claim of a size prefix: the buffer of a large frame doubles as it
+fills. Only a connection that has just delivered a large frame gets as much at once, and only up to EXPECTED_BYTES
+before the size of the next frame is known.
 """
 
 from mmap import mmap
@@ -26,7 +26,7 @@ BUFFER_BYTES: Final = 128 * 1024
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
 EXPECTED_BYTES: Final = 2 * 1024 * 1024
-"""The largest buffer that waits for a frame whose size is not known yet."""
+"""The largest buffer that waits for a frame of unknown size."""
 
 
 class BufferPool:
@@ -35,7 +35,7 @@ class BufferPool:
     def __init__(
         self, *, buffer_bytes: int = BUFFER_BYTES, keep_bytes: int = KEEP_BYTES, plenty_bytes: int = 2**62
     ) -> None:
-        """`plenty_bytes`: while more is lent, nobody gets a large buffer for a frame whose size is not known yet."""
+        """`plenty_bytes`: while more is lent, no connection gets a large buffer for a frame of unknown size."""
         self.buffer_bytes = buffer_bytes
         """The size of an ordinary buffer. Larger buffers are multiples of it."""
         self.lent_bytes = 0
@@ -47,7 +47,7 @@ class BufferPool:
         self._large: list[memoryview] = []
 
     def for_expected(self, size: int) -> int:
-        """How much a connection takes whose last frame had this size."""
+        """The bytes that a connection takes after a frame of this size."""
         return size if size <= EXPECTED_BYTES and self.lent_bytes < self._plenty_bytes else 0
 
     def take(self, size: int) -> memoryview:
@@ -60,8 +60,8 @@ class BufferPool:
         size = max(1, -(-size // ordinary)) * ordinary
         found = self._fitting(size) if size > ordinary else None
         if found is None:
-            # A mapping, not a bytearray: pages that nothing arrives in cost nothing, and all go back when it goes. A
-            # thousand peers that hang up at once each take a buffer, into which nothing is received.
+            # A mapping, not a bytearray: unused pages cost nothing, and all of them go back with the mapping. A
+            # thousand peers that hang up at once each take a buffer that receives nothing.
             found = memoryview(mmap(-1, size))
         else:
             self.free_bytes -= len(found)
@@ -103,7 +103,7 @@ class FrameReader:
         self._start = 0
         """The end of the bytes that have been handed out as frames."""
         self.unread_bytes = 0
-        """The number of bytes behind that: of whole frames that wait, or of an incomplete frame."""
+        """The number of unread bytes, of whole frames that wait or of an incomplete frame."""
         self._pending = 0
         """Size with prefix of the frame at `_start`, once it is known and while it is incomplete."""
         self._expected = 0
@@ -131,7 +131,7 @@ class FrameReader:
         return buffer[self._start + self.unread_bytes :]
 
     def received(self, count: int) -> "FrameReader":
-        """`count` bytes were written into the buffer. Gives the frames that are complete now."""
+        """Takes note of `count` bytes in the buffer. Returns the frames that are complete now."""
         self.unread_bytes += count
         return self
 

@@ -55,7 +55,7 @@ _START_FLEXIBLE: Final = Struct(">iiB")
 
 
 class RequestedTopic(NamedTuple):
-    """Asked for by name, or by id: then the name is None."""
+    """A topic requested by name, or by id: then the name is None."""
 
     name: str | None
     topic_id: TopicId | None
@@ -163,7 +163,7 @@ class TopicMetadata(NamedTuple):
 
 
 def layout_of(version: int) -> int:
-    """The lowest version in which a topic's entry has the same bytes as in this one."""
+    """The lowest version with the same bytes for a topic's entry as this one."""
     if version >= 10:
         return 10
     if version in (2, 3, 4):
@@ -230,7 +230,7 @@ def _partitions(version: int, partitions: Iterable[PartitionMetadata]) -> list[b
 def _partition_layout(
     version: int, replicas: int, isr: int, offline: int
 ) -> tuple[Callable[..., bytes], bytes, bytes, bytes]:
-    """The layout of a partition with so many nodes in its three lists, and the encoded counts."""
+    """The layout of a partition with this many nodes in its three lists, and the encoded counts."""
     count = compact_array_count if version >= FLEXIBLE_FROM else array_count
     counts = count(replicas), count(isr), count(offline)
     nodes = f"{len(counts[0])}s{replicas}i{len(counts[1])}s{isr}i"

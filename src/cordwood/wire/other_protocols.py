@@ -1,5 +1,5 @@
-"""Recognises peers that speak another protocol than Kafka's, by their first four bytes: taken for the size of a request
-these are hundreds of megabytes."""
+"""Recognises peers that speak another protocol than Kafka's by their first four bytes, which would mean a request of
+hundreds of megabytes."""
 
 from typing import Final
 
@@ -20,5 +20,5 @@ REMEDIES: Final = {
 
 
 def other_protocol(prefix: bytes) -> str | None:
-    """The protocol that begins with these four bytes; None: none that is known."""
+    """The protocol that begins with these four bytes; None if it is not known."""
     return TLS if prefix.startswith(_HANDSHAKE) else _BEGINNINGS.get(prefix)

@@ -140,7 +140,7 @@ def read_compact_string(frame: Frame, position: int) -> tuple[str | None, int]:
 
 
 def present(text: str | None) -> str:
-    """A string where the schema has no null."""
+    """A string for a field without null."""
     if text is None:
         raise BadRequest("A string is null where it must not be.")
     return text
@@ -158,7 +158,7 @@ def read_array_count(frame: Frame, position: int, element_size: int) -> tuple[in
 
 
 def read_compact_array_count(frame: Frame, position: int, element_size: int) -> tuple[int, int]:
-    """As `read_array_count`, for the compact form."""
+    """Like `read_array_count`, for the compact form."""
     count, position = read_uvarint(frame, position)
     count -= 1
     if count * element_size > len(frame) - position:
@@ -170,7 +170,7 @@ def read_compact_array_count(frame: Frame, position: int, element_size: int) -> 
 
 @lru_cache(maxsize=4096)
 def topic_id_from(raw: bytes) -> TopicId:
-    """The id of these 16 bytes. Cached: making a UUID costs more than all the rest of a small request."""
+    """The id of these 16 bytes, cached: making a UUID costs more than all the rest of a small request."""
     return uuid.UUID(bytes=raw)
 
 
@@ -182,7 +182,7 @@ def read_topic_id(frame: Frame, position: int) -> tuple[TopicId, int]:
 
 
 def skip_tagged_fields(frame: Frame, position: int) -> int:
-    """The position after a tag buffer. A peer may send tags that are newer than we are."""
+    """The position after a tag buffer. A peer may send tags that this release does not know."""
     count = frame[position]
     position += 1
     if count == 0:

@@ -63,8 +63,8 @@ class ProduceRequest(NamedTuple):
 
 
 LONG_NAME_BITS: Final = 8
-"""A name counts as one element more for each 256 letters: no topic has such a name, and 100 MB of them would be read in
-one turn. The longest names of topics have 249."""
+"""A name counts as one element more for each 256 letters: 100 MB of long names would be read in one turn. The longest
+name of a topic has 249 letters."""
 
 
 def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int = _WIDTH) -> ProduceRequest:
@@ -86,7 +86,8 @@ def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int =
 
 def _read_flexible(frame: Frame, position: int, topic_ids: bool, most: int) -> tuple[ProduceRequest, int]:
     # The hottest reader of a broker: counts and lengths of one or two bytes are read in place. A count of one byte
-    # needs no check against the bytes that are left, since running into the end after 126 elements is as good.
+    # needs no check against the bytes that are left, since running into the end after at most 126 elements costs
+    # little.
     size = len(frame)
     transactional_id: str | None = None
     if frame[position]:
@@ -140,7 +141,7 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool, most: int) -> t
                 position = end
             else:
                 partitions.append((index, None))
-            # Nearly always an empty tag buffer: one byte, 0.
+            # The tag buffer is nearly always empty: one byte, 0.
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         topics.append((topic, partitions))
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
@@ -196,7 +197,7 @@ class ProducedPartition(NamedTuple):
     """Index within the batch and message, for each record that made the batch fail."""
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
-    """Leader id and epoch, to tell a producer that is at the wrong broker (version 10 and later)."""
+    """Leader id and epoch, for a producer that is at the wrong broker (version 10 and later)."""
 
 
 _V3: Final = Struct(">ihqq")

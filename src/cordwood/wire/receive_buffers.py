@@ -18,7 +18,7 @@ class ReceiveBuffers:
         self._kept: list[bytearray] = []
 
     def forget(self) -> None:
-        """Gives the memory back that is kept for large answers."""
+        """Frees the memory that is kept for large answers."""
         self._kept.clear()
 
     def take(self, size: int) -> memoryview:

@@ -42,7 +42,7 @@ MAX_ANSWER_BYTES: Final = 100 * 1024 * 1024
 
 
 class Sender(NamedTuple):
-    """The broker that sent a request, by its own word. The key of its registration proves it."""
+    """The broker that sent a request, by its own claim. The key of its registration proves it."""
 
     broker_id: int
     key: int
@@ -63,9 +63,9 @@ class RequestHeader(NamedTuple):
     body_start: int
     """The position of the body in the frame."""
     image_revision: int = 0
-    """The revision of the metadata that the sender knew, if the sender is a broker and says so."""
+    """The revision of the metadata that the sender knew, if the sender is a broker that tells it."""
     sender: Sender | None = None
-    """The broker that says that it sent the request."""
+    """The broker that claims to have sent the request."""
 
 
 def parse_header(frame: Frame) -> RequestHeader:
@@ -111,7 +111,7 @@ def _read_tags(frame: Frame, position: int) -> tuple[int, Sender | None, int]:
 
 
 def decode_request(header: RequestHeader, frame: Frame) -> Any:
-    """The request as an entity whose attributes are the fields in `messages/`: those of later versions too, with their
+    """The request as an entity with the fields in `messages/` as attributes, also those of later versions, with their
     defaults. Nothing in it refers to the frame."""
     key, version = header.api_key, header.api_version
     read, elements = _request_reader(key, version)
@@ -126,7 +126,7 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
 
 
 def decode_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, Any]:
-    """As `decode_request`, with pauses. The frame must stay until the first pause."""
+    """Like `decode_request`, with pauses. The frame must stay until the first pause."""
     key, version = header.api_key, header.api_version
     size = len(frame)
     read = _request_reader_in_steps(key, version)
@@ -153,8 +153,8 @@ def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
 
 def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | Generator[int, None, list[bytes]]:
     """The frame, with its size, of the response made of these values: mappings for structs, sequences for arrays. For a
-    wide response the first step is taken, and a generator takes the others and returns the parts of the frame. It
-    yields how many bytes there are so far.
+    wide response the first step is taken, and a generator takes the others and returns the parts of the frame. The
+    generator yields the number of bytes so far.
 
     One set of values serves every version: missing fields get their defaults, and fields that the request's version
     does not have are left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` is raised as
@@ -177,7 +177,7 @@ def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | 
 def _continued(
     header: RequestHeader, start: Struct, writing: Generator[None, None, None], parts: list[bytes]
 ) -> Generator[int, None, list[bytes]]:
-    """Goes on after the first step of writing a response, whose bytes are in `parts`."""
+    """Takes the other steps of writing a response. `parts` has the bytes of the first."""
     written = [b"".join(parts)]
     size = len(written[0])
     parts.clear()

@@ -39,7 +39,7 @@ NO_VERSIONS: Final = Versions(1, 0)
 
 
 class Entity:
-    """A struct as it was read. Fields that its version does not have are there with their defaults."""
+    """A decoded struct. Fields that its version does not have are there with their defaults."""
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)

@@ -1,4 +1,4 @@
-"""Functions that are written as source and compiled: what readers and writers of structs are made of."""
+"""Functions that are written as source and compiled: the form of readers and writers of structs."""
 
 from struct import Struct as Layout
 from typing import Any, Final
@@ -15,7 +15,7 @@ FIXED: Final = {
     "int64": "q",
     "float64": "d",
 }
-"""Types whose values always take the same number of bytes, and what `struct` calls them."""
+"""Types with a fixed number of bytes, and their format letters of `struct`."""
 
 
 class Source:

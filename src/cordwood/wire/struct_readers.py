@@ -126,7 +126,8 @@ class ReaderMaker:
             source.line(f"position += {layout.size}", depth)
 
     def _read_field(self, source: Source, field: Field, target: str, depth: int, before: list[Slot]) -> None:
-        """`before`: what stands before it, and is read together with its length where that is possible."""
+        """Lines that read one field. `before` are the numbers before it, which are read together with its length if
+        possible."""
         nullable = self._version in field.nullable
         if field.is_array:
             self._read_array(source, field, nullable, target, depth, before)
@@ -208,7 +209,8 @@ class ReaderMaker:
             source.line("yield", depth + 3)
 
     def _read_length(self, source: Source, name: str, kind: str, depth: int, before: list[Slot]) -> None:
-        """-1 for null. `kind` is the format letter of the old form: h for a string, whose length is bounded."""
+        """Lines that read a length, -1 for null. `kind` is the format letter of the old form: h for a string, whose
+        length is bounded."""
         if not self._flexible:
             self._read_fixed(source, [*before, (name, kind)], depth)
             return
