@@ -5,7 +5,7 @@ One member may send a megabyte, and may be silent for half an hour before it is 
 
 
 class KeptBytes:
-    """A sum over the groups of one shard."""
+    """The sum of bytes over the groups of one shard."""
 
     __slots__ = ("total",)
 

@@ -41,7 +41,7 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
     converted.
 
     Its members are behind the next epoch, so each is told to join again. Newcomers that wait for their first round are
-    not carried over: they join anew.
+    not carried over: they join again.
     """
     members = [member for member in group.members.values() if not member.is_new]
     if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -109,7 +109,7 @@ def to_classic(
     """The records that convert a group of the consumer protocol to a classic one with these members; none if the group
     stays as it is.
 
-    The classic group has no leader yet, by which it knows that its members have to join again.
+    The classic group has no leader yet, which marks that its members have to join again.
     """
     if not profiles or any(profile.classic is None for profile in profiles.values()):
         return []
@@ -155,8 +155,8 @@ def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
 def why_not_known(group: Group | None, member_id: str, instance_id: str | None, epoch: int) -> ErrorCode:
     """The error for a heartbeat of the consumer protocol to a group that is not of that protocol.
 
-    A member that was the last to speak it, and was expelled after a silence, joins anew when it hears that it is no
-    member. If it heard that the group does not exist, as Kafka answers, the client would give up for good.
+    The last member that spoke it, expelled after a silence, joins again when it learns that it is no member. If it
+    learned that the group does not exist, as Kafka answers, the client would give up for good.
     """
     if group is None or not 0 < epoch <= group.generation:
         return ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,7 +1,7 @@
 """The records of committed positions in __consumer_offsets, in Apache Kafka's own format.
 
 Key: record type 1, group, topic, partition. Value: version 4, whose tagged field names the id of the position's topic.
-Versions 0 to 4 are read; those before 4 have no topic id. A position to which an old client gave a time to live is
+Versions 0 to 4 are read; those before 4 have no topic id. A position with a time to live, from an old client, is
 written as version 1, the only version with a field for it. A null value removes the position.
 """
 
@@ -14,7 +14,7 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.records.written import Written
 
 OFFSET_COMMIT_KEY_TYPES = (0, 1)
-"""Type 0 is how Kafka wrote the same key before 0.9; the layouts are equal."""
+"""Kafka before 0.9 wrote the same key as type 0; the layouts are equal."""
 
 EXPIRING_VERSION = 1
 FLEXIBLE_FROM_VERSION = 4

@@ -29,7 +29,7 @@ Gone = Callable[[TopicPartition, Position], bool]
 TopicIdOf = Callable[[str], TopicId | None]
 
 METADATA_OF_ONE = 256
-"""So many characters of metadata take as much memory as a position."""
+"""Metadata of this many characters takes as much memory as a position."""
 
 
 class Commit(NamedTuple):
@@ -125,7 +125,7 @@ class Positions:
         return iter(self._groups)
 
     def may_lack_id(self, topic: str) -> bool:
-        """Whether positions without a topic id may exist for topics of this name."""
+        """True if positions without a topic id may exist for topics of this name."""
         return topic in self._topics_without_id
 
     def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
@@ -162,10 +162,10 @@ def _weight(position: Position | None) -> int:
 
 
 def _is_too_large(metadata: str, max_length: int) -> bool:
-    """Whether metadata is too long: in characters, as Kafka counts in spite of the setting's name, or for a record."""
+    """True if metadata is too long: in characters, as Kafka counts in spite of the setting's name, or for a record."""
     return len(metadata) > max_length or len(metadata.encode()) > MAX_FIELD_BYTES
 
 
 def is_current(partition: TopicPartition, position: Position, topic_id_of: TopicIdOf) -> bool:
-    """Whether the position belongs to the current topic of this name. A position without a topic id is believed."""
+    """True if the position belongs to the current topic of this name. A position without a topic id is believed."""
     return position.topic_id == ZERO_TOPIC_ID or position.topic_id == topic_id_of(partition.topic)

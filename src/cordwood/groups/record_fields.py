@@ -8,11 +8,11 @@ import struct
 
 
 class UnreadableRecord(ValueError):
-    """A record that no version of its format explains."""
+    """No version of its format explains a record."""
 
 
 class FieldReader:
-    """Reads one field after the other. UnreadableRecord where the bytes end early or make no sense."""
+    """Reads one field after the other. Raises UnreadableRecord if the bytes end early or make no sense."""
 
     __slots__ = ("_at", "_data", "flexible")
 
@@ -121,12 +121,12 @@ def compact_string(text: str | None) -> bytes:
 
 
 def one_tag(raw: bytes) -> bytes:
-    """The end of a struct whose tagged field 0 is there."""
+    """The end of a struct with the tagged field 0 alone."""
     return b"\1\0" + uvarint(len(raw)) + raw
 
 
 def two_tags(first: bytes, tag: int, second: bytes) -> bytes:
-    """The end of a struct that has the tagged field 0 and another."""
+    """The end of a struct with the tagged field 0 and another one."""
     return b"\2\0" + uvarint(len(first)) + first + uvarint(tag) + uvarint(len(second)) + second
 
 

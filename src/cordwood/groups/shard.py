@@ -1,7 +1,7 @@
 """One partition of __consumer_offsets: groups with members, and committed positions.
 
-The coordinator's contract: a request yields records and answers; what the log holds becomes state only when its
-records are replayed, at append; answers wait until they are committed.
+The coordinator's contract: a request yields records and answers; state changes only when those records are replayed, at
+append; answers wait until the records are committed.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -65,7 +65,7 @@ class GroupShard:
         self.kept = KeptBytes()
         self._topics: TopicView = NoTopics() if topics is None else topics
         self._unheard: set[str] = set()
-        """Groups that may have members whose deadlines are not counted yet: they came by a record, or joined again."""
+        """Groups with members whose deadlines may not be set yet: they came by a record, or joined again."""
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Replays a record of the log into state. Record types that this broker never writes are skipped."""
@@ -137,7 +137,7 @@ class GroupShard:
         return NEVER_MS if group is None else group.wake_ms
 
     def group_ids(self) -> list[str]:
-        """Each group once, in the order in which the log told of it: sorting a hundred thousand takes too long."""
+        """Each group once, in the order of the log: sorting a hundred thousand takes too long."""
         return list(dict.fromkeys(chain(self.groups, self.consumer_groups, self.positions.groups())))
 
     def exists(self, group_id: str) -> bool:
@@ -186,7 +186,7 @@ class GroupShard:
         not_written(self.groups.get(group_id), out, now, limits)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            # A member whose time was up is still there, and perhaps no other request makes time pass again.
+            # A member that missed its deadline is still there, and perhaps no other request makes time pass again.
             consumer_group.wake_at(now.boot_ms + LOOK_AGAIN_MS)
 
     def heartbeat(
@@ -242,7 +242,7 @@ class GroupShard:
         transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
-        """Whether this member may commit positions. A group that does not exist has no generations to name.
+        """Checks that this member may commit positions. A group that does not exist has no generations to name.
 
         `partitions` tells the partitions, and is called only if they matter. `knows_epochs`: the client's version of
         the request is one that members of the consumer protocol use.
@@ -306,7 +306,7 @@ class GroupShard:
         return answer
 
     def expressions(self, group_id: str, request: HeartbeatRequest) -> frozenset[str]:
-        """The regular expressions whose topics this heartbeat may ask for."""
+        """The regular expressions that this heartbeat may have to resolve."""
         group = self.consumer_groups.get(group_id)
         found: frozenset[str] = frozenset() if group is None else group.expressions_in_use
         return found | {request.expression} if request.expression else found
@@ -379,8 +379,8 @@ class GroupShard:
         return group
 
     def delete(self, group_id: str, out: Outbox, pending: frozenset[TopicPartition] = NO_PARTITIONS) -> ErrorCode:
-        """Deletes a group. `pending` are partitions with positions of the group in open transactions, whose commits
-        would bring them back."""
+        """Deletes a group. `pending` has the partitions with positions of the group in open transactions, whose commits
+        would bring it back."""
         if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not self._is_idle(group_id):
@@ -398,7 +398,7 @@ class GroupShard:
     ) -> ErrorCode | list[ErrorCode]:
         """Deletes positions.
 
-        Returns one error code for each, or one for all if the group cannot lose positions. `pending` are partitions
+        Returns one error code for each, or one for all if the group cannot lose positions. `pending` has the partitions
         with positions in open transactions, which are deleted, too, as in Kafka.
         """
         if not pending and not self.exists(group_id):
@@ -484,5 +484,5 @@ class GroupShard:
 
 
 def _has_members(group: Group) -> bool:
-    """Whether the group has members, or is about to have some."""
+    """True if the group has members, or is about to have some."""
     return group.state is not State.EMPTY or bool(group.pending)

@@ -47,7 +47,7 @@ def _expire_sessions(group: Group, out: Outbox, now: Moment, limits: Limits) -> 
 
 
 def _waits_for_us(member: Member) -> bool:
-    """Whether the member waits for an answer of ours, so that its silence is no sign of death. A newcomer is not
+    """True if the member waits for an answer of ours, so that its silence is no sign of death. A newcomer is not
     exempt: its wait has an end."""
     return not member.is_new and (member.join_ticket is not None or member.sync_ticket is not None)
 
@@ -64,7 +64,7 @@ def _expire_syncs(group: Group, out: Outbox, now: Moment, limits: Limits) -> Non
 
 
 def after_loading(group: Group, now: Moment) -> None:
-    """After the log was read: gives every member a whole session timeout. Members need not join again."""
+    """Gives every member a whole session timeout after the log was read. Members need not join again."""
     for member in group.members.values():
         group.heard_of(member, now)
     if group.state is State.PREPARING_REBALANCE:
@@ -73,6 +73,6 @@ def after_loading(group: Group, now: Moment) -> None:
 
 
 def refuse_all(group: Group, out: Outbox, reason: ErrorCode) -> None:
-    """Answers all waiting members, because the broker stops."""
+    """Refuses all waiting requests, because the broker stops."""
     for member in group.members.values():
         refuse_waiting(group, member, out, reason)

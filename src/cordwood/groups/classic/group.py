@@ -33,7 +33,7 @@ CLASSIC_GROUP_MOVES = Moves(
         State.PREPARING_REBALANCE: {State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE},
         State.COMPLETING_REBALANCE: {State.PREPARING_REBALANCE},
         State.STABLE: {State.COMPLETING_REBALANCE},
-        # An empty group is deleted. A group in any state ends as a classic one when it changes its protocol.
+        # An empty group may be deleted. A classic group in any state ends when it changes its protocol.
         State.DEAD: {State.EMPTY, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE},
     },
 )
@@ -64,13 +64,13 @@ class Member:
     assignment: bytes = b""
     session_deadline_ms: int = NEVER_MS
     is_new: bool = False
-    """Whether the member waits for its first round. It cannot send heartbeats yet, so it gets more time, once."""
+    """True while the member waits for its first round. It cannot send heartbeats yet, so it gets more time, once."""
     join_ticket: JoinTicket | None = None
     sync_ticket: SyncTicket | None = None
 
     def take_stored(self, stored: "Member", protocol: str | None) -> None:
-        """Takes over the member's state from the log. The record holds one protocol: if its metadata is the one known
-        here, the other protocols known here are still valid too."""
+        """Takes over the member's state from the log. The record holds one protocol: if its metadata equals the one
+        known here, the other protocols known here are still valid, too."""
         self.instance_id = stored.instance_id
         self.client_id, self.client_host = stored.client_id, stored.client_host
         self.session_timeout_ms = stored.session_timeout_ms
@@ -113,12 +113,12 @@ class Group:
     """How much longer the first round of an empty group may be put off for new members; None in other rounds."""
     newcomer_in_round: bool = False
     wake_ms: int = NEVER_MS
-    """A time that is not after the next deadline. Heartbeats move deadlines away: it may be too early."""
+    """A time that is not after the next deadline. Heartbeats postpone deadlines: this time may be too early."""
     kept: KeptBytes = field(default_factory=KeptBytes)
-    """The sum over all groups of the shard."""
+    """The bytes of all groups of the shard."""
     _kept_bytes: int = 0
     _joined_count: int = 0
-    """The number of members that have joined the round, kept as a count: a round of many members is many requests."""
+    """The number of members that have joined the round, kept because a round of many members is many requests."""
     _supporters: dict[str, int] = field(default_factory=dict)
     """The number of members that support each protocol."""
 
@@ -136,7 +136,7 @@ class Group:
         member.join_ticket = ticket
 
     def moved_to(self, state: State) -> State:
-        """The state, checked to be an allowed one after the present state."""
+        """The new state, checked against the moves from the present one."""
         return CLASSIC_GROUP_MOVES.moved(self.group_id, self.state, state)
 
     def move_to(self, state: State, now: Moment) -> None:
@@ -172,7 +172,7 @@ class Group:
     def rename(self, member: Member, member_id: str) -> None:
         """Gives a static member that came back its new member id."""
         assert member.instance_id is not None
-        # Rebuilt in place, so that the order of members, which decides who leads next, stays the same.
+        # Rebuilt in place, so that the order of members, which decides the next leader, stays the same.
         self.members = {
             member_id if known == member.member_id else known: other for known, other in self.members.items()
         }
@@ -187,7 +187,7 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, names: list[str], *, but: str = "") -> bool:
-        """Whether a member with these protocols shares one with all other members; `but` is the id of the asking
+        """True if a member with these protocols shares one with all other members; `but` is the id of the asking
         member."""
         if not protocol_type or not names:
             return False
@@ -226,7 +226,7 @@ class Group:
         self.kept.total += by
 
     def forgotten(self) -> None:
-        """The shard forgets the group."""
+        """Removes the group's members from the sums of the shard, which forgets the group."""
         self._keep(-self._kept_bytes)
 
     def select_protocol(self) -> str:
@@ -238,7 +238,7 @@ class Group:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member reads this topic. A group whose subscriptions cannot be decoded may read any topic."""
+        """True if a member reads this topic. A group whose subscriptions cannot be decoded may read any topic."""
         if self.protocol is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(self.members)
         for member in self.members.values():
@@ -248,7 +248,7 @@ class Group:
         return False
 
     def readable_subscriptions(self) -> frozenset[str]:
-        """The topics that members are known to read, without members whose subscriptions cannot be decoded."""
+        """The topics of members with decodable subscriptions."""
         if self.protocol is None:
             return frozenset()
         each = (subscribed_topics(member.metadata(self.protocol)) for member in self.members.values())

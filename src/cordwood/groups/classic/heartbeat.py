@@ -1,4 +1,4 @@
-"""A member says that it is alive, by a heartbeat or by committing its positions."""
+"""A member shows that it is alive, by a heartbeat or by committing its positions."""
 
 from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.classic.membership import find_in_generation
@@ -35,10 +35,10 @@ def may_wait_ms(group: Group | None, member_id: str) -> int:
 def check_commit(
     group: Group | None, member_id: str, instance_id: str | None, generation: int, now: Moment, *, transactional: bool
 ) -> ErrorCode:
-    """Whether positions may be committed by this member. A commit without a generation is allowed while the group has
-    no members."""
+    """Checks that this member may commit positions. A commit without a generation is allowed while the group has no
+    members."""
     if generation < 0 and (group is None or group.state is State.EMPTY):
-        # As in Kafka: a commit without a generation comes from a reader that assigns partitions to itself.
+        # A commit without a generation comes, as in Kafka, from a reader that assigns partitions to itself.
         return ErrorCode.NONE
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

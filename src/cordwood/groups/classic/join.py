@@ -12,7 +12,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 
 NEW_MEMBER_PATIENCE_MS = 300_000
-"""How long a newcomer may wait for its first round: librdkafka and Java hang up and come again after that."""
+"""How long a newcomer may wait for its first round: librdkafka and Java then hang up and come again."""
 
 MAX_PROTOCOLS = 100
 
@@ -29,9 +29,9 @@ class JoinRequest(NamedTuple):
     new_member_id: str
     """A new member id for a member without one, else empty: the state machine draws no ids."""
     asks_for_id_first: bool
-    """Whether the client understands MEMBER_ID_REQUIRED (version 4 and later)."""
+    """True if the client understands MEMBER_ID_REQUIRED (version 4 and later)."""
     can_skip_assignment: bool
-    """Whether the client knows that a leader need not assign (version 9 and later)."""
+    """True if the client knows that a leader need not assign (version 9 and later)."""
 
 
 def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now: Moment, limits: Limits) -> None:
@@ -86,8 +86,7 @@ def _join_without_id(
         else:
             _add(group, request, member_id, ticket, out, now, limits)
     elif request.asks_for_id_first:
-        # Only a client that comes back with the id takes a place: a client that gave up and joined anew leaves no
-        # ghost.
+        # Only a client that returns with the id takes a place: a client that gave up and joined again leaves no ghost.
         group.pending[member_id] = group.wake_at(now.boot_ms + request.session_timeout_ms)
         out.joins.append((ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
     else:
@@ -129,7 +128,7 @@ def _join_again(
         return
     unchanged = member.protocols == request.protocols
     leads = member.member_id == group.leader
-    # A lost answer is given again. A leader that joins a stable group wants a new round: its metadata changed.
+    # A lost answer is sent again. A leader that joins a stable group wants a new round: its metadata changed.
     if unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)):
         group.heard_of(member, now)
         out.joins.append((ticket, joined(group, member)))
@@ -183,5 +182,5 @@ def _welcome_back(group: Group, member: Member, old_id: str, can_skip_assignment
         return answer
     if can_skip_assignment:
         return answer._replace(skip_assignment=True)
-    # An older client that is named as leader would assign anew. With its old id as leader it just syncs.
+    # An older client that is named as leader would assign again. With its old id as leader it just syncs.
     return answer._replace(leader=old_id, members=())

@@ -5,7 +5,8 @@ from cordwood.model.errors import ErrorCode
 
 
 def find_member(group: Group, member_id: str, instance_id: str | None) -> Member | ErrorCode:
-    """The member, or the error why these ids name none. An instance id belongs to the last that joined with it."""
+    """The member, or the error for ids that name none. An instance id belongs to the last member that joined with
+    it."""
     if instance_id is not None:
         current = group.static_members.get(instance_id)
         if current is None:

@@ -38,7 +38,7 @@ SyncTicket = Callable[[SyncAnswer], None]
 
 
 class Outbox:
-    """Collected by one transition and settled by its caller: append and replay the records, then give the answers."""
+    """The output of one transition, which its caller settles: append and replay the records, then give the answers."""
 
     __slots__ = ("joins", "records", "syncs")
 

@@ -12,7 +12,7 @@ static members may be away, and a client may name any timeout."""
 
 
 def begin_or_go_on(group: Group, out: Outbox, now: Moment, limits: Limits) -> None:
-    """After a change of members: begins a round, or completes the round under way."""
+    """Begins a round after a change of members, or completes the round under way."""
     if group.state is State.PREPARING_REBALANCE:
         complete_if_all_joined(group, out, now)
     else:
@@ -54,7 +54,7 @@ def join_deadline_passed(group: Group, out: Outbox, now: Moment, limits: Limits)
 
 
 def complete(group: Group, out: Outbox, now: Moment) -> None:
-    """Removes members that have not joined the round in time. Static members stay until their session timeout."""
+    """Ends the round: removes members that have not joined in time. Static members stay until their session timeout."""
     for member in [each for each in group.members.values() if each.join_ticket is None and each.instance_id is None]:
         remove(group, member, out)
     if group.members and not _elect_leader(group):

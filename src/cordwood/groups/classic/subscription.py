@@ -1,8 +1,8 @@
 """Subscriptions and assignments, the bytes that consumers exchange through the broker.
 
-In a classic group these bytes belong to the clients, and the broker reads only the topics of a subscription. Where
-members of both protocols share a group the broker assigns partitions, so it decodes and encodes subscriptions and
-assignments completely.
+In a classic group these bytes belong to the clients, and the broker reads only the topics of a subscription. If members
+of both protocols share a group, the broker assigns partitions, so it decodes and encodes subscriptions and assignments
+completely.
 """
 
 import struct
@@ -27,7 +27,7 @@ class Subscription(NamedTuple):
 class Assignment(NamedTuple):
     partitions: NamedPartitions
     has_user_data: bool
-    """Whether the client's own assignor added data to the partitions."""
+    """True if the client's own assignor added data to the partitions."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
@@ -41,7 +41,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def same_subscription(before: bytes, after: bytes) -> bool:
-    """Whether two subscriptions name the same topics. Sticky assignors add data of their own that changes from round to
+    """True if two subscriptions name the same topics. Sticky assignors add data of their own that changes from round to
     round."""
     if before == after:
         return True
@@ -50,7 +50,7 @@ def same_subscription(before: bytes, after: bytes) -> bool:
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """A whole ConsumerProtocolSubscription of any version. Raises UnreadableRecord."""
+    """Decodes a whole ConsumerProtocolSubscription of any version. Raises UnreadableRecord."""
     fields = FieldReader(metadata)
     version = _version(fields)
     topics = _topics(fields)

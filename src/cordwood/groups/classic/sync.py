@@ -59,7 +59,7 @@ def _refusal(group: Group | None, request: SyncRequest) -> ErrorCode:
 
 
 def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, now: Moment, limits: Limits) -> None:
-    """The record that makes the generation complete. Replaying it makes the group stable."""
+    """Writes the record that makes the generation complete. Replaying it makes the group stable."""
     stored = group.stored(assignments)._replace(state_timestamp_ms=now.wall_ms)
     value = encode_group(stored)
     if len(value) > limits.max_metadata_bytes:

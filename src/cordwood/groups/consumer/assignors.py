@@ -55,8 +55,8 @@ def _all_to(only: Subscriber, shapes: list[TopicShape]) -> dict[str, Share]:
 
 
 def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape]) -> dict[str, Share]:
-    """Assigns where all members read the same topics: each gets the same number of partitions or one more, and keeps
-    its own up to that number. Nearly all groups take this path. Its time grows with members plus partitions."""
+    """Assigns if all members read the same topics: each gets the same number of partitions or one more, and keeps its
+    own up to that number. Nearly all groups take this path. Its time grows with members plus partitions."""
     free = {shape.topic_id.int: run(0, shape.partitions) for shape in shapes}
     ordered = sorted(subscribers)
     kept = [_taken(each.target, free) for each in ordered]
@@ -78,7 +78,8 @@ def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape])
 
 
 def _taken(share: Share, free: dict[int, int]) -> Share:
-    """Takes the free partitions of a share and removes them from `free`; the same object if all of them were free."""
+    """Takes the free partitions of a share and removes them from `free`. Returns the same object if all of them were
+    free."""
     held = {}
     for topic, mask in share.masks.items():
         if topic in free and (both := mask & free[topic]):
@@ -101,7 +102,7 @@ def _first(share: Share, count: int, free: dict[int, int]) -> Share:
 
 
 def _dealt(free: dict[int, int], missing: Iterable[tuple[int, int]]) -> Iterator[tuple[int, Share]]:
-    """Deals the free partitions, in the order of topic ids and numbers: each place gets as many as it misses."""
+    """Deals the free partitions, in the order of topic ids and numbers: each place gets as many as it lacks."""
     topics = sorted([(topic, mask) for topic, mask in free.items() if mask], reverse=True)
     numbers: Sequence[int] = ()
     start = 0

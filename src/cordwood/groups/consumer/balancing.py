@@ -1,7 +1,7 @@
-"""Shares of members that read different topics: as even as moving single partitions can make them, with few moves.
+"""Balances members that read different topics: as evenly as moves of single partitions can, with few moves.
 
-Members that read the same topics are interchangeable. They are an audience, and a topic has only to look at the
-lightest of each of its audiences. So the work grows with what the audiences read and with the partitions, not with
+Members that read the same topics are interchangeable. They are an audience, and a topic needs only the lightest member
+of each of its audiences. So the work grows with the subscriptions of audiences and with the partitions, not with
 members times partitions.
 """
 
@@ -147,8 +147,8 @@ class _Balance:
         heapreplace(takers, self._loads.change(place, 1))
 
     def even_out(self) -> bool:
-        """Moves a partition from a member to another reader of its topic that has at least two fewer. False if there is
-        no such pair."""
+        """Moves a partition from a member to another reader of its topic that has at least two fewer. Returns False if
+        there is no such pair."""
         loads = self._loads
         lightest, heaviest = loads.extremes()
         if heaviest - lightest < 2:

@@ -1,7 +1,8 @@
 """Members that speak the classic protocol to a group of the consumer protocol (KIP-848).
 
 A heartbeat tells such a member to join again whenever it has a step to take. Its join is answered at once: it waits for
-no other member and never leads. Its sync tells its assignment. The generation that it sees is its own member epoch.
+no other member and never leads. The answer to its sync has its assignment. The generation that it sees is its own
+member epoch.
 """
 
 from collections.abc import Callable
@@ -92,13 +93,13 @@ def _join(
 
 
 def _place(group: ConsumerGroup, request: JoinRequest, owned: Share, limits: Limits) -> _Place | ErrorCode:
-    """The place of a joining member in the group, or the error why it has none."""
+    """The place of a joining member in the group, or the error of its join."""
     if request.member_id:
         found = _find(group, request.member_id, request.instance_id)
         if isinstance(found, ConsumerMember):
-            found.session_deadline_ms = NEVER_MS  # deadlines are counted anew after the step
+            found.session_deadline_ms = NEVER_MS  # deadlines are set again after the step
             return _Place(request.member_id, group.current(request.member_id).epoch)
-        # The client may have got its id from this broker a moment ago. Any such member must own no partitions.
+        # The client may have got its id from this broker a moment ago. Such a member must own no partitions.
         if found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
             return found
         if not is_short(request.member_id):
@@ -120,7 +121,7 @@ def _gives_the_group_back(
     now: Moment,
     limits: Limits,
 ) -> bool:
-    """Whether this join replaces the last member that spoke the consumer protocol. The member then joins once more, to
+    """True if this join replaces the last member that spoke the consumer protocol. The member then joins once more, to
     a classic group that knows it already."""
     if replaced is None or group.members[replaced].profile.classic is not None:
         return False
@@ -140,7 +141,7 @@ def _readable(request: JoinRequest) -> Subscription | None:
 
 
 def _fits(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether all classic members share a protocol, which they need once the group is classic again."""
+    """True if all classic members share a protocol, which they need once the group is classic again."""
     itself = request.member_id or group.static_members.get(request.instance_id or "", "")
     common = {name for name, _ in request.protocols}
     for member_id, member in group.members.items():
@@ -150,7 +151,7 @@ def _fits(group: ConsumerGroup, request: JoinRequest) -> bool:
 
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
-    """The member of the classic protocol, or the error why these ids name none."""
+    """The member of the classic protocol, or the error for ids that name none."""
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
         if known_as is None:
@@ -211,8 +212,8 @@ def has_to_act(group: ConsumerGroup, member: ConsumerMember, now: Moment) -> Non
 def standing(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView
 ) -> ErrorCode:
-    """The answer to a heartbeat of this member: whether it has to join again. Changed topics count too, because there
-    may be no other member whose heartbeat notices them."""
+    """The answer to a heartbeat of this member: an error code if it has to join again. Changed topics count, too,
+    because no other member's heartbeat may notice them."""
     member = _find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, ConsumerMember):
         return member
@@ -229,7 +230,7 @@ def standing(
 
 
 def may_wait_ms(group: ConsumerGroup, member_id: str) -> int:
-    """How long a heartbeat that finds nothing to tell may wait for news."""
+    """How long a heartbeat without news may wait for some."""
     member = group.members.get(member_id)
     if member is None or member.profile.classic is None:
         return 0
@@ -243,8 +244,8 @@ def check_commit(
     generation: int,
     partitions: Callable[[], Share],
 ) -> ErrorCode:
-    """Whether a classic member may commit positions in these partitions: not where another member reads by now, even
-    within a generation that goes on."""
+    """Checks that a classic member may commit positions in these partitions: not in one that another member reads by
+    now, even within a generation that goes on."""
     found = _find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(found, ConsumerMember):
         return found

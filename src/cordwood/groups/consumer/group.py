@@ -34,7 +34,7 @@ LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
 
 REPEATS = 3
-"""How many answers repeat an assignment that changed, to a member that does not say what it owns."""
+"""The number of answers that repeat a changed assignment to a member that does not report its partitions."""
 
 FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, ())
 
@@ -73,13 +73,13 @@ CONSUMER_GROUP_MOVES = Moves(
 class ConsumerMember:
     profile: Profile
     profile_bytes: int = 0
-    """The size of its record."""
+    """The size of the member's record."""
     session_deadline_ms: int = NEVER_MS
     revocation_deadline_ms: int = NEVER_MS
     revoking: Share = NOTHING
     """The partitions that the member has to give back before the rebalance deadline."""
     step_deadline_ms: int = NEVER_MS
-    """The deadline by which a member of the classic protocol has to join again, or to sync."""
+    """The time by which a member of the classic protocol has to join again, or to sync."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class ConsumerGroup:
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     currents: dict[str, Current] = field(default_factory=dict)
-    """Kept apart from the members: in a compacted log this record may stand before the member's own."""
+    """Current assignments, apart from the members: in a compacted log this record may precede the member's own."""
     targets: dict[str, Share] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     holdings: Holdings = field(default_factory=Holdings)
@@ -103,11 +103,11 @@ class ConsumerGroup:
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """The topics that each regular expression of the members matches."""
     kept: KeptBytes = field(default_factory=KeptBytes)
-    """The sum over all groups of the shard."""
+    """The bytes of all groups of the shard."""
     wake_ms: int = NEVER_MS
     """A time that is not after the next deadline."""
     checked_version: tuple[int, int] | None = None
-    """The version of the topics for which the target is known to be right; None: the target has to be checked."""
+    """The version of the topics that the target was checked against; None: the target has to be checked."""
     _subscribed: frozenset[str] | None = None
     _expressions_in_use: frozenset[str] | None = None
 
@@ -184,7 +184,7 @@ class ConsumerGroup:
                 self.expressions[key.subject] = decode_resolution(value)
 
     def forgotten(self) -> None:
-        """The shard forgets the group."""
+        """Removes the group's members from the sums of the shard, which forgets the group."""
         self.kept.total -= sum(member.profile_bytes for member in self.members.values())
 
     def _replay_member(self, member_id: str, profile: Profile | None, size: int) -> None:
@@ -222,7 +222,7 @@ class ConsumerGroup:
             self.repeats[member_id] = REPEATS
 
     def repeats_to(self, member_id: str) -> bool:
-        """Whether the next answer repeats the member's assignment; counts that answer."""
+        """True if the next answer repeats the member's assignment; counts that answer."""
         left = self.repeats.pop(member_id, 0)
         if left > 1:
             self.repeats[member_id] = left - 1
@@ -248,7 +248,7 @@ class ConsumerGroup:
 
 
 def topics_of(profile: Profile, expressions: Mapping[str, Resolution]) -> frozenset[str]:
-    """The topics that a member reads: those that it names, and those that its expression matches."""
+    """The topics that a member reads: those that it names, and the matches of its expression."""
     resolution = None if profile.expression is None else expressions.get(profile.expression)
     if resolution is None:
         return profile.topics

@@ -68,7 +68,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the request leaves the member's profile as it is."""
+        """True if the request leaves the member's profile as it is."""
         names = (self.instance_id, self.rack_id, self.topics, self.assignor, self.expression)
         return names == (None, None, None, None, None) and self.rebalance_timeout_ms < 0
 
@@ -91,7 +91,7 @@ def heartbeat(
     limits: ConsumerLimits,
     now: Moment,
 ) -> HeartbeatAnswer:
-    """The records of the heartbeat, and its answer. Raises ProtocolError, and then changes nothing."""
+    """Adds the records of the heartbeat, and returns its answer. Raises ProtocolError, and then changes nothing."""
     if request.owned is not None and request.owned == group.current(request.member_id).assigned:
         group.repeats.pop(request.member_id, None)
     if _changes_nothing(group, request, topics):
@@ -119,7 +119,7 @@ def advance(
         records += group.member_tombstones(replaced)
         current = current._replace(epoch=JOINING, previous_epoch=JOINING)
     elif request.epoch == JOINING and known is not None:
-        # The member joins anew without partitions, so other members need not wait for them.
+        # The member joins again without partitions, so other members need not wait for them.
         current = FRESH
     profile = updated(known, request)
     if known is None or replaced is not None or (profile is not known.profile and profile != known.profile):
@@ -153,7 +153,7 @@ def advance(
 
 
 def _has_not_heard(group: ConsumerGroup, request: HeartbeatRequest, assigned: Share) -> bool:
-    """Whether the answer that changed the assignment may be lost. librdkafka does not ask for its assignment after a
+    """True if the answer that changed the assignment may be lost. librdkafka does not ask for its assignment after a
     heartbeat without an answer: other members would wait for its partitions for a whole rebalance timeout."""
     if request.owned is not None:
         return request.owned != assigned
@@ -161,7 +161,8 @@ def _has_not_heard(group: ConsumerGroup, request: HeartbeatRequest, assigned: Sh
 
 
 def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView) -> bool:
-    """Answers the most frequent heartbeat at once: the member has its target assignment and reports nothing new."""
+    """True for the most frequent heartbeat, which is answered at once: the member has its target assignment and reports
+    nothing new."""
     member = group.members.get(request.member_id)
     if member is None or not request.says_nothing or request.member_id in group.repeats:
         return False
@@ -248,7 +249,7 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
 
 
 def updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
-    """The member's earlier statements about itself, updated by this heartbeat, which mostly changes nothing."""
+    """The member's statements about itself, updated by this heartbeat, which mostly changes nothing."""
     before = NOBODY if known is None else known.profile
     if request.says_nothing and (request.client_id, request.client_host) == (before.client_id, before.client_host):
         return before
@@ -348,7 +349,8 @@ def remove(
 
 
 def heard_of(group: ConsumerGroup, member_id: str, now: Moment, limits: ConsumerLimits) -> None:
-    """Sets the deadlines of a member after replay. A member that keeps a partition would hold up all others."""
+    """Sets the deadlines of a member after replay. A member that keeps a partition beyond them would hold up all
+    others."""
     member = group.members.get(member_id)
     if member is None:
         return
@@ -391,12 +393,12 @@ def time_passed(
 def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, partitions: Callable[[], Share], *, knows_epochs: bool
 ) -> ErrorCode:
-    """Whether this member may commit positions in these partitions. Without a member id, only if the group has no
-    members.
+    """Checks that this member may commit positions in these partitions. A commit without a member id is allowed only if
+    the group has no members.
 
-    A member that has not heard of its newest epoch may commit where it has read since before the epoch that it names
-    (KIP-1251). A member that still gives back partitions stays in its epoch until all are given back: it may not commit
-    to a partition that another member reads by then.
+    A member that does not know its newest epoch may commit in partitions that it has read since before the epoch that
+    it names (KIP-1251). A member that still gives back partitions stays in its epoch until all are given back: it may
+    not commit to a partition that another member reads by then.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -413,7 +415,7 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
-    """Lets any client read positions; a client that names a member id has to be that member."""
+    """Checks a read of positions: any client may read, but one that names a member id has to be that member."""
     if epoch < 0 and not member_id:
         return ErrorCode.NONE
     return _check_epoch(group, member_id, epoch)

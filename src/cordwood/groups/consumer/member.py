@@ -68,7 +68,7 @@ class Current(NamedTuple):
     assigned: Share
     revoking: Share
     since: Since
-    """The epochs in which the member got the partitions in `held`."""
+    """The epochs in which the member got the partitions that it holds."""
 
     @property
     def held(self) -> Share:

@@ -1,9 +1,10 @@
 """The records of a consumer-protocol group in __consumer_offsets, in Apache Kafka's own formats.
 
-Types: 3 the group's epoch, 5 a member, 6 the epoch of the target assignment, 7 a member's target, 8 what a member has
-now, 16 the topics that a regular expression matches. Values are version 0, which is flexible. A null value removes.
+Types: 3 the group's epoch, 5 a member, 6 the epoch of the target assignment, 7 a member's target, 8 a member's current
+assignment, 16 the topics that a regular expression matches. Values are version 0, which is flexible. A null value
+removes.
 
-One tagged field of type 3 is ours, because Kafka passes over tags that it does not know: when the last member went.
+One tagged field of type 3 is ours, since Kafka skips tags that it does not know: the time when the last member left.
 """
 
 import struct
@@ -38,7 +39,7 @@ _METADATA_HASH, _EMPTIED_MS = 0, 10_000
 _CLASSIC_PART = 0
 
 MAX_PARTITIONS = 1 << 24
-"""No topic has so many partitions: a record that names more is damaged, and its share would fill memory."""
+"""Beyond the partitions of any topic: a record that names more is damaged, and its share would fill memory."""
 
 MAX_MASK_BITS = 1 << 30
 """The most bits of all masks of one topic in one record, one mask for each epoch: room for thousands of epochs of the
@@ -53,7 +54,7 @@ class GroupEpoch(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """The topics that a regular expression matched, in which version of the metadata, and when that was worked out."""
+    """The topics that a regular expression matched, with the version of the metadata and the time of the match."""
 
     topics: frozenset[str]
     version: int
@@ -64,7 +65,7 @@ class RecordKey(NamedTuple):
     type: int
     group_id: str
     subject: str
-    """A member's id, or a regular expression; empty where the record is about the whole group."""
+    """A member's id, or a regular expression; empty if the record is about the whole group."""
 
 
 def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
@@ -264,7 +265,7 @@ def _epochs(topic: int, mask: int, numbers: Sequence[int], since: Since) -> byte
 
 
 def _read_epochs(fields: FieldReader, epoch: int) -> list[tuple[int, int, int]]:
-    """Epochs, topics, and masks of the partitions assigned in each epoch; `epoch` where the record names none."""
+    """Epochs, topics, and masks of the partitions assigned in each epoch; `epoch` if the record names none."""
     found: list[tuple[int, int, int]] = []
     room = MAX_PARTITIONS
     for _ in range(fields.count()):

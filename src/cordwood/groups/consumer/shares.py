@@ -1,9 +1,9 @@
 """Partitions of many topics as a value: one number for each topic, whose bits are its partitions.
 
 A member of a small group has hundreds of partitions, and every step compares and lists such sets. With bits that takes
-a few operations on numbers, and a share takes a bit where a set would take a hundred bytes. The price: a share is as
-long as its largest partition number. Code that makes a share of numbers from outside checks first that such partitions
-can exist.
+a few operations on numbers, and a partition takes a bit instead of the hundred bytes of a set's entry. The price: a
+share is as long as its largest partition number. Code that makes a share of numbers from outside checks first that such
+partitions can exist.
 """
 
 import uuid
@@ -44,7 +44,8 @@ class Share:
         return union((self, other)) if self.masks else other
 
     def __sub__(self, other: "Share") -> "Share":
-        """Removes partitions; the same object if none of them was there, so that equal shares stay one object."""
+        """Removes partitions. Returns the same object if none of them was there, so that equal shares stay one
+        object."""
         if self is other:
             return NOTHING
         others = other.masks
@@ -122,10 +123,10 @@ def _topic_id(number: int) -> TopicId:
 # One topic's partitions
 
 FEW = 64
-"""Up to so many bits, setting them one by one is quicker."""
+"""Up to this many bits, setting them one by one is quicker."""
 
 SPARSE = 12
-"""If fewer than one bit of so many is set, looking for each set bit is quicker than looking at all."""
+"""If fewer than one bit of this many is set, finding each set bit is quicker than testing all."""
 
 _DIGITS_TO_FLAGS = bytes.maketrans(b"01", b"\0\1")
 

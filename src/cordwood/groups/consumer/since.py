@@ -1,7 +1,5 @@
-"""The epochs in which a member got its partitions: its commits there count from then on.
-
-A list of epochs with their shares, sorted, no partition twice; mostly one epoch.
-"""
+"""The epochs in which a member got its partitions, from which on its commits there count. `Since` is a sorted list of
+epochs with their shares, mostly one; no partition occurs twice."""
 
 from collections.abc import Iterable
 
@@ -15,7 +13,7 @@ def since_within(since: Since, share: Share) -> Since:
 
 
 def since_now(since: Since, kept: Share, assigned: Share, epoch: int) -> Since:
-    """Since when the member has its assignment: the partitions in `kept` since before, all others since this epoch."""
+    """The epochs of a member's assignment: the partitions in `kept` keep theirs, all others have this epoch."""
     if not kept:
         return ((epoch, assigned),) if assigned else ()
     found = dict(since_within(since, kept))
@@ -30,7 +28,7 @@ def since_now(since: Since, kept: Share, assigned: Share, epoch: int) -> Since:
 
 
 def had_all_in(since: Since, epoch: int, share: Share) -> bool:
-    """Whether the member has had all of these partitions since that epoch or longer."""
+    """True if the member has had all of these partitions since that epoch or longer."""
     for got, partitions in since:
         if got <= epoch:
             share -= partitions
@@ -38,7 +36,7 @@ def had_all_in(since: Since, epoch: int, share: Share) -> bool:
 
 
 def latest_since(told: Iterable[tuple[int, int, int]]) -> Since:
-    """The epochs in a record's list of epochs, topics and masks; of two epochs of a partition the later counts."""
+    """The epochs in a record's list of epochs, topics and masks; the later of two epochs of a partition counts."""
     found: dict[int, dict[int, int]] = {}
     seen: dict[int, int] = {}
     for epoch, topic, mask in reversed([*told]):

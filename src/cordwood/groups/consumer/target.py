@@ -62,7 +62,7 @@ def retarget(
 
 
 def is_up_to_date(group: ConsumerGroup, topics: TopicView) -> bool:
-    """Whether the target fits the current topics. Asked at every heartbeat; mostly one comparison."""
+    """True if the target fits the current topics. Asked at every heartbeat; mostly one comparison."""
     if group.checked_version == topics.version:
         return True
     if group.epoch != group.target_epoch or group.metadata_hash != _hash(_shapes(group.subscribed_topics, topics)):
@@ -91,7 +91,7 @@ def _preferred_assignor(profiles: Iterable[Profile]) -> str:
 def _resolve(
     group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, records: list[Record]
 ) -> dict[str, Resolution]:
-    """Resolves the members' expressions again, and writes a record for each whose matches differ from the log's."""
+    """Resolves the members' expressions again, and writes a record for each that has other matches than in the log."""
     found: dict[str, Resolution] = {}
     wanted = {profile.expression for profile in profiles.values() if profile.expression is not None}
     if not wanted and not group.expressions:
