@@ -1,4 +1,4 @@
-"""The history checker: what clients did and saw, written down, and judged.
+"""The history checker: records what clients did and saw, and judges it.
 
     with Recorder("run.jsonl") as recorder: ...      # record from any client
     report = check("run.jsonl")                      # judge

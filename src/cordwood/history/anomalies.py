@@ -24,10 +24,10 @@ from cordwood.history.positions import (
 from cordwood.model.identifiers import TopicPartition
 
 BUCKET_POSITIONS = 2_000_000
-"""How many hashes the search for duplicates holds in a set at once."""
+"""The most hashes that the search for duplicates holds in a set at once."""
 
 MISSING_LISTED = 10
-"""How many missing records of a torn transaction are named."""
+"""The most missing records of a torn transaction that are named."""
 
 
 class Anomaly(StrEnum):
@@ -50,7 +50,7 @@ NO_OFFSET = -1
 
 
 class At(NamedTuple):
-    """One offset of one partition, or a record whose offset is unknown, named by the hash of its value."""
+    """One offset of one partition, or a record with an unknown offset, named by the hash of its value."""
 
     partition: TopicPartition
     offset: int
@@ -73,7 +73,7 @@ class Suspect(NamedTuple):
 
 
 def suspects_in(seen: Observations) -> Iterator[Suspect]:
-    """All suspects. Completes `seen`: records without a known offset are joined with where they were read."""
+    """All suspects. Completes `seen`: finds the offsets of records without a known one where they were read."""
     seen_as_committed = bytearray(len(seen.outcomes))
     strays: list[tuple[At, int]] = []
     for partition, topic, observed in _partitions(seen):
@@ -136,8 +136,8 @@ def _join_placeless(
                 page.producer[index] = placeless.producer + 1
                 page.transaction[index] = placeless.transaction
                 if seen.producers[placeless.producer].idempotent:
-                    # Without idempotence the time of the write is unknown: the record may have been under way ever
-                    # since.
+                    # Without idempotence the time of the write is unknown: the record may have been under way until
+                    # now.
                     page.begun_at[index] = placeless.begun_at
                 observed.acked_without_offset.pop(hashed, None)
                 if placeless.fate is Fate.FAILED:
@@ -151,7 +151,7 @@ def _join_placeless(
 
 
 def _duplicates(seen: Observations, name: str, repeated: set[int]) -> Iterator[Suspect]:
-    """One value at two offsets of the topic, unless its producer retries without idempotence."""
+    """Finds values at two offsets of the topic, unless their producer retries without idempotence."""
     topic = seen.topics[name]
     pages = [
         (TopicPartition(name, number), base, page)
@@ -186,7 +186,7 @@ def _duplicates(seen: Observations, name: str, repeated: set[int]) -> Iterator[S
 
 
 def _in_order(seen: Observations, producer: int) -> bool:
-    """Whether the producer's records must be in the log once and in the order they were sent."""
+    """True if the producer's records must be in the log once and in the order of sending."""
     declared = seen.producers[producer]
     return declared.idempotent or not declared.retries
 
@@ -199,13 +199,13 @@ def _conflicts(partition: TopicPartition, observed: PartitionSeen) -> Iterator[S
 
 
 def demanded(page: Page, index: int, observed: PartitionSeen) -> bool:
-    """Whether the acknowledgement of this offset, if there was one, promises that the record stays."""
+    """True if the acknowledgement of this offset, if there was one, promises that the record stays."""
     marks = page.marks[index]
     return bool(marks & ACKED_BY_ALL or (marks & ACKED_BY_LEADER and page.begun_at[index] > observed.leader_lost_at))
 
 
 def _is_visible(seen: Observations, transaction: int, seen_as_committed: bytearray) -> bool:
-    """Whether a reader of committed records must get the records of this transaction (index plus one, or 0)."""
+    """True if a reader of committed records must get the records of this transaction (index plus one, or 0)."""
     if not transaction:
         return True
     outcome = seen.outcomes[transaction - 1]
@@ -258,8 +258,8 @@ def _missing_without_offset(
 ) -> Iterator[tuple[Suspect, int]]:
     """Unseen writes whose offset the producer was not told, and their transactions.
 
-    Such a write may be at any offset: it is demanded only if no record was deleted, and of readers that began at the
-    start.
+    Such a write may be at any offset: it is demanded only if no record was deleted, and only from readers that began at
+    the start.
     """
     drains = [drain for drain in observed.drains if drain.start == 0]
     if not drains or observed.log_start_offset:
@@ -311,7 +311,7 @@ def _backwards(partition: TopicPartition, observed: PartitionSeen) -> Iterator[S
 def _disordered_sends(seen: Observations, partition: TopicPartition, observed: PartitionSeen) -> Iterator[Suspect]:
     """Records of one producer in another order than sent.
 
-    A producer that retries without idempotence may reorder what it has in flight, but nothing that was acknowledged
+    A producer that retries without idempotence may reorder records in flight, but not a record that was acknowledged
     before the next send began.
     """
     latest: dict[int, tuple[int, int]] = {}

@@ -13,10 +13,10 @@ LISTED_PER_ANOMALY = 50
 
 
 def check(*histories: HistoryLike, listed_per_anomaly: int = LISTED_PER_ANOMALY) -> Report:
-    """Judges a history: a path, or events; several, of several processes, are merged by their clocks.
+    """Judges a history: a path, or events. Histories of several processes are merged by their clocks.
 
-    Raises InvalidHistory where the history breaks the rules of its format, OSError where it cannot be read. Memory is
-    about 25 bytes per offset seen plus the records in flight, not the size of the history.
+    Raises InvalidHistory if the history breaks the rules of its format, OSError if it cannot be read. Memory is about
+    25 bytes per offset seen plus the records in flight, not the size of the history.
     """
     source = Source(histories)
     seen = Observations()

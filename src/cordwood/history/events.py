@@ -1,7 +1,7 @@
 """The events of a history and their written form: one JSON object per line.
 
-Owns the format that docs/history.md describes. Promises that `parse(write(event)) == event`, and that a line which is
-not an event is refused with a reason instead of being skipped: a checker that drops lines proves nothing.
+docs/history.md describes the format. `parse(write(event)) == event` holds, and a line that is not an event is refused
+with a reason instead of being skipped: a checker that drops lines proves nothing.
 """
 
 import json
@@ -19,7 +19,7 @@ class InvalidHistory(Exception):
 
 
 class Producer(NamedTuple):
-    """A producer and its settings, which decide what the checker demands of its records."""
+    """A producer and its settings, which decide the checker's demands on its records."""
 
     at_ms: float
     who: str
@@ -29,7 +29,7 @@ class Producer(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A reader. `start` says where a subscriber begins that has no committed position."""
+    """A reader. `start` is the beginning of a subscriber without a committed position."""
 
     at_ms: float
     who: str
@@ -49,7 +49,7 @@ class Send(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """The send was acknowledged. The offset is None where the client is not told one (acks=0)."""
+    """The send was acknowledged. The offset is None if the client does not learn it (acks=0)."""
 
     at_ms: float
     who: str
@@ -78,7 +78,7 @@ class Unknown(NamedTuple):
 
 
 class Positioned(NamedTuple):
-    """A reader assigned itself a partition or moved in it. An offset of None: it does not know where it landed."""
+    """A reader assigned itself a partition or moved in it. An offset of None means that the reader does not know it."""
 
     at_ms: float
     who: str
@@ -151,7 +151,8 @@ class LogStartMoved(NamedTuple):
 
 
 class LeaderLost(NamedTuple):
-    """The partition's leader lost its memory or its place: sends with acks=1 begun before this may be gone."""
+    """The partition's leader lost its memory or its place: sends with acks=1 that began before this line may be
+    gone."""
 
     at_ms: float
     topic: str
@@ -217,7 +218,7 @@ def _is_text(value: object) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
-        # Half a surrogate pair, which JSON can write and no report could print.
+        # Half a surrogate pair, which JSON can write and no report can print.
         return False
     return True
 

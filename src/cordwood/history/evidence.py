@@ -1,7 +1,7 @@
 """The second pass: finds which client saw which value when, for each suspect, and writes the sentence.
 
-Promises that a finding rests on lines of the history and names them. A suspect that exists only because two values have
-the same hash is dropped here.
+Every finding rests on lines of the history and names them. A suspect that exists only because two values have the same
+hash is dropped here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ READS_KEPT = 8
 """The most reads of one offset that are kept: findings name the first ones."""
 
 EARLIEST_WALL_CLOCK_MS = 1e11
-"""Below this a time is taken for milliseconds of some clock of the recorder's own, not for a date."""
+"""Smaller times count as milliseconds of the recorder's own clock, not as dates."""
 
 
 def at_time(at_ms: float) -> str:
@@ -115,7 +115,7 @@ class Evidence:
         sightings = self.by_position.get(at)
         if sightings is None:
             return
-        # Every new value of an offset counts; of the same value the first few do.
+        # Every new value of an offset counts; a repeated value counts the first few times.
         if len(sightings) < READS_KEPT or all(sighting.value != other.value for other in sightings):
             sightings.append(sighting)
 

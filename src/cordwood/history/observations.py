@@ -1,4 +1,4 @@
-"""One pass over a history condenses what every client saw.
+"""Condenses the observations of every client in one pass over a history.
 
 This module owns the reading of events. It judges nothing that depends on later lines; it refuses, with the place, a
 history that breaks the rules of the format (`InvalidHistory`).
@@ -47,7 +47,7 @@ class Fate(IntEnum):
 
 
 class InFlight(NamedTuple):
-    """A send whose outcome has not been met yet. The transaction is an index plus one, or 0."""
+    """A send without an outcome so far. The transaction is an index plus one, or 0."""
 
     producer: int
     begun_at: int
@@ -55,8 +55,7 @@ class InFlight(NamedTuple):
 
 
 class Placeless(NamedTuple):
-    """A record whose offset its producer does not know: the send failed, timed out, or was acknowledged without an
-    offset."""
+    """A record without an offset at its producer: the send failed, timed out, or was acknowledged without an offset."""
 
     producer: int
     begun_at: int
@@ -142,7 +141,7 @@ class TopicSeen:
 
 @dataclass(slots=True)
 class Place:
-    """Where a reader is in one partition: the run since it last positioned itself."""
+    """A reader's place in one partition: the run since it last positioned itself."""
 
     start: int
     last: int | None
@@ -337,7 +336,7 @@ class Observations:
         page.marks[index] = marks | ACKED | (ACKED_BY_ALL if acks == "all" else ACKED_BY_LEADER)
 
     def _gives_way(self, topic: TopicSeen, seen: PartitionSeen, offset: int) -> bool:
-        """Whether the offset holds only an acks=1 acknowledgement that no reader has seen; if so the offset is put
+        """True if the offset holds only an acks=1 acknowledgement that no reader has seen; then the offset is put
         aside."""
         page, index = seen.positions.page_for(offset)
         if page.marks[index] != ACKED | ACKED_BY_LEADER:

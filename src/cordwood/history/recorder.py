@@ -19,10 +19,8 @@ Value = str | bytes
 
 
 def value_text(value: Value) -> str:
-    """How a value is written: as UTF-8, and the bytes that are not as `\\xNN`; a text is written as its bytes are.
-
-    Different values have different texts: of a `\\x` in the value itself the backslash is written as `\\x5c`.
-    """
+    """A value as text: UTF-8, and other bytes as `\\xNN`; a text is written like its bytes. Different values have
+    different texts: a backslash before an `x` in the value itself is written as `\\x5c`."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return data.replace(rb"\x", rb"\x5cx").decode("utf-8", "backslashreplace")
 
@@ -103,7 +101,7 @@ class Recorder:
 
 
 class ProducerRecorder:
-    """One producer's events. Values must be unique in their topic: they are how a record is recognised."""
+    """One producer's events. Values must be unique in their topic: a record is recognised by its value."""
 
     def __init__(self, recorder: Recorder, who: str) -> None:
         self._recorder = recorder
@@ -131,7 +129,7 @@ class ProducerRecorder:
         recorder.record(events.TransactionBegun(recorder.now_ms(), self.who, transaction))
 
     def committing(self, transaction: str) -> None:
-        """Recorded before the client is asked to commit. Optional: with this event too early reads are found."""
+        """Records that the client is about to commit. Optional: only with this event are early reads found."""
         recorder = self._recorder
         recorder.record(events.TransactionCommitting(recorder.now_ms(), self.who, transaction))
 

@@ -1,7 +1,7 @@
 """The verdict: findings in words and as JSON.
 
 `Report.render()` is for people, `Report.to_json()` for scripts; both name the anomaly, partition, offset, value, client
-and time of every finding, say how many there are when not all are listed, and say what was not demanded and why.
+and time of every finding, tell their number when not all are listed, and tell which demands were dropped and why.
 """
 
 import json
@@ -14,7 +14,7 @@ from cordwood.history.observations import Totals
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly. Offset, value, client and time are None where no single line of the history has them."""
+    """One anomaly. Offset, value, client and time are None if no single line of the history has them."""
 
     anomaly: Anomaly
     topic: str
