@@ -24,8 +24,8 @@ from cordwood.model.settings import InvalidSetting
 _STOP_TIMEOUT_S: Final = 30.0
 _DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")
 _DELETE_DELAY_IN_MEMORY_MS: Final = 1_000
-"""How long a broker in memory keeps what was deleted, for answers under way. A minute, as on disk, of a client that
-writes topics and deletes them would be gigabytes of memory."""
+"""How long a broker in memory keeps deleted topics, for answers under way. A minute, as on disk, would cost gigabytes
+of memory if a client keeps writing topics and deleting them."""
 
 
 class Broker:
@@ -66,9 +66,10 @@ class Broker:
         self._run: _Run | None = None
 
     def start(self) -> Self:
-        """Returns when clients can connect. Raises EnvironmentFailure or OSError if the broker cannot start.
+        """Starts the broker, and returns when clients can connect. Raises EnvironmentFailure or OSError if the broker
+        cannot start.
 
-        After a `stop` the broker comes back on its former port, with its former data.
+        After a `stop` the broker comes back on the same port, with the same data.
         """
         if self._run is not None and self._run.alive:
             raise RuntimeError(f"the broker is already running, at {self.bootstrap_servers}")
@@ -140,7 +141,8 @@ class Broker:
             FaultFront(server, self._faults).refresh()
 
     def _faults_changed(self) -> None:
-        """Returns when the broker obeys the present faults. A stopped broker obeys them from its start on."""
+        """Has the broker obey the present faults, and returns when it does. A stopped broker obeys them from its start
+        on."""
         # Imported with the first fault, so that brokers without faults start sooner.
         from cordwood.embedded.fault_front import FaultFront
 
@@ -195,7 +197,7 @@ class _Run:
 
     @property
     def alive(self) -> bool:
-        """Whether the broker runs or is still stopping; in a forked process, whether it did at the fork."""
+        """True if the broker runs or is still stopping; in a forked process, True if it did at the fork."""
         return self._thread.is_alive() or (os.getpid() != self._process_id and not self._ended.done())
 
     def start(self) -> Server:
@@ -222,7 +224,8 @@ class _Run:
                 runner.run(self._serve())
         except BaseException as raised:
             failure = raised
-        # Comes first: a caller who hears of the end may start the broker again, and that run must not count as stopped.
+        # The broker's state changes first: a caller that hears of the end may start it again, and that run must not
+        # count as stopped.
         self._when_ended()
         if not self._started.done():
             assert failure is not None

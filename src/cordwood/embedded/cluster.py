@@ -41,7 +41,7 @@ class Cluster:
 
     Topics have three replicas and min.insync.replicas 2 (with fewer nodes, as many replicas as nodes, and 1), unless
     `settings` say otherwise. Without `data_dir` the data is in memory and lives as long as this object; with it,
-    `data_dir/node-1` and so on have the data of the brokers. `racks` are those of the brokers, in turn.
+    `data_dir/node-1` and so on have the data of the brokers. `racks` are given to the brokers in turn.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Cluster:
         return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
 
     def start(self) -> Self:
-        """Returns when all brokers take part, and each knows it of all. Raises EnvironmentFailure or OSError, with
-        nothing left running."""
+        """Starts the cluster, and returns when all brokers take part and each knows it of all. Raises
+        EnvironmentFailure or OSError, with nothing left running."""
         if self._directory is not None:
             os.makedirs(self._directory, exist_ok=True)
         self._store.start()
@@ -106,8 +106,8 @@ class Cluster:
             self._store.stop()
 
     def _await_all(self, broker: Broker) -> None:
-        """Returns when the broker knows that all brokers take part: a controller that knows it of two only places no
-        topic on three."""
+        """Returns when the broker knows that all brokers take part: a controller that knows of two only places no topic
+        on three."""
         deadline = time.monotonic() + _KNOWN_WITHIN_S
         while broker.log.brokers() != list(self.brokers):
             if time.monotonic() > deadline:
@@ -145,9 +145,9 @@ class Cluster:
         return f"unix://{self._socket_path}"
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
-        """The broker that leads the partition, as the running broker with the newest metadata knows it: a producer that
-        was acknowledged heard of the leader from some broker, and others may not have heard yet. Raises ProtocolError
-        if there is none."""
+        """The broker that leads the partition, as the running broker with the newest metadata knows it: an acknowledged
+        producer learned of the leader from one broker, and others may not know it yet. Raises ProtocolError if there is
+        no leader."""
         told: list[tuple[int, int | None]] = []
         for broker in self.brokers.values():
             with suppress(BrokerStopped):

@@ -17,7 +17,7 @@ class AbortedRecords:
         self._under_way: set[int] = set()
 
     def skips(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Whether the records of this batch were aborted. Has to be called for every batch, in order."""
+        """True if the records of this batch were aborted. Has to be called for every batch, in order."""
         if not self._to_come and not self._under_way:
             return False
         while self._to_come and self._to_come[0][1] <= header.last_offset:

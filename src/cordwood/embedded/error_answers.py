@@ -29,7 +29,7 @@ _ROWS: Final = {
     "topic_results": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""Arrays of answers whose arrays in the request have another name. All others have the same name in both."""
+"""Arrays of answers whose array in the request has another name. All other arrays have the same name in both."""
 _IDENTITY: Final = {
     "group_id": ("group_id",),
     "group_instance_id": ("group_instance_id",),
@@ -66,7 +66,7 @@ _ONLY_ON_TOP: Final = {
     ),
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
 }
-"""APIs whose top-level error code has few uses: with any other code, clients would not look at the rows."""
+"""APIs with few uses of the top-level error code: with any other code there, clients would not read the rows."""
 
 _NAMES_OF_TOPICS: Final = ("name", "topic", "topic_name")
 _TOPICS: Final = ("topics", "topic_data", "topic_partitions", "topic_names", "v3_and_below_topics")
@@ -140,7 +140,7 @@ def _first_of(entity: Entity, names: Sequence[str]) -> Sequence[Any]:
 
 
 def names_topics(api_key: int) -> bool:
-    """Whether requests of this API name topics."""
+    """True if requests of this API name topics."""
     fields = load(APIS[api_key].name)["request"].body.fields
     nested = [
         inner for field in fields if field.name in _ROWS_WITH_TOPICS and field.struct for inner in field.struct[0]

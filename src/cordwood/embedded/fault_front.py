@@ -1,4 +1,4 @@
-"""Stands before a node while faults are set, and lets requests meet the faults. Without faults it is not there at all.
+"""Stands before a node while faults are set, and lets requests meet the faults. Without faults there is no front.
 
 While a fault on Fetch depends on partitions, there are no fetch sessions: a fetch in a session does not name all its
 partitions. An existing session is not found any more, as after a restart, and no new one begins.
@@ -80,7 +80,7 @@ class FaultFront:
             return
         values = refusal(header.api_key, request, code)
         if header.api_key == ApiKey.METADATA:
-            # A client that is told of no broker would have no broker to ask again.
+            # A client that gets no broker in the answer would have no broker to ask again.
             values["brokers"] = [
                 endpoint._asdict()
                 for endpoint in self._node.told_brokers.endpoints(reply.entrance.name, reply.connection_id)
@@ -94,7 +94,8 @@ def _without_session(header: RequestHeader, frame: memoryview) -> memoryview:
     """The same fetch without a session."""
     if header.api_version < 7:
         return frame
-    # Before the session's epoch: the replica until version 14, three numbers, the isolation level, the session's id.
+    # The session's epoch follows the replica (until version 14), three numbers, the isolation level and the session's
+    # id.
     epoch_position = header.body_start + (21 if header.api_version <= 14 else 17)
     changed = bytearray(frame)
     _INT32.pack_into(changed, epoch_position, _NO_SESSION)

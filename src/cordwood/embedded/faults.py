@@ -1,7 +1,7 @@
 """Errors, delays and lost connections on demand, for tests of clients: `broker.faults.fail("Produce", …)`.
 
-A fault can be set from any thread, and holds for requests that arrive afterwards. A request meets at most one fault: of
-the faults that fit it and are not used up, the one that was set first.
+A fault can be set from any thread, and holds for requests that arrive afterwards. A request meets at most one fault:
+the first one set that fits it and is not used up.
 """
 
 import threading
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests have met this fault."""
+        """The number of requests that have met this fault."""
         return self._hits
 
     @property
@@ -78,11 +78,11 @@ class Fault:
 
     @property
     def needs_partitions(self) -> bool:
-        """Whether the fault, or the answer that it gives, depends on the partitions in a request."""
+        """True if the fault, or the answer that it gives, depends on the partitions in a request."""
         return self.effect is Effect.FAIL or self.target.topic is not None
 
     def wait(self, hits: int = 1, timeout_s: float = 30.0) -> None:
-        """Returns when `hits` requests have met this fault. Raises TimeoutError if they do not in time."""
+        """Returns when `hits` requests have met this fault. Raises TimeoutError after `timeout_s`."""
         self._faults.wait_for(lambda: self._hits >= hits, timeout_s, f"{self} was met {self._hits} times, not {hits}")
 
     def hit(self) -> None:
@@ -116,7 +116,8 @@ class Faults:
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """`changed` is called after every change from outside of the loop, and returns when the broker obeys."""
+        """`changed` is called after every change from outside of the loop, and returns when the broker obeys the
+        faults."""
         self._tell = changed
         self._set: list[Fault] = []
         self._changed = threading.Condition()
@@ -230,7 +231,7 @@ def _target(api: str, topic: str | None, partition: int | None, client_id: str |
     if partition is not None and topic is None:
         raise ValueError("partition needs topic: a partition belongs to a topic")
     if topic is not None:
-        # Imported here: it reads message schemas, which a broker without faults does not need.
+        # Imported here, because it reads message schemas, which a broker without faults does not need.
         from cordwood.embedded.error_answers import names_topics
 
         if not names_topics(by_name[api]):
@@ -259,7 +260,7 @@ def _checked(times: int | None) -> int | None:
 
 def _check_type(name: str, given: object, *types: type | None) -> None:
     """Raises TypeError: a value of a wrong type fits no request, and a test would wait for a fault in vain."""
-    # For Python True is an int; as a number it is a mistake.
+    # Python counts True as an int; here that is a mistake.
     fits = None in types if given is None else isinstance(given, tuple(each for each in types if each is not None))
     if not fits or isinstance(given, bool):
         expected = " or ".join("None" if each is None else each.__name__ for each in types)

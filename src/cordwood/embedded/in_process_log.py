@@ -1,4 +1,4 @@
-"""Appending to and reading from the broker in this process, without a client and without a socket.
+"""Appends to and reads from the broker in this process, without a client and without a socket.
 
 Partitions, checks, acks and durability are the same as for a Kafka client with acks=all. Kafka clients read records
 that were appended here, and the other way round. Methods may be called from any thread but the broker's own.
@@ -34,7 +34,7 @@ NO_CONNECTION: Final = 0
 
 Headers = Sequence[tuple[str, bytes | None]]
 Appending = Callable[[int | Exception], None]
-"""Is called with the offset of the record, or with the reason why there is none."""
+"""Called with the offset of the record, or with the reason of a failure."""
 
 
 class LogRecord(NamedTuple):
@@ -52,7 +52,7 @@ class _Part(NamedTuple):
     """The result of one look into a partition's log."""
 
     offset: int
-    """The first offset that is wanted."""
+    """The first wanted offset."""
     found: LogSlice | ColdRead | None
     aborted: list[tuple[int, int]]
     """Producer id and first offset of aborted transactions, for a reader of committed records."""
@@ -104,7 +104,8 @@ class InProcessLog:
         """The records of a partition from `offset` on, or from the log's start.
 
         Without `partition`: the records of all partitions, one partition after the other. Records of one partition are
-        in order; between partitions there is no order. A partition ends at the high watermark that it has by then.
+        in order; between partitions there is no order. A partition ends at the high watermark that it has when the read
+        reaches it.
 
         With `committed`: the records that a consumer with `read_committed` gets. They end before the first open
         transaction, and leave aborted transactions out. Without it: all records, as with `read_uncommitted`.
@@ -253,7 +254,7 @@ def _check_headers(headers: Headers) -> None:
 
 
 def _with_topic(server: Server, name: str, use: Callable[[int], None], done: Appending) -> None:
-    """Calls `use` with the number of the topic's partitions."""
+    """Calls `use` with the number of the topic's partitions, and creates the topic if needed."""
     node = server.node
     topics = node.image.topics
     if name in topics:

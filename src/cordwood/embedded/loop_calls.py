@@ -1,4 +1,4 @@
-"""Calls from any thread into the loop of the broker in this process, whose loop changes with every start."""
+"""Calls from any thread into the loop of the broker in this process. Every start of the broker has a new loop."""
 
 import asyncio
 import os

@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def cordwood_settings(pytestconfig: pytest.Config) -> Settings:
-    """The settings of the `cordwood` broker, by name: those of the ini file. A suite can override this fixture."""
+    """The settings of the `cordwood` broker by name, from the ini file. A suite can override this fixture."""
     settings: dict[str, str | int | float | bool] = {}
     for line in pytestconfig.getini(_INI_OPTION):
         name, equals, text = line.partition("=")

@@ -18,7 +18,7 @@ _STOP_TIMEOUT_S = 30.0
 
 
 class StoreThread:
-    """Can be started again after a stop, with the same content."""
+    """The store's thread, which can be started again after a stop, with the same content."""
 
     def __init__(self, socket_path: str, cluster_name: str, database: str | None) -> None:
         """`database` is the path of an SQLite file; None: the content is in memory."""
@@ -31,7 +31,7 @@ class StoreThread:
         self._told_to_stop: asyncio.Event
 
     def start(self) -> None:
-        """Returns when brokers can connect. Raises EnvironmentFailure or OSError."""
+        """Starts the store, and returns when brokers can connect. Raises EnvironmentFailure or OSError."""
         if self._thread is not None:
             raise RuntimeError("the cluster is already running")
         started: Future[None] = Future()
@@ -44,7 +44,7 @@ class StoreThread:
             raise
 
     def stop(self) -> None:
-        """Safe to call twice."""
+        """Stops the store. Safe to call twice."""
         if self._thread is None:
             return
         with suppress(RuntimeError):  # the loop has ended already
