@@ -1,1 +1,2 @@
-"""The raw Kafka client: batches in and out, for Spark and for followers. Blocking, one thread, no record objects."""
+"""The raw Kafka client: batches in and out, for Spark and for followers. Calls block, in one thread, without record
+objects."""

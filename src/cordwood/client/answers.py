@@ -9,7 +9,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """Stand in place of a time: the first and the next offset of a partition."""
 NO_POSITION: Final = -1
-"""Stands in place of a position: tools take a group that commits it for one that never committed, and show no lag."""
+"""Takes the place of a position: tools read it as a group that never committed, and show no lag."""
 
 
 class Isolation(IntEnum):
@@ -35,7 +35,7 @@ class TopicMetadata(NamedTuple):
 
 class FoundOffset(NamedTuple):
     offset: int
-    """The offset; -1: no record is that late."""
+    """The offset; -1 if no record is that late."""
     timestamp_ms: int
     leader_epoch: int
 

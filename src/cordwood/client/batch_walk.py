@@ -1,7 +1,7 @@
 """Walks over fetched batches: finds how many bytes are whole batches, and the offset after them.
 
-The walk reads offset and length of each batch and the header of the last: cheap enough to do before the next request is
-sent. No checksum covers a batch's offset. A wrong offset would end a range early, or have batches read twice, so
+The walk reads offset and length of each batch and the header of the last: it is cheap enough to precede the next
+request. No checksum covers a batch's offset. A wrong offset would end a range early, or have batches read twice, so
 offsets that do not rise are refused.
 """
 

@@ -1,6 +1,6 @@
 """The brokers of a cluster, the leaders of partitions and the coordinators of groups and transactions, cached.
 
-The cache may be out of date: a caller that hears so from a broker calls `outdated`, and the next lookup asks the
+The cache may be out of date: a caller that learns this from a broker calls `outdated`, and the next lookup asks the
 cluster again.
 """
 
@@ -59,8 +59,8 @@ class Brokers:
     # Connections.
 
     def any(self) -> Link:
-        """A connected link: an open one, else a new connection to a known broker or a bootstrap server, those whose
-        last connection failed at the end."""
+        """A connected link: an open one, else a new connection to a known broker or a bootstrap server. Addresses whose
+        last connection failed come last."""
         self._check_open()
         for link in self._links.values():
             if link.is_connected:
@@ -158,13 +158,13 @@ class Brokers:
         return link, response
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """The topic from the cache, or from the cluster if that is out of date. None: no such topic."""
+        """The topic from the cache, or from the cluster if the cache is out of date. None if there is no such topic."""
         if name not in self._topics or name in self._stale:
             self.describe({name, *self._stale})
         return self._topics.get(name)
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Asks in one request for those of these topics that are not cached."""
+        """Asks in one request for those of the topics that are not cached."""
         missing = {name for name in names if name not in self._topics or name in self._stale}
         if missing:
             self.describe(missing | self._stale)
@@ -178,11 +178,11 @@ class Brokers:
         self.outdated(name for name, topic in self._topics.items() if _leads(link, topic))
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """The leader of the partition. UnknownTopic if the partition does not exist; RequestRefused, to be retried,
-        without a leader."""
+        """The leader of the partition. Raises UnknownTopic if the partition does not exist, and RequestRefused, to be
+        retried, if it has no leader."""
         found = self.topic(partition.topic)
         if found is None or partition.partition >= len(found.partitions):
-            # In a larger cluster a broker may hear of a new topic a little later than the broker that created it.
+            # A broker of a larger cluster may learn of a new topic a little later than the broker that created it.
             time.sleep(self.settings.retry_backoff_ms / 1000)
             self.outdated([partition.topic])
             found = self.topic(partition.topic)
@@ -202,7 +202,8 @@ class Brokers:
     # Coordinators.
 
     def coordinator(self, key_type: KeyType, key: str) -> Link:
-        """The coordinator of this group or transactional id. RequestRefused, to be retried, if there is none now."""
+        """The coordinator of this group or transactional id. Raises RequestRefused, to be retried, if there is none
+        now."""
         node_id = self._coordinators.get((key_type, key))
         if node_id is None or node_id not in self._links:
             node_id = self._coordinators[key_type, key] = self._find_coordinator(key_type, key)
@@ -231,7 +232,7 @@ class Brokers:
         at_most: int | None = None,
         wait_ms: int = 0,
     ) -> T:
-        """Asks the coordinator and returns what `check` makes of the answer. Retries errors that may pass."""
+        """Asks the coordinator, and returns the result of `check` for the answer. Retries errors that may pass."""
 
         def attempt() -> T:
             try:

@@ -96,29 +96,29 @@ class Cluster:
         return dict(self._brokers.versions().ranges)
 
     def supports(self, api_key: int) -> bool:
-        """Whether the cluster has this API in a version that this client speaks."""
+        """True if the cluster has this API in a version that this client speaks."""
         return self._brokers.versions().supports(api_key)
 
     @property
     def transaction_version(self) -> int:
-        """The finalized feature transaction.version: from 2 on a Produce adds its partitions to a transaction."""
+        """The finalized feature transaction.version: from 2 on, a Produce adds its partitions to a transaction."""
         return self._brokers.versions().transaction_version
 
     def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, TopicMetadata]:
-        """These topics, or all topics, as the cluster has them now. Topics that do not exist are left out; with
-        `create` a broker with auto.create.topics.enable creates them."""
+        """The topics of these names, or all topics, as the cluster has them now. Topics that do not exist are left out;
+        with `create` a broker with auto.create.topics.enable creates them."""
         return self._brokers.retried(lambda: self._brokers.describe(names, create=create))
 
     def describe_configs(self, topic: str) -> dict[str, str]:
-        """The settings that apply to the topic. UnknownTopic if the topic does not exist."""
+        """The settings that apply to the topic. Raises UnknownTopic if the topic does not exist."""
         return configs.describe_configs(self._brokers, topic)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
-        """Finds for each partition EARLIEST, LATEST, or the first offset whose record is at least as new as a time in
-        ms (-1 if there is none). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist
-        are left out."""
+        """Finds for each partition EARLIEST, LATEST, or the first offset with a record at least as new as a time in ms
+        (-1 if there is none). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist are
+        left out."""
         return offsets.list_offsets(self._brokers, wanted, isolation)
 
     # Reading.
@@ -150,12 +150,12 @@ class Cluster:
         """Streams all records of [start_offset, end_offset), in the partition's order, as whole batches: the first
         batch may begin before the range and the last batch may end after it.
 
-        The stream ends when the range is passed, also where the range's tail holds no batch any more. Raises
+        The stream ends when the range is passed, also if the range's tail holds no batch any more. Raises
         OffsetOutOfRange if the log does not have the next offset (any more), UnknownTopic if the topic is deleted, also
         if it is then created again; EndNotReached if `end_offset` does not become readable within retry_timeout_ms.
 
-        `read_ahead` is 1, or 0 to send no request before the present answer is used up. More would not help: the next
-        offset is known only from the answer before. A caller that leaves the iterator early may `close` it.
+        `read_ahead` is 1, or 0 to send no request before the present answer is used up. A larger number would not help:
+        the next offset is known only from the previous answer. A caller that leaves the iterator early may `close` it.
         """
         if read_ahead not in (0, 1):
             raise ValueError(f"read_ahead must be 0 or 1, not {read_ahead}")
@@ -169,7 +169,7 @@ class Cluster:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         max_bytes: int | None = None,
     ) -> list[RangeStream]:
-        """As `stream`, for several ranges that are read one after the other, in this order. While one range is read,
+        """Like `stream`, for several ranges that are read one after the other, in this order. While one range is read,
         requests for the next ranges are on their way, and small ranges share a request, so that a hundred partitions do
         not cost a hundred round trips. An error of one stream does not touch the other streams."""
         return convoy(self._brokers, ranges, isolation, max_bytes)
@@ -190,13 +190,13 @@ class Cluster:
         return pipeline.finish()
 
     def pipeline(self, *, acks: int = -1, transactional_id: str | None = None) -> ProducePipeline:
-        """As `produce`, for a caller that makes the next batches while earlier ones are on their way."""
+        """Like `produce`, for a caller that makes the next batches while earlier ones are on their way."""
         return ProducePipeline(self._brokers, acks=acks, transactional_id=transactional_id)
 
     # Positions of groups without members.
 
     def groups(self) -> list[str]:
-        """The names of the cluster's groups, of whatever kind, that the brokers let this client see."""
+        """The names of the cluster's groups, of any kind, that the brokers show to this client."""
         return groups.names(self._brokers)
 
     def committed(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
@@ -207,7 +207,7 @@ class Cluster:
     def committed_with_metadata(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """As `committed`, with the text that was committed along with each position, or with NO_POSITION."""
+        """Like `committed`, with the text that was committed along with each position, or with NO_POSITION."""
         return groups.committed(self._brokers, group, partitions)
 
     def commit(
@@ -218,7 +218,7 @@ class Cluster:
         retention_ms: int | None = None,
     ) -> None:
         """Commits positions of the group. `metadata` is one text for all positions, or a text for each. Positions with
-        `retention_ms` expire that long after the commit; a group without members goes with its last position."""
+        `retention_ms` expire that long after the commit; a group without members vanishes with its last position."""
         groups.commit(self._brokers, group, offsets, metadata, retention_ms)
 
     def delete_group(self, group: str) -> None:
@@ -234,7 +234,8 @@ class Cluster:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> ProducerIdentity:
-        """An identity for an idempotent producer; a transactional id's earlier producer is fenced and aborted."""
+        """An identity for an idempotent producer. The earlier producer of a transactional id is fenced and its
+        transaction aborted."""
         producer = ProducerIdentity(producer_id, producer_epoch)
         return transactions.init_producer_id(self._brokers, transactional_id, timeout_ms, producer)
 
@@ -275,8 +276,8 @@ class Cluster:
         plan: FamilyPlan = families.NO_PLAN,
     ) -> FamilyDecided:
         """Commits the slots of the winners and aborts the rest, or aborts all slots, or only the named ones; returns
-        when every reader sees the result. RequestRefused with PRODUCER_FENCED if a winner has lost its slot; then
-        nothing has changed. A commit keeps `plan`, for `family_recall`."""
+        when every reader sees the result. Raises RequestRefused with PRODUCER_FENCED if a winner has lost its slot;
+        then nothing has changed. A commit keeps `plan`, for `family_recall`."""
         return families.decide(self._brokers, family, batch_id, commit, winners, forget, plan)
 
     def family_recall(self, family: str) -> FamilyMemory:

@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection can be used. Notices if the broker has closed an idle connection."""
+        """True if the connection can be used. Notices that the broker has closed an idle connection."""
         if self._failure is None and not self._waiting and time.monotonic() - self._used_s > _IDLE_S:
             try:
                 if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
@@ -91,7 +91,7 @@ class Connection:
             self._break("the connection was closed")
 
     def request(self, api_key: int, version: int, body: Bytes | Sequence[Bytes], *, wait_ms: int = 0) -> memoryview:
-        """The answer, from its correlation id on. `wait_ms` is how long the request lets the broker wait."""
+        """The answer, from its correlation id on. `wait_ms` is how long the broker may wait before it answers."""
         return self.receive(self.send(api_key, version, body), wait_ms=wait_ms)
 
     def send(self, api_key: int, version: int, body: Bytes | Sequence[Bytes], *, answered: bool = True) -> int:
@@ -144,7 +144,7 @@ class Connection:
                 raise self._break(f"{self._asked(token)} was not answered within {timeout_ms} ms")
 
     def has_arrived(self, token: int) -> bool:
-        """Whether `receive` would return at once. Reads bytes that have arrived, and never waits."""
+        """True if `receive` would return at once. Reads bytes that have arrived, and never waits."""
         if self._failure is None and token not in self._arrived:
             self._receive_available()
         return token in self._arrived

@@ -31,7 +31,7 @@ def convoy(
 
 
 class _Convoy:
-    """Keeps about as many bytes requested as one answer may have: at least half of them, and never more."""
+    """Keeps requests under way for between half and all of the bytes that one answer may have."""
 
     def __init__(self, brokers: Brokers, streams: Sequence[RangeStream], isolation: Isolation, max_bytes: int) -> None:
         self._max_wait_ms = brokers.settings.fetch_max_wait_ms

@@ -8,7 +8,7 @@ from cordwood.model.identifiers import TopicPartition
 
 
 class ClientError(Exception):
-    """A call that did not succeed."""
+    """A call did not succeed."""
 
 
 class BrokerUnreachable(ClientError):
@@ -38,7 +38,7 @@ class UnknownTopic(ClientError):
 
 
 class OffsetOutOfRange(ClientError):
-    """The partition does not have the requested offset. Bounds that could not be found out are -1."""
+    """The partition does not have the requested offset. Unknown bounds are -1."""
 
     def __init__(self, partition: TopicPartition, asked: int, log_start_offset: int, log_end_offset: int) -> None:
         if 0 <= asked < log_start_offset:

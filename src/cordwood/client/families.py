@@ -38,7 +38,7 @@ class FamilyMember(NamedTuple):
 
 class FamilyStanding(NamedTuple):
     decided: bool
-    """Whether the batch is decided: records still written for it are thrown away."""
+    """True if the batch is decided: records still written for it are thrown away."""
     last_batch_id: int
     """The last decided batch; -1: none yet."""
 
@@ -51,7 +51,7 @@ class FamilyJoined(NamedTuple):
 
 class FamilyDecided(NamedTuple):
     already_decided: bool
-    """Whether an earlier request decided the batch, possibly a lost try of this one. A success either way."""
+    """True if an earlier request decided the batch, possibly a lost try of this one. A success either way."""
     last_batch_id: int
 
 

@@ -67,7 +67,7 @@ class FetchRequest:
 
 
 def send_fetch(wanted: Sequence[Wanted], isolation: Isolation, max_wait_ms: int) -> FetchRequest:
-    """Sends one request to the common leader of these partitions, each of which is named once."""
+    """Sends one request to the common leader of these partitions. Each partition is named once."""
     link = wanted[0].leader.link
     by_name = any(each.leader.topic_id is None for each in wanted)
     version = link.versions.pick(ApiKey.FETCH, TOPIC_IDS_FROM - 1 if by_name else None)

@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     offset: int
     max_bytes: int
     shared: bool
-    """Whether the request names other partitions, too: their records may have taken all the room of the answer."""
+    """True if the request names other partitions, too: their records may have taken all the room of the answer."""
 
 
 class Reader:

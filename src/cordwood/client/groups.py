@@ -1,4 +1,4 @@
-"""Names of groups, positions of a group, and its deletion. Commits are those of a group without members."""
+"""Names of groups, positions of a group, and its deletion. Positions are committed as by a group without members."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def committed(
 
 
 _LAST_WITH_RETENTION: Final = 4
-"""The last version of OffsetCommit that says how long its positions are kept."""
+"""The last version of OffsetCommit with a retention of positions."""
 
 
 def commit(

@@ -17,7 +17,7 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import HEADER_SIZE, MAGIC, Buffer, read_header
 
 MAX_BATCHES_ON_THEIR_WAY: Final = 5
-"""The most unanswered batches of an idempotent producer in one partition: a broker remembers so many to find
+"""The most unanswered batches of an idempotent producer in one partition: a broker remembers this many to find
 duplicates."""
 
 
@@ -45,7 +45,7 @@ class Lane:
         self.waiting: deque[OutgoingBatch] = deque()
         self._on_their_way = 0
         self._known = False
-        """Whether the broker has stored a batch of this lane."""
+        """True once the broker has stored a batch of this lane."""
         self._again: list[OutgoingBatch] = []
         self._base_offset: int | None = None
         self._next_offset = -1
@@ -81,7 +81,7 @@ class Lane:
         return True
 
     def lost(self, batch: OutgoingBatch) -> None:
-        """Marks a batch whose outcome is unknown: it has to be sent again."""
+        """Marks a batch with an unknown outcome, which has to be sent again."""
         self._on_their_way -= 1
         self._again.append(batch)
 

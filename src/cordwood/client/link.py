@@ -76,7 +76,7 @@ class Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the last connection broke or could not be made: the broker may hang, and cost a timeout to ask."""
+        """True if the last connection broke or could not be made: the broker may hang, and cost a timeout to ask."""
         return self._connect_failed or (self._connection is not None and not self._connection.is_open)
 
     def connect(self) -> Connection:

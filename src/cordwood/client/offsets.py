@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _TIMES_UNKNOWN = 3
-"""So many answers of a leader that it does not know a partition are believed, although the metadata has the
-partition."""
+"""A leader is believed after this many answers that it does not know a partition, although the metadata has it."""
 
 
 def list_offsets(
@@ -45,7 +44,7 @@ class _Search:
         self._unknown: dict[TopicPartition, int] = {}
         self.found: dict[TopicPartition, FoundOffset] = {}
         self.failure: ClientError | None = None
-        """The reason why the last attempt did not find all partitions. It may pass."""
+        """The reason why the last attempt did not find all partitions, which may pass."""
 
     def once(self) -> None:
         self.failure = None
@@ -71,7 +70,7 @@ class _Search:
         self._brokers.outdated_at(link)
 
     def _by_leader(self) -> dict[Link, list[tuple[TopicPartition, int]]]:
-        """The partitions that are left, by leader. Partitions that do not exist are dropped for good."""
+        """The partitions that remain, by leader. Partitions that do not exist are dropped for good."""
         self._brokers.prepare(partition.topic for partition in self._left)
         by_leader: dict[Link, list[tuple[TopicPartition, int]]] = {}
         for partition in list(self._left):

@@ -22,7 +22,7 @@ LEADER_MOVED = frozenset(
         ErrorCode.LISTENER_NOT_FOUND,
     }
 )
-"""Errors of outdated metadata: the client asks for metadata anew, then retries."""
+"""Errors of outdated metadata: the client fetches the metadata again, then retries."""
 
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """Errors of a moved coordinator: the client looks the coordinator up, then retries."""
@@ -50,7 +50,7 @@ _MARKERS_PAUSE_S = 0.003
 
 
 class Attempts:
-    """The time that one call has. `progress` starts the time anew, for calls that last as long as answers come."""
+    """The time of one call. `progress` restarts it, for calls that last as long as answers come."""
 
     def __init__(self, settings: ClientSettings, timeout_ms: int | None = None) -> None:
         self._timeout_s = (settings.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000

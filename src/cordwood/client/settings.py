@@ -23,7 +23,7 @@ class ClientSettings:
     client_id: str = "cordwood"
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
-    """How long one answer may take. The wait of a fetch for records comes on top."""
+    """How long one answer may take, without the wait of a fetch for records."""
     retry_timeout_ms: int = 60_000
     """How long a call goes on trying while brokers are away, leaders move and coordinators load."""
     retry_backoff_ms: int = 50

@@ -23,7 +23,7 @@ _LEAST_ASKED_BYTES: Final = 64 * 1024
 
 
 class OffsetRange(NamedTuple):
-    """[start_offset, end_offset) of a partition."""
+    """The offsets [start_offset, end_offset) of a partition."""
 
     partition: TopicPartition
     start_offset: int
@@ -69,7 +69,7 @@ class RangeStream:
             with suppress(ClientError):
                 self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
 
-    # For a convoy, which sends requests for several streams.
+    # Called by a convoy, which sends requests for several streams.
 
     @property
     def on_its_way_bytes(self) -> int:
@@ -145,7 +145,7 @@ class RangeStream:
         return None
 
     def _holds_nothing(self, end: int) -> bool:
-        """Whether no batch is left from the position to `end`, the log's end for this reader: compaction removed the
+        """True if no batch is left from the position to `end`, the log's end for this reader: compaction removed the
         tail.
 
         A fetch without records is no proof, since a broker that throttles, or that waits for remote storage, also

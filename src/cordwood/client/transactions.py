@@ -31,7 +31,7 @@ _OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
 
 
 def adds_partitions_itself(brokers: Brokers) -> bool:
-    """Whether a Produce adds its partitions to the transaction, without an AddPartitionsToTxn before it."""
+    """True if a Produce adds its partitions to the transaction, without an AddPartitionsToTxn before it."""
     return brokers.versions().transaction_version >= IMPLICIT_PARTITIONS
 
 

@@ -50,7 +50,7 @@ NEEDED: Final = {ApiKey.METADATA: 4, ApiKey.OFFSET_FETCH: 2}
 positions."""
 
 IMPLICIT_PARTITIONS: Final = 2
-"""The transaction.version from which a Produce adds its partitions to the transaction by itself (KIP-890)."""
+"""From this transaction.version on, a Produce adds its partitions to the transaction by itself (KIP-890)."""
 
 
 @dataclass(frozen=True)
