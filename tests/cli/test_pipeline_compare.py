@@ -34,7 +34,7 @@ TABLES = '{"latest": table("latest", key="id"), "seen": table("seen"), "shared":
 
 
 class Stage:
-    """A pipeline of two editions whose outputs a test writes itself."""
+    """A pipeline of two editions with outputs that a test writes itself."""
 
     def __init__(self, cordwood: Cordwood, directory: Path, topic: str) -> None:
         self.cordwood = cordwood
@@ -199,7 +199,7 @@ def test_a_requeue_that_finds_nothing_ends_without_spark(stage: Stage) -> None:
     said = stage.cordwood("pipeline", "requeue", stage.file)
     assert said == f"{stage.name}: 0 records sent through again, 0 failed again\n"
     assert time.monotonic() - began < 60, "as long as no Spark takes on any machine"
-    # Of a topic that was made again, offsets say nothing.
+    # Offsets mean nothing in a topic that was made again.
     write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, "another"))
     assert not has_nothing_to_requeue(pipeline, state, edition, stage.cordwood.bootstrap)
 

@@ -1,4 +1,4 @@
-"""`cordwood pipeline …` against a real broker: what cannot get better is refused at once, before Spark is started."""
+"""`cordwood pipeline …` against a real broker: hopeless requests are refused at once, before Spark starts."""
 
 import sys
 from pathlib import Path

@@ -19,7 +19,7 @@ from cordwood.model.broker_settings import BrokerSettings
 
 
 class Changes:
-    """Counts, and kills this process before the last one that it may make."""
+    """Counts changes, and kills this process before the last one that it may make."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -58,7 +58,7 @@ class DyingFilesystem(OsFilesystem):
 
 
 class DyingStore:
-    """A metadata store whose process is killed before a transaction."""
+    """A metadata store that kills its process before a transaction."""
 
     def __init__(self, store: Any, changes: Changes) -> None:
         self._store = store

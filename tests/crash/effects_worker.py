@@ -1,7 +1,7 @@
-"""A program whose effects are rows in a database: one for each record, in one transaction with its position.
+"""A program with effects in a database: a row for each record, in one transaction with its position.
 
-`python effects_worker.py BOOTSTRAP PROTOCOL DATABASE TOTAL`: works until the database has TOTAL effects. It can be
-killed at any time and started again, or put to sleep until its group has given it up.
+`python effects_worker.py BOOTSTRAP PROTOCOL DATABASE TOTAL`: works until the database has TOTAL effects. The program
+can be killed at any time and started again, or put to sleep until its group has given it up.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ GROUP = "bookkeepers"
 TOPIC = "source"
 BATCH = 10
 EFFECT_S = 0.003
-"""An effect takes its time: most of the killing has to hit a transaction that is half done."""
+"""An effect takes this long, so that most kills hit a transaction that is half done."""
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 200, "max.poll.interval.ms": 60_000},
     "consumer": {"group.protocol": "consumer"},

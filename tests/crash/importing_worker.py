@@ -21,7 +21,7 @@ from cordwood.model.broker_settings import BrokerSettings
 
 
 class DyingBehind:
-    """A metadata store whose process is killed before a transaction, or while the answer is on its way."""
+    """A metadata store that kills its process before a transaction, or while the answer is on its way."""
 
     def __init__(self, store: Any, changes: Changes) -> None:
         self._store = store

@@ -24,14 +24,14 @@ SETTINGS = {
 }
 PARTITIONS = 3
 RECORDS = 600 * max(ROUNDS, 1)
-"""In each partition."""
+"""The number of records in each partition."""
 BLOWS = ("sleep", "kill", "kill", "broker", "kill", "kill", "broker", "kill") * max(ROUNDS, 1)
 SLEEP_S = 2.5
-"""Longer than a session: who wakes up is a zombie."""
+"""Longer than a session: a program that wakes up is a zombie."""
 
 
 class Worker:
-    """One of the programs: started again as often as it dies."""
+    """One of the programs, which is started again whenever it dies."""
 
     def __init__(self, command: list[str], output: Path) -> None:
         self._command = command

@@ -103,7 +103,7 @@ def test_every_batch_is_seen_once_and_whole_however_often_the_broker_is_killed(
             while not enough.is_set():
                 query.run_batch(batch_id)
                 if chance.random() < 0.3:
-                    # As a driver does that died before it noted the batch as finished.
+                    # A driver that died before it noted the batch as finished does the same.
                     query.run_batch(batch_id)
                 batch_id += 1
         for _ in range(BATCHES_AFTER):

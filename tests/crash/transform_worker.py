@@ -1,7 +1,7 @@
 """A program that reads, transforms and writes exactly once: records and positions in one transaction.
 
 `python transform_worker.py BOOTSTRAP SOURCE TARGET PARTITIONS END`: works until every partition of the source is done
-up to END. It can be killed at any time and started again; brokers can come and go.
+up to END. The program can be killed at any time and started again; brokers can come and go.
 """
 
 import sys
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 GROUP = "transformers"
 BATCH = 25
 PAUSE_S = 0.03
-"""Between transactions: there must be time to kill somebody."""
+"""The pause between transactions, which leaves time for a kill."""
 TIMEOUT_S = 5
 
 
@@ -35,7 +35,7 @@ def work(bootstrap: str, source: str, target: str, partitions: int, end: int) ->
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": GROUP, "transaction.timeout.ms": 10_000, "linger.ms": 1}
     )
-    # First this: it ends what an earlier life left open, so that the positions below are the truth.
+    # Initialising comes first: it ends the open transaction of an earlier life, so that the positions below are true.
     producer.init_transactions(TIMEOUT_S)
     consumer = Consumer(
         {

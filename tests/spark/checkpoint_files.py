@@ -1,4 +1,4 @@
-"""A checkpoint as Spark writes it, file by file, for stories in which files of it get lost."""
+"""A checkpoint as Spark writes it, file by file, for stories that lose some of its files."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ class CheckpointFiles:
         self._write("metadata", json.dumps({"id": query_id}))
 
     def plan(self, batch_id: int, *ends: int, timestamp_ms: int = 1, settings: str = "2") -> str:
-        """The batch ends at these offsets of topic `orders`, one for each source."""
+        """Plans a batch that ends at these offsets of topic `orders`, one for each source."""
         seconds = {"batchTimestampMs": timestamp_ms, "conf": {"spark.sql.shuffle.partitions": settings}}
         lines = ["v1", json.dumps(seconds), *(json.dumps({"orders": {"0": end}}) for end in ends)]
         self._write(f"offsets/{batch_id}", "\n".join(lines))
@@ -36,7 +36,7 @@ class CheckpointFiles:
         (self.directory / name).write_bytes(b"")
 
     def names(self) -> set[str]:
-        """Without Hadoop's checksums."""
+        """The names of the files, without Hadoop's checksums."""
         found = (path for path in self.directory.rglob("*") if path.is_file() and not path.name.endswith(".crc"))
         return {str(path.relative_to(self.directory)) for path in found}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 900
-"""Of one test: the first one also starts Spark, which takes a minute on a machine with other things to do."""
+"""The time of one test: the first one also starts Spark, which takes a minute on a busy machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 @pytest.fixture(scope="session")
 def delta_misfit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> str | None:
-    """What a pipeline says when Delta's jars are there and were built for another Spark."""
+    """A pipeline's remark if Delta's jars are there and were built for another Spark."""
     from cordwood.pipelines.definition import table
     from cordwood.pipelines.tables.delta import DeltaBatches
 
@@ -77,7 +77,7 @@ def delta_misfit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(params=["deltalake", "delta-spark"])
 def merged_by(request: pytest.FixtureRequest, spark: "SparkSession") -> Iterator[str]:
-    """Rows with a key are merged into Delta tables in one way, then in the other."""
+    """Has rows with a key merged into Delta tables in one way, then in the other."""
     if request.param == "deltalake":
         yield request.param
         return
@@ -90,7 +90,7 @@ def merged_by(request: pytest.FixtureRequest, spark: "SparkSession") -> Iterator
 
 @pytest.fixture
 def delta_merging(spark: "SparkSession", delta_misfit: str | None) -> Iterator[None]:
-    """Where there are jars: they are used, if they are of use."""
+    """Uses Delta's jars if there are any and they fit."""
     with _delta_merging(spark):
         yield
 
@@ -107,7 +107,7 @@ def _delta_merging(spark: "SparkSession") -> Iterator[None]:
 
 
 def delta_jars() -> list[Path]:
-    """Delta's own, for Spark: those of the directory that is named, none otherwise."""
+    """Delta's own jars for Spark, from the directory that the environment names; none otherwise."""
     directory = os.environ.get("CORDWOOD_DELTA_JARS")
     return sorted(Path(directory).glob("delta-*.jar")) if directory else []
 
@@ -123,7 +123,7 @@ class Record(NamedTuple):
 
 
 def produce(bootstrap: str, topic: str, records: Sequence[Record], **settings: object) -> None:
-    """Returns when all are acknowledged."""
+    """Produces records, and returns when all are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
     failures: list[object] = []
 
@@ -147,7 +147,7 @@ def produce(bootstrap: str, topic: str, records: Sequence[Record], **settings: o
 
 
 def numbered(first: int, end: int, partition: int = 0) -> list[Record]:
-    """Records whose values are these numbers."""
+    """Records with these numbers as values."""
     return [Record(str(number).encode(), partition=partition) for number in range(first, end)]
 
 

@@ -18,7 +18,7 @@ WITHIN_S = 300
 
 
 class Orders(Writer):
-    """Numbers as JSON, for each key in turn."""
+    """Produces numbers as JSON, for each key in turn."""
 
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         super().__init__("orders", bootstrap, topic, **{"enable.idempotence": True, **settings})
@@ -50,7 +50,7 @@ def copies(
     connector: str = "cordwood",
     of_producer: Mapping[str, object] = MappingProxyType({}),
 ) -> Counter[int]:
-    """How often each number was copied, when all have been. The numbers are 0, 1, 2, ... without a gap if none was
+    """Returns how often each number was copied, once all are. The numbers are 0, 1, 2, ... without a gap if none was
     lost. Asserts that neither the producer nor the query saw an error."""
     source, sink = topics
     orders = Orders(servers, source, of_producer)

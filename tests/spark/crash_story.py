@@ -1,9 +1,9 @@
 """Driver, executors and broker as processes, killed at named steps of the sink, and started again until all is written.
 
-A fault names steps and who dies there: `executor` is one of the executors, `worker` is the process that reaches the
+A fault names steps and their victims: `executor` is one of the executors, `worker` is the process that reaches the
 step, `driver` the driver's JVM and program with it (its Python workers live on for a while, as zombies), `broker` the
-broker. The next fault comes when all steps of the last one have been reached. Owns all processes; promises that none
-is left when the story is over.
+broker. The next fault comes when all steps of the last one have been reached. The story owns all processes, and leaves
+none behind.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class CrashStory:
         self.lines.add(self.expected[-1])
 
     def play(self, faults: Sequence[Fault]) -> None:
-        """All of these happen, one after the other, and then everything is written."""
+        """Plays all faults, one after the other, and then waits until everything is written."""
         for fault in faults:
             self._keep_running()
             self._arm(fault)
@@ -91,7 +91,7 @@ class CrashStory:
             time.sleep(0.02)
 
     def check(self) -> None:
-        """Every line is visible once, each batch is from one run, and nothing is open."""
+        """Asserts that every line is visible once, each batch is from one run, and nothing is open."""
         found: dict[str, list[str]] = defaultdict(list)
         for message in committed(self.broker.bootstrap, self.topic, PARTITIONS):
             line, run, _ = (message.value() or b"").decode().split("|")
@@ -111,7 +111,8 @@ class CrashStory:
         return self._output.read_text(errors="replace")[-6000:] if self._output.exists() else ""
 
     def _arm(self, fault: Fault) -> None:
-        """Written beside and moved, all at once as far as anybody can tell: steps of a fault follow each other."""
+        """Writes the orders of a fault, the last step first, since its steps follow each other. Each file appears
+        whole, by a rename."""
         assert self._driver is not None
         who = {"worker": "self", "driver": str(-self._driver.pid), "broker": str(self.broker.pid)}
         if any("executor" in victims for victims in fault.values()):
@@ -124,7 +125,7 @@ class CrashStory:
             hidden.rename(self.faults_directory / step)
 
     def _executors(self) -> list[int]:
-        """Process ids of the JVMs that run this driver's tasks, where they are processes of their own."""
+        """Process ids of the JVMs that run this driver's tasks, if they are processes of their own."""
         assert self._driver is not None
         sessions = {self._driver.pid, *self._workers}
         found = []
@@ -137,14 +138,14 @@ class CrashStory:
         return sorted(found)
 
     def _keep_running(self, armed: Fault | None = None) -> int | None:
-        """Starts again whoever died. The driver's exit code once it has ended well."""
+        """Restarts every process that died. Returns the driver's exit code once it has ended well."""
         if not self.broker.alive:
             self.broker.kill()
             self.broker.start()
         if self._driver is None or self._driver.poll() not in (None, 0):
             self._start_driver()
             if armed is not None:
-                # Those who were to die may have new process ids.
+                # Victims that were restarted have new process ids.
                 self._arm({step: who for step, who in armed.items() if (self.faults_directory / step).exists()})
         assert self._driver is not None
         return self._driver.poll()
@@ -181,7 +182,7 @@ class CrashStory:
             )
 
     def _kill_driver(self) -> None:
-        """With its process group, so that no JVM is left of a driver that died alone."""
+        """Kills the driver with its process group, so that no JVM is left of a driver that died alone."""
         driver, self._driver = self._driver, None
         if driver is not None:
             with contextlib.suppress(ProcessLookupError):

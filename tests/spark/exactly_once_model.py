@@ -32,7 +32,7 @@ class ModelSlot(NamedTuple):
 
 
 class Coordinator(NamedTuple):
-    """What the broker remembers: slots, the last decided batch, and what became visible."""
+    """The broker's memory: slots, the last decided batch, and the visible records."""
 
     slots: tuple[ModelSlot, ...] = ()
     last_batch: int = NO_BATCH
@@ -48,19 +48,19 @@ class Coordinator(NamedTuple):
         return self._with(number, joined), Slot(f"slot/{number}", number, epoch)
 
     def produce(self, slot: Slot, content: str) -> "Coordinator | None":
-        """None: fenced."""
+        """None if the slot is fenced."""
         held = self.slots[slot.producer_id]
         if held.epoch != slot.producer_epoch or held.state is SlotState.FREE:
             return None
         return self._with(slot.producer_id, held._replace(state=SlotState.OPEN, content=content))
 
     def end(self, number: int) -> "Coordinator":
-        """Aborted, by its task or by time."""
+        """Aborts a slot, as its task or a timeout does."""
         held = self.slots[number]
         return self._with(number, ModelSlot(SlotState.FREE, held.epoch + 1, NO_BATCH, ""))
 
     def decide(self, batch: int, winners: tuple[Slot, ...], *, commit: bool) -> "Coordinator | None":
-        """None: refused."""
+        """None if the decision is refused."""
         decided = batch <= self.last_batch
         chosen: dict[int, ModelSlot] = {}
         if commit and not decided:
@@ -92,7 +92,7 @@ SKIPPED = "skipped"
 
 
 class Attempt(NamedTuple):
-    """Of one task, in one run of one batch. An attempt may live on when its driver is gone."""
+    """An attempt of one task, in one run of one batch. It may live on when its driver is gone."""
 
     run: int
     batch: int
@@ -115,13 +115,13 @@ class Phase(Enum):
 
 
 class Driver(NamedTuple):
-    """One process that runs the query. `run` counts them, so that each computes something else."""
+    """A process that runs the query. `run` counts drivers, so that each computes something else."""
 
     run: int
     batch: int
     reports: tuple[TaskReport | None, ...]
     repeats: int = 0
-    """How many tasks were attempted once more than needed: after a failure, or beside another attempt."""
+    """The number of tasks that were attempted once more than needed: after a failure, or beside another attempt."""
     phase: Phase = Phase.RUNNING
 
 
@@ -135,7 +135,7 @@ class World(NamedTuple):
     timeouts: int
 
     def with_attempts(self, attempts: Iterable[Attempt]) -> "World":
-        """In one order, so that worlds that differ in nothing else are one."""
+        """The world with these attempts in one order, so that worlds that differ in nothing else are equal."""
         return self._replace(attempts=tuple(sorted(attempts, key=str_of)))
 
     def with_driver(self, index: int, driver: Driver | None) -> "World":
@@ -143,7 +143,7 @@ class World(NamedTuple):
         return self._replace(drivers=(*self.drivers[:index], *kept, *self.drivers[index + 1 :]))
 
     def begun(self, driver: Driver) -> "World":
-        """All tasks of the driver's batch are started."""
+        """The world after all tasks of the driver's batch are started."""
         tasks = range(len(driver.reports))
         return self.with_attempts((*self.attempts, *(Attempt(driver.run, driver.batch, task) for task in tasks)))
 
@@ -166,7 +166,7 @@ Decide = Callable[[tuple[TaskReport | None, ...], int, Coordinator], tuple[Slot,
 
 
 def named_winners(reports: tuple[TaskReport | None, ...], batch: int, _: Coordinator) -> tuple[Slot, ...]:
-    """As the sink does it."""
+    """The winners that the sink names."""
     decision = decision_of(reports, batch)
     assert decision is not None
     return decision.winners
@@ -174,7 +174,7 @@ def named_winners(reports: tuple[TaskReport | None, ...], batch: int, _: Coordin
 
 @dataclass(frozen=True)
 class Protocol:
-    """The sink's, and for the checker's own sake ways to get it wrong."""
+    """The sink's protocol, and wrong ones that test the checker."""
 
     winners: Decide = named_winners
     judges: bool = True
@@ -196,7 +196,7 @@ def steps(world: World, bounds: Bounds, protocol: Protocol) -> Iterator[tuple[st
         yield from _driver_steps(world, index, driver, bounds, protocol)
     batch = world.logged + 1
     if world.runs < bounds.runs and batch < bounds.batches:
-        # A new driver starts from the checkpoint. The old one is dead, or goes on without anybody knowing.
+        # A new driver starts from the checkpoint. The old one is dead, or goes on unknown to the new one.
         fresh = Driver(world.runs, batch, (None,) * bounds.tasks)
         later = world._replace(runs=world.runs + 1).begun(fresh)
         yield "the driver dies and is started again", later._replace(drivers=(fresh,))
@@ -249,7 +249,8 @@ def _joined(world: World, attempt: Attempt, others: tuple[Attempt, ...], protoco
 
 
 def _report(world: World, attempt: Attempt) -> Iterator[tuple[str, World]]:
-    """Spark counts the first attempt of a task that ends well, if the driver that asked still runs that batch."""
+    """Reports an attempt. Spark counts the first attempt of a task that ends well, if its driver still runs that
+    batch."""
     report = TaskReport(Guarantee.MICRO_BATCH, FAMILY, attempt.batch, attempt.task, 0, attempt.slot)
     for place, driver in enumerate(world.drivers):
         asked = driver.run == attempt.run and driver.batch == attempt.batch and driver.phase is Phase.RUNNING
@@ -264,7 +265,7 @@ def _driver_steps(
     name, batch = f"driver {driver.run}", driver.batch
     if driver.phase is Phase.RUNNING:
         for task, report in enumerate(driver.reports):
-            # After a failure, or a speculative one beside another: Spark does not say which.
+            # A repetition follows a failure, or is a speculative one beside another: Spark does not say which.
             if report is None and driver.repeats < bounds.repeats:
                 repeated = world.with_driver(index, driver._replace(repeats=driver.repeats + 1))
                 attempts = (*world.attempts, Attempt(driver.run, batch, task))
@@ -276,7 +277,7 @@ def _driver_steps(
         assert after is not None
         yield f"{name} aborts batch {batch} and ends", world.with_driver(index, None)._replace(coordinator=after)
     elif world.logged >= batch:
-        # Spark's checkpoint refuses a second driver: that is where a zombie learns that it is one.
+        # Spark's checkpoint refuses a second driver: a zombie learns there that it is one.
         yield f"{name} finds batch {batch} in the commit log and ends", world.with_driver(index, None)
     else:
         logged = world._replace(logged=batch)
@@ -302,7 +303,7 @@ def _commit(world: World, index: int, driver: Driver, protocol: Protocol) -> Ite
 
 
 def wrong_with(world: World, bounds: Bounds) -> str | None:
-    """What must never be so."""
+    """The broken invariant of a world, or None."""
     visible = world.coordinator.visible
     for batch in range(bounds.batches):
         contents = [content for number, content in visible if number == batch]

@@ -30,7 +30,7 @@ class ObjectServer:
 
     @property
     def plain(self) -> dict[str, str]:
-        """Options that are no credentials."""
+        """The options that are no credentials."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ALLOW_HTTP": "true",
@@ -86,7 +86,7 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
             assert process.poll() is None, log.read_text(errors="replace")[-3000:]
             try:
                 server.filesystem().create_dir(BUCKET)
-                # The first object takes long: a volume is made for it.
+                # The first object takes long: the server makes a volume for it.
                 with server.filesystem().open_output_stream(f"{BUCKET}/first") as first:
                     first.write(b"x")
                 server.filesystem().delete_file(f"{BUCKET}/first")
@@ -97,6 +97,6 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
         eventually(answers, 90, what="an S3 server that answers")
         yield server
     finally:
-        # Asked to end it would wait for its connections.
+        # A terminated server would wait for its connections.
         process.kill()
         process.wait()

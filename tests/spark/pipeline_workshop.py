@@ -38,7 +38,7 @@ class Workshop:
         )
 
     def run(self, **options: Any) -> Events:
-        """All that there is, and what was told about it."""
+        """Runs the pipeline over the present log, and returns its events."""
         told: Events = []
         running = start(
             load_pipeline(self.file),
@@ -53,7 +53,7 @@ class Workshop:
         return [event for event in told if event["event"] == "batch"]
 
     def replay(self, *, starting: str = "earliest", fresh: bool = False) -> Edition:
-        """The file as it is now, over history into an edition beside the live one, until it has caught up."""
+        """Replays the present file over history into an edition beside the live one, until it has caught up."""
         pipeline = load_pipeline(self.file)
         state = self.project.state(pipeline.name)
         edition = edition_for(self.project, state, pipeline, starting=starting, fresh=fresh, now_ms=0)
@@ -73,7 +73,7 @@ class Workshop:
         return state.edition(edition.name)
 
     def forget_commit(self, pipeline: str, batch: int) -> None:
-        """As if the process had been killed after the last output was written."""
+        """Removes the commit of a batch, as if the process had been killed after the last output was written."""
         for path in self.project.state(pipeline).checkpoint(self.edition(pipeline)).glob(f"commits/*{batch}*"):
             path.unlink()
 

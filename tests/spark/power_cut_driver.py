@@ -1,8 +1,8 @@
-"""A driver whose machine loses power: for every line on stdin it reads a topic to its end into another one.
+"""A driver on a machine that loses power: for every line on stdin it copies a topic to its end into another one.
 
-Told by one argument, JSON: bootstrap, source, target, checkpoint, local (a directory for Spark), stateful; or, for a
-pipeline: bootstrap, local, pipeline (its file), directory (the pipelines'). Answers each line with one of JSON on
-stdout, which holds the failure of the query, or null. Ends with its input.
+Its one argument is JSON: bootstrap, source, target, checkpoint, local (a directory for Spark), stateful; or, for a
+pipeline: bootstrap, local, pipeline (its file), directory (the pipelines'). The driver answers each line with a line of
+JSON on stdout, the failure of the query or null. It ends with its input.
 """
 
 import json
@@ -32,7 +32,7 @@ def session(story: dict[str, Any]) -> "SparkSession":
 
 
 def run(spark: "SparkSession", story: dict[str, Any]) -> None:
-    """Writes each row as it is; with state, how many even and odd ones there are so far ("odd: 12")."""
+    """Writes each row as it is; with state, the number of even and odd rows so far ("odd: 12")."""
     rows = (
         spark.readStream.format("cordwood")
         .option("kafka.bootstrap.servers", story["bootstrap"])

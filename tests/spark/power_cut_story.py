@@ -1,6 +1,7 @@
-"""A query whose checkpoint is on a disk that loses its power at a step of the sink, with the driver; then it goes on.
+"""A query with its checkpoint on a disk that loses its power, together with the driver, at a step of the sink, and goes
+on.
 
-The broker and its log are elsewhere and live on. Owns the driver's process; promises that none is left.
+The broker and its log are elsewhere and live on. The story owns the driver's process, and leaves none behind.
 """
 
 import contextlib
@@ -27,12 +28,12 @@ from cordwood.spark.sink.steps import Step
 DRIVER = Path(__file__).parent / "power_cut_driver.py"
 CHECKPOINT = "queries/checkpoint"
 TORN = ("Incomplete log file", "repair-checkpoint")
-"""What Spark says of a file of its checkpoint that a power cut left empty, and does not start; and what a refusal of
-ours names as the way out."""
+"""Words of Spark about a file of its checkpoint that a power cut left empty, with which it does not start; and words of
+our refusal, which name the way out."""
 
 
 class PowerCutStory:
-    """A query of the sink's."""
+    """A power cut under a query of the sink."""
 
     def __init__(
         self, directory: Path, disk: LoopDisk, bootstrap: str, source: str, target: str, *, stateful: bool
@@ -54,7 +55,8 @@ class PowerCutStory:
         self._rows += rows
 
     def run(self) -> None:
-        """The query comes to the end of its source. Where Spark refuses an empty file, it is repaired by the docs."""
+        """Runs the query to the end of its source. If Spark refuses an empty file, the checkpoint is repaired as the
+        docs say."""
         failure = self._run()
         if failure is not None and any(words in failure for words in TORN):
             self._repair()
@@ -79,7 +81,7 @@ class PowerCutStory:
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
     def run_and_cut_at(self, step: Step) -> None:
-        """The power fails when the query comes to the step."""
+        """Cuts the power when the query comes to the step."""
         order = self._faults / f".{step.value}"
         driver = self._started()
         order.write_text(f"power:{self._disk.path} {-driver.pid}")
@@ -89,12 +91,12 @@ class PowerCutStory:
         self._machine_restarts()
 
     def cut(self) -> None:
-        """The power fails while the query has nothing to do: Spark has noted its last batch, and not synced that."""
+        """Cuts the power while the query is idle: Spark has noted its last batch, and not synced the note."""
         self._disk.cut_power()
         self._machine_restarts()
 
     def check(self) -> None:
-        """Every row is counted or written once, and nothing that was written is written again."""
+        """Asserts that every row is counted or written once, and that no written row is written again."""
         found = values(committed(self._bootstrap, self._target))
         if not self._stateful:
             assert found == self._rows, f"lost: {sorted(set(self._rows) - set(found))}"
@@ -106,7 +108,7 @@ class PowerCutStory:
         even = sum(int(row[-1]) % 2 == 0 for row in self._rows)
         last = {parity: max(each) for parity, each in counts.items()}
         assert last == {"even": even, "odd": len(self._rows) - even}, f"lost or counted twice: {dict(counts)}"
-        # Every batch has rows of both, so that a count that comes twice is a batch that was written twice.
+        # Every batch has even and odd rows, so that a repeated count is a batch that was written twice.
         assert all(len(each) == len(set(each)) for each in counts.values()), f"written twice: {dict(counts)}"
 
     def end(self) -> None:
@@ -122,7 +124,7 @@ class PowerCutStory:
         return self._disk.path / CHECKPOINT
 
     def _query(self) -> dict[str, Any]:
-        """What the driver is to run."""
+        """The orders of the driver."""
         return {
             "source": self._source,
             "target": self._target,
@@ -131,7 +133,7 @@ class PowerCutStory:
         }
 
     def _ask(self) -> str:
-        """Its answer; nothing if it died."""
+        """The driver's answer; empty if it died."""
         driver = self._started()
         assert driver.stdin is not None
         assert driver.stdout is not None
@@ -180,7 +182,8 @@ class PowerCutStory:
 
 
 class PipelinePowerCutStory(PowerCutStory):
-    """A pipeline whose directory is on the disk: checkpoint, a table that grows, a table by key; and to a topic."""
+    """A power cut under a pipeline with its directory on the disk: checkpoint, a growing table, a table by key; and to
+    a topic."""
 
     _PIPELINE = """
 from cordwood.pipelines import *
@@ -199,7 +202,7 @@ def cut(rows):
         self._file.write_text(self._PIPELINE.format(source=source, target=target))
 
     def check(self) -> None:
-        """Every row is in every output once."""
+        """Asserts that every row is in every output once."""
         super().check()
         for name in ("all", "latest"):
             rows = DeltaTable(table_path(name, self._pipelines)).to_pyarrow_table().column("value").to_pylist()

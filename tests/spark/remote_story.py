@@ -1,6 +1,6 @@
-"""A Spark application of its own: reads a topic in a batch and in a stream, and prints what it found as JSON.
+"""A Spark application: reads a topic in a batch and in a stream, and prints the result as JSON.
 
-Run by tests as a process, because one Python process has one kind of session.
+Tests run it as a process, because one Python process has one kind of session.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A driver that may be killed: a program that streams the lines of files into a topic until it is told to stop.
+"""A driver for kills: a program that streams the lines of files into a topic until it is told to stop.
 
-Told by one argument, JSON: bootstrap, topic, lines (a directory), checkpoint, stop (a file that ends it), local (a
+Its one argument is JSON: bootstrap, topic, lines (a directory), checkpoint, stop (a file that ends it), local (a
 directory for Spark), master, run (a word that is written with every line), options of the sink, settings of the
-session. Exits with 0 when everything that was there is written, with 1 when the query failed.
+session. The program exits with 0 when all lines are written, with 1 when the query failed.
 """
 
 import json
@@ -28,7 +28,7 @@ def main(story: dict[str, Any]) -> int:
     spark = cordwood.spark.session("driver", master=story["master"], **settings)
     spark.sparkContext.setLogLevel("WARN")
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(story["lines"])
-    # A repeated batch writes other bytes than the time before, and everything says which run wrote it.
+    # A repeated batch writes other bytes than the time before, and every line names the run that wrote it.
     rows = lines.repartition(3).selectExpr("value key", f"concat(value, '|{story['run']}|', uuid()) value")
     if "delay" in story:
         rows = delayed(rows, story["delay"])
@@ -50,9 +50,9 @@ def main(story: dict[str, Any]) -> int:
 
 
 def delayed(rows: Any, delay: dict[str, Any]) -> Any:
-    """The first attempt at one task takes so long that Spark starts another beside it, which leaves a mark.
+    """Delays the first attempt at one task so long that Spark starts another beside it, which leaves a mark.
 
-    Another may also come after the first one died, and that leaves none.
+    An attempt after the death of the first leaves none.
     """
     task, seconds, mark = int(delay["task"]), float(delay["seconds"]), Path(delay["mark"])
 

@@ -29,7 +29,7 @@ class Query:
         self.family = str(uuid.uuid4())
 
     def task(self, batch_id: int, task: int, rows: Iterator[Any] | list[str], attempt: int = 0) -> TaskReport:
-        # A client of its own for each attempt, as each runs in a process of its own.
+        # Each attempt has a client of its own, as each runs in a process of its own.
         client = replace(self.options.client, client_id=f"{batch_id}-{task}-{attempt}-{uuid.uuid4()}")
         identity = WriteIdentity(self.family, batch_id, task, attempt, repeatable=True)
         batches = iter([batch_of(rows)]) if isinstance(rows, list) else rows

@@ -1,4 +1,4 @@
-"""What the tests of the sink share: rows to write, readers of what was committed, and questions about families."""
+"""Shared parts of the sink's tests: rows to write, readers of committed records, and questions about families."""
 
 import json
 import os
@@ -23,8 +23,8 @@ READ_COMMITTED = {"isolation.level": "read_committed"}
 
 
 def committed(bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
-    """What a read_committed consumer sees. Whoever commits has to pause: a topic that gets records faster than a fetch
-    waits has no end."""
+    """The records that a read_committed consumer sees. Writers have to pause: a topic that gets records faster than a
+    fetch waits has no end."""
     return read_to_end(bootstrap, topic, range(partitions), config=READ_COMMITTED, timeout_s=60)
 
 
@@ -47,7 +47,7 @@ def doubled(texts: Sequence[str]) -> list[str]:
 
 
 def write(frame: "DataFrame", bootstrap: str, topic: str | None = None, **options: object) -> None:
-    """A batch write."""
+    """Writes a DataFrame in a batch."""
     writer = frame.write.format("cordwood").mode("append").option("kafka.bootstrap.servers", bootstrap)
     if topic is not None:
         writer = writer.option("topic", topic)
@@ -59,7 +59,7 @@ def write(frame: "DataFrame", bootstrap: str, topic: str | None = None, **option
 def write_stream(
     frame: "DataFrame", bootstrap: str, topic: str | None, checkpoint: Path, **options: object
 ) -> "StreamingQuery":
-    """Everything that is there, in micro-batches, then the end."""
+    """Writes the present rows of a stream in micro-batches, and ends."""
     writer = frame.writeStream.format("cordwood").option("kafka.bootstrap.servers", bootstrap)
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     if topic is not None:
@@ -80,7 +80,7 @@ class Lines:
     def add(self, lines: Sequence[str]) -> None:
         hidden = self.directory / f".{self._files:06d}.txt"
         hidden.write_text("\n".join(lines))
-        # Spark takes the oldest first, and files that are written at once are equally old.
+        # Spark takes the oldest file first, and files that are written together would be equally old.
         os.utime(hidden, (1_700_000_000 + self._files,) * 2)
         hidden.rename(self.directory / f"{self._files:06d}.txt")
         self._files += 1
@@ -102,12 +102,12 @@ def families(bootstrap: str) -> dict[str, FamilyDescription]:
 
 
 def query_id(checkpoint: Path) -> str:
-    """As Spark keeps it."""
+    """The query's id in Spark's metadata."""
     found: dict[str, Any] = json.loads((checkpoint / "metadata").read_text())
     return str(found["id"])
 
 
 def forget_commit(checkpoint: Path, batch_id: int) -> None:
-    """As if the driver had died after the sink committed and before Spark wrote that down."""
+    """Removes a commit, as if the driver had died after the sink committed and before Spark wrote that down."""
     for name in (f"{batch_id}", f".{batch_id}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)

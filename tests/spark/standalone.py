@@ -20,7 +20,7 @@ SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 class Cluster(NamedTuple):
     master: str
     workers: tuple[int, ...]
-    """Their process ids. Each leads a session, in which its executors are."""
+    """Process ids of the workers. Each leads a session that includes its executors."""
 
 
 def environment(host: str = "127.0.0.1", hostname: str = "localhost") -> dict[str, str]:
@@ -39,7 +39,7 @@ def environment(host: str = "127.0.0.1", hostname: str = "localhost") -> dict[st
 
 @contextmanager
 def standalone_cluster(directory: Path, hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[Cluster]:
-    """Workers with one core each, on these addresses of the loopback. Ended by their pids."""
+    """Workers with one core each, on these addresses of the loopback, which are ended by their pids."""
     port, web = free_port(), free_port()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as running:

@@ -1,4 +1,4 @@
-"""A streaming query whose values are collected here, for as long as a test needs it."""
+"""A streaming query that collects its values in this process, for as long as a test needs it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ WITHIN_S = 300
 
 
 class Running:
-    """A query, and what this run of it has read."""
+    """A query, and the values that this run of it has read."""
 
     query: StreamingQuery
 
@@ -26,23 +26,23 @@ class Running:
         self._values += [int(bytes(row["value"])) for row in batch.select("value").collect()]
 
     def values(self) -> list[int]:
-        """What has arrived, as numbers, sorted."""
+        """The values so far, as numbers, sorted."""
         assert self.query.exception() is None, self.query.exception()
         return sorted(self._values)
 
     def await_values(self, expected: list[int]) -> None:
-        """Waits until as many have arrived as expected, and compares."""
+        """Waits for as many values as expected, and compares them."""
         eventually(lambda: len(self.values()) >= len(expected), WITHIN_S, what=f"{len(expected)} records")
         assert self.values() == expected
 
     def finish(self) -> None:
-        """Waits for a query that ends by itself; raises what it failed with."""
+        """Waits for a query that ends by itself; raises its failure."""
         assert self.query.awaitTermination(WITHIN_S), "the query did not end"
 
 
 @contextmanager
 def running(frame: DataFrame, name: str, checkpoint: Path, **trigger: Any) -> Iterator[Running]:
-    """The query runs until the end of the block."""
+    """Runs the query until the end of the block."""
     stream = Running()
     writer = frame.writeStream.queryName(name).foreachBatch(stream.take).option("checkpointLocation", str(checkpoint))
     if trigger:
@@ -55,10 +55,11 @@ def running(frame: DataFrame, name: str, checkpoint: Path, **trigger: Any) -> It
 
 
 def begun(writer: DataStreamWriter) -> StreamingQuery:
-    """A query that has come so far as to ask its source.
+    """A query that has begun to ask its source.
 
-    Spark gives the source's Python process ten seconds to report, and no setting changes that. On a machine with much
-    else to do that is too little now and then, and says nothing about the source: the query is started again."""
+    Spark gives the source's Python process ten seconds to report, and no setting changes that. On a busy machine ten
+    seconds are sometimes too short, which says nothing about the source: the query is started again.
+    """
     while True:
         query = writer.start()
         eventually(partial(_is_past_the_start, query), WITHIN_S, what="the start of a query")

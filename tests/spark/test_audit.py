@@ -1,4 +1,4 @@
-"""The audit: what is wrong with a topic's history is found and counted, and what is not wrong is not."""
+"""The audit finds and counts every fault of a topic's history, and reports no fault in a sound one."""
 
 import json
 from typing import Any
@@ -80,7 +80,7 @@ def test_transactions_are_neither_gaps_nor_duplicates(audit: Any, broker: Runnin
         else:
             producer.abort_transaction(60)
     with Cluster(ClientSettings(broker.bootstrap)) as cluster:
-        # A commit is answered when it is decided; readers see it a moment later.
+        # A commit is answered when it is decided; readers see the records a moment later.
         end = {TopicPartition(topic, 0): LATEST}
         eventually(lambda: all(at.offset == 22 for at in cluster.list_offsets(end, Isolation.READ_COMMITTED).values()))
     report: Report = audit(topic, event_id=EventId.parse("header:event"))

@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def with_a_dead_server(cluster: LocalCluster) -> str:
-    """Addresses of which the first answers nobody."""
+    """Bootstrap servers, the first of which never answers."""
     return f"127.0.0.1:1,{cluster.bootstrap}"
 
 

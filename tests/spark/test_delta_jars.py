@@ -1,6 +1,6 @@
-"""Delta's own jars beside `deltalake`: who merges, what both leave in the table, and that each goes on after the other.
+"""Delta's own jars beside `deltalake`: either merges, both leave the same table, and each goes on after the other.
 
-Runs where `CORDWOOD_DELTA_JARS` names a directory with the jars.
+The tests run if `CORDWOOD_DELTA_JARS` names a directory with the jars.
 """
 
 import json
@@ -55,7 +55,7 @@ def by_delta(spark: SparkSession, directory: Path) -> dict[str, int]:
 
 
 def engines(directory: Path) -> list[str]:
-    """Who wrote each entry of the log."""
+    """The engine that wrote each entry of the log."""
     found = []
     for entry in sorted((directory / "_delta_log").glob("*.json")):
         actions: list[dict[str, Any]] = [json.loads(line) for line in entry.read_text().splitlines()]
@@ -181,7 +181,7 @@ def test_a_table_that_was_removed_and_made_again_is_another_one(spark: SparkSess
 
 @pytest.mark.usefixtures("fitting", "delta_merging")
 def test_a_table_with_parts_that_are_never_null_is_merged_in_the_driver(spark: SparkSession, tmp_path: Path) -> None:
-    """As tables were made before their columns were made nullable throughout."""
+    """Earlier versions made such tables: not all their columns were nullable throughout."""
     directory = tmp_path / "t"
     made = spark.sql("select 'a' as id, 1 as n, timestamp'3000-01-01' as t, array(1) as list")
     made.limit(0).write.format("delta").save(str(directory))

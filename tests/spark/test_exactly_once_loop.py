@@ -1,6 +1,6 @@
 """Exactly once while driver, executors and broker are killed between all steps of a write, compared record by record.
 
-CORDWOOD_SPARK_CRASH_ROUNDS=20 plays every step with every victim so many times, in orders that differ by seed
+CORDWOOD_SPARK_CRASH_ROUNDS=20 plays every step with every victim 20 times, in orders that differ by seed
 (CORDWOOD_SPARK_CRASH_SEED); without it a selection is played once.
 """
 
@@ -24,7 +24,8 @@ COMMIT_STEPS = ["driver-deciding", "driver-decided"]
 
 
 def at(step: str, victim: str) -> Fault:
-    """Batches are aborted only when their commit fails, so that one has to come first."""
+    """A fault at a step. A batch is aborted only when its commit fails, so the steps of an abort need such a failure
+    first."""
     return {"driver-deciding": "worker", step: victim} if step in ABORT_STEPS else {step: victim}
 
 
@@ -33,11 +34,11 @@ def all_faults() -> list[Fault]:
 
 
 def some_faults(chance: random.Random) -> list[Fault]:
-    """Some steps with a victim that the driver survives, and one that it does not."""
+    """Some steps with a victim that the driver survives, and one step with a victim that it does not survive."""
     survived = [at(step, chance.choice(["worker", "broker"])) for step in TASK_STEPS]
     survived += [at(step, "broker") for step in COMMIT_STEPS]
     deadly = [at(chance.choice(COMMIT_STEPS), "driver"), at(chance.choice(TASK_STEPS + ABORT_STEPS), "broker driver")]
-    # Few of them, since each death costs a start of Spark; CORDWOOD_SPARK_CRASH_ROUNDS plays them all.
+    # A few faults, since each death costs a start of Spark; CORDWOOD_SPARK_CRASH_ROUNDS plays all of them.
     faults = chance.sample(survived, 3) + deadly[:1]
     chance.shuffle(faults)
     return faults

@@ -24,7 +24,7 @@ Trace = tuple[str, ...]
 
 
 def explore(bounds: Bounds, protocol: Protocol) -> tuple[int, Trace | None]:
-    """How many worlds there are, and the shortest way to a wrong one."""
+    """The number of worlds, and the shortest way to a wrong one."""
     start = first(bounds)
     came_from: dict[World, tuple[World, str] | None] = {start: None}
     frontier = [start]
@@ -90,7 +90,7 @@ def test_in_long_random_stories_a_batch_is_visible_once_and_whole() -> None:
 
 
 def all_that_is_open(reports: tuple[TaskReport | None, ...], batch: int, coordinator: Coordinator) -> tuple[Slot, ...]:
-    """A wrong idea: commit whatever the family has open."""
+    """A wrong protocol: commits everything that the family has open."""
     return tuple(
         Slot(f"slot/{number}", number, slot.epoch)
         for number, slot in enumerate(coordinator.slots)
@@ -101,7 +101,7 @@ def all_that_is_open(reports: tuple[TaskReport | None, ...], batch: int, coordin
 def whoever_has_the_slot_now(
     reports: tuple[TaskReport | None, ...], batch: int, coordinator: Coordinator
 ) -> tuple[Slot, ...]:
-    """Another: name slots and not the epochs in which they were written."""
+    """A wrong protocol: names slots without the epochs in which they were written."""
     named = named_winners(reports, batch, coordinator)
     return tuple(slot._replace(producer_epoch=coordinator.slots[slot.producer_id].epoch) for slot in named)
 

@@ -1,4 +1,5 @@
-"""Spark's own Kafka connector against Cordwood: it reads what our source reads, and what it writes can be read."""
+"""Spark's own Kafka connector against Cordwood: it reads the same records as our source, and its records can be
+read."""
 
 import uuid
 from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 FOR_EVER = {"retention.ms": "-1"}
-"""For records whose times are long ago."""
+"""Settings for records with old timestamps."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,7 +58,7 @@ def test_both_sources_read_the_same_rows(
     theirs = by_connector(spark, broker, topic, includeHeaders="true").where("headers is not null")
     ours = load(topic, includeHeaders="true")
     assert theirs.schema == ours.schema
-    # A record without headers: the connector says null, we say an empty list.
+    # A record without headers has null in the connector, and an empty list in our source.
     assert sorted_rows(theirs) == [row for row in sorted_rows(ours) if row["headers"]]
     assert sorted_rows(by_connector(spark, broker, topic)) == sorted_rows(load(topic))
 

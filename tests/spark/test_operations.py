@@ -120,7 +120,7 @@ def test_a_stream_goes_on_while_a_directory_is_imported_into_a_cluster(
                 node.start()
             raised = on_etcd("cluster", "import", str(alone.data_dir), *place, "--raise", "3", "--yes", cwd=tmp_path)
             assert raised.returncode == 0, raised.stderr
-            # All that the first broker had is on the others.
+            # All partitions of the first broker are on the others.
             nodes[0].kill()
 
         copied = copies(servers, spark, tmp_path / "checkpoint", ("orders", "copies"), PARTITIONS, grow)

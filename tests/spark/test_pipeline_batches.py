@@ -1,4 +1,4 @@
-"""Batches from a real log to tables, in this process: what is read, what is poison, what is done once."""
+"""Batches from a real log to tables, in this process: each record once, and poison set aside."""
 
 import json
 import subprocess
@@ -63,7 +63,7 @@ def test_a_batch_that_spark_forgot_to_note_is_repeated_to_no_effect(
 
 
 def lose_last_plan(workshop: Workshop, batch: int) -> Path:
-    """As a power cut may that comes after the last output was written: neither plan nor commit is there."""
+    """Removes the plan and the commit of a batch, as a power cut after the last output may."""
     workshop.forget_commit("p", batch)
     checkpoint = workshop.project.state("p").checkpoint(workshop.edition("p"))
     for path in checkpoint.glob(f"offsets/*{batch}*"):
@@ -123,7 +123,7 @@ def test_who_is_interrupted_while_he_waits_leaves_the_edition_to_the_query_that_
 def test_a_query_that_nobody_will_wait_for_does_not_go_on(
     workshop: Workshop, make_topic: MakeTopic, put: Produce, spark: SparkSession
 ) -> None:
-    """Its lock is released: it would run beside the next one."""
+    """The query's lock is released: it would run beside the next one."""
     topic = make_topic()
     workshop.write(APPENDED.format(topic=topic))
     put(topic, orders([1]))

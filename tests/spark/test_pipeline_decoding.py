@@ -1,4 +1,4 @@
-"""Decoding records to columns: what is poison, what is not, and that nothing is lost on the way."""
+"""Decoding records to columns: poison is found, other records pass, and none is lost."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -156,7 +156,7 @@ def test_a_killed_java_process_is_named_at_the_end_and_by_status(
 
 
 def java_of(worker: int) -> int:
-    """The process of Java in the session that a worker leads."""
+    """The Java process in the session that a worker leads."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

@@ -1,4 +1,4 @@
-"""Batches in one pass: one job for each output, and nothing lost of what a pass did not read."""
+"""Batches in one pass: one job for each output, and no loss of records that the pass did not read."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def amounts(load: Load, topic: str) -> list[int]:
 
 
 def jobs_of(workshop: Workshop) -> tuple[Events, list[int]]:
-    """What a run told, and the ids of the jobs that Spark ran for it."""
+    """The events of a run, and the ids of its jobs on Spark."""
     scheduler = workshop.spark.sparkContext._jsc.sc().dagScheduler()
     first = scheduler.numTotalJobs()
     told = workshop.run()
@@ -99,7 +99,7 @@ def test_what_was_staged_before_a_record_was_found_to_be_poison_is_never_seen(
     (event,) = workshop.run()
     assert (event["rows_in"], event["quarantined"], event["spent"]["one_pass"]) == (8, 1, False)
     assert sorted(amounts(load, f"{name}.out")) == [0, 1, 2, 3, 4, 6, 7]
-    # Poison is expected now, so the next batch begins step by step; it has none, and the one after it is one pass.
+    # Poison is expected now, so the next batch goes step by step; it has none, and the one after it goes in one pass.
     for number in (8, 9):
         put(topic, orders([number]))
         (event,) = workshop.run()

@@ -101,7 +101,8 @@ def test_poison_records_are_set_aside_whole_and_everything_else_goes_on(
     assert all(bytes(row["key"]).decode() == value["id"] for row, value in zip(written, values, strict=True))
     assert sorted(row[0] for row in workshop.rows(name)) == sorted(f"o{number}" for number in good)
 
-    # The batch is done; Spark is made to forget that it was. All outputs know better, whatever the function calls them.
+    # The batch is done; the test makes Spark forget it. All outputs still know it, under any name that the function
+    # gives them.
     workshop.forget_commit(name, event["batch"])
     renamed = PIPELINE.format(name=name, topic=topic, rows=5).replace('"latest":', '"newest":')
     workshop.write(renamed.replace('"scored":', '"by_risk":'))
@@ -157,7 +158,7 @@ def scored(orders):
 
 @contextmanager
 def ended_after_the_quarantine() -> Iterator[None]:
-    """As if the process had been killed once poison records were set aside, before the outputs were written."""
+    """Kills the run, as it were, once poison records are set aside, before the outputs are written."""
     with pytest.MonkeyPatch.context() as killing:
         killing.delattr(Outputs, "commit")
         with pytest.raises(AttributeError):
@@ -166,7 +167,7 @@ def ended_after_the_quarantine() -> Iterator[None]:
 
 @pytest.fixture
 def interrupted(workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path) -> tuple[str, Path]:
-    """A topic of three orders whose batch was interrupted, and the file that says which of them is poison."""
+    """A topic of three orders with an interrupted batch, and the file that names the poison among them."""
     topic = make_topic()
     unlucky = tmp_path / "unlucky"
     unlucky.write_text("13")
@@ -196,11 +197,11 @@ def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_l
 def test_a_record_that_was_set_aside_before_an_interruption_comes_into_the_outputs_once(
     workshop: Workshop, interrupted: tuple[str, Path], put: Produce
 ) -> None:
-    """By the batch that is repeated, in which it passes, or by a requeue: not by both."""
+    """Either the repeated batch, in which the record passes, or a requeue writes it: not both."""
     topic, unlucky = interrupted
     name = f"p-{topic[-6:]}"
     unlucky.write_text("")
-    # Another edition of this name was there before and was forgotten: what it set aside is not this one's.
+    # A forgotten edition had this name: its quarantined records do not belong to the new one.
     theirs = {"topic": topic, "partition": "0", "offset": "0", "timestamp": "0", "edition": "v1", "batch": "0"}
     headers = [(f"cordwood.{key}", text.encode()) for key, text in {**theirs, "query": "another"}.items()]
     put(f"{name}.quarantine", [each._replace(headers=headers) for each in orders([12])])
@@ -214,7 +215,7 @@ def test_a_record_that_was_set_aside_before_an_interruption_comes_into_the_outpu
 def test_a_requeue_that_was_interrupted_loses_no_record_that_fails_again(
     workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
 ) -> None:
-    """Requeues and batches have numbers of their own: what batch 0 has set aside, requeue 0 has not."""
+    """Requeues and batches have numbers of their own: records that batch 0 set aside are not those of requeue 0."""
     topic = make_topic()
     name = f"p-{topic[-6:]}"
     unlucky = tmp_path / "unlucky"

@@ -60,7 +60,7 @@ def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
     assert fresh.caught_up_at_ms is not None
     assert [event["lag"] for event in workshop.told if event["event"] == "caught-up"] == [0]
 
-    # Nothing has changed for readers.
+    # Readers see no change.
     assert workshop.rows(name) == [(f"o{number}", number, number * 10) for number in (1, 2, 3, 4)]
     assert topic_name(f"{name}.priced", workshop.project.directory) == f"{name}.priced"
 
@@ -91,7 +91,7 @@ def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
         assert (found.only_live, found.only_fresh) == (0, 0)
         assert {"kind": "changed", "key": "o1", "live": {"total": 10}, "fresh": {"total": 20}} in found.samples
 
-    # The live edition reads on; the one that takes its place repeats none of its effects.
+    # The live edition reads on; the edition that replaces it repeats none of its effects.
     version(1)
     put(topic, orders([5]))
     workshop.run()
@@ -105,7 +105,7 @@ def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
     assert (event["rows_in"], event["rows_out"]["mails"]) == (2, 1)
     assert workshop.rows(name) == [(f"o{number}", number, number * 20) for number in range(1, 7)]
 
-    # And back: the old edition goes on from where it stopped, and repeats no effect of the new one either.
+    # After a rollback the old edition goes on from where it stopped, and repeats no effect of the new one.
     rollback(state, timeout_s=1)
     assert workshop.rows(name) == [(f"o{number}", number, number * 10) for number in range(1, 6)]
     version(1)
@@ -153,8 +153,8 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert event["quarantined"] == 4
     assert [row[:2] for row in workshop.rows(name)] == [("o2", 2), ("o3", 30)]
 
-    # The function is mended; the record of o3 is not sent, because a newer one has been read. Of the one without a key
-    # nobody can say which row a newer one is about.
+    # The function is mended. The record of o3 is not sent, because a newer one has been read; nor is the record without
+    # a key, because a newer record may be about the same row.
     workshop.write(BROKEN.format(name=name, topic=topic, version=2))
     assert workshop.run(in_place=True) == []
     state = workshop.project.state(name)
@@ -178,15 +178,15 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert requeue() == (2, 1, [f"{topic}/0@2", f"{topic}/0@4"])
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
-    # The one that failed again is back in quarantine, and fails once more; the others are not sent twice. One that is
-    # superseded stands in nobody's way, also where as many as are sent at once are.
+    # The record that failed again is back in quarantine, and fails once more; the others are not sent twice. A
+    # superseded record never blocks others, even if a whole requeue of them comes first.
     with pytest.MonkeyPatch.context() as fewer:
         fewer.setattr("cordwood.pipelines.requeueing.MAX_RECORDS", 1)
         assert requeue() == (1, 1, [f"{topic}/0@2", f"{topic}/0@4"])
     assert load(f"{name}.quarantine", **READING).count() == 6
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
-    # Interrupted after its outputs were written: it is gone on with, to no double effect.
+    # The requeue was interrupted after its outputs were written: it is finished, without a double effect.
     kept = json.loads(path.read_text())
     begun = {**kept, "pending": {"0": [[5, 6]]}, "done": {"0": [[0, 1], [2, 3]]}}
     state.files.replace(path, begun)
@@ -197,8 +197,8 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert load(f"{name}.quarantine", **READING).count() == 6
     assert json.loads(path.read_text())["pending"] is None
 
-    # Whether what retention has removed was of the same key, nobody can say any more. And what was sent from a
-    # quarantine topic says nothing of another topic of its name.
+    # Records that retention has removed may have had the same key. And offsets that were sent from a quarantine topic
+    # mean nothing in another topic of its name.
     kept = json.loads(path.read_text())
     state.files.replace(path, {**kept, "topic_id": "of another topic"})
     admin = AdminClient({"bootstrap.servers": workshop.bootstrap})
@@ -248,7 +248,8 @@ def test_what_a_replay_set_aside_goes_through_again_without_the_effects_that_it_
     assert [row[0] for row in workshop.rows(name)] == ["o1", "o2"]
     assert [bytes(row["key"]) for row in load(f"{name}.mails", **READING).collect()] == [b"o2"]
 
-    # The one that was live has set o1 aside and nobody has sent its mail: it is due when this one is live again.
+    # The edition that was live has set o1 aside, and its mail was never sent: it is due when this edition is live
+    # again.
     rollback(state, timeout_s=1)
     version(1, 0)
     done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.bootstrap)
@@ -273,7 +274,7 @@ def test_a_change_in_place_that_is_refused_leaves_the_live_edition_as_it_was(
         workshop.run(in_place=True)
     assert (state.edition("v1"), state.definition(before).read_bytes()) == (before, kept)
 
-    # What `run NAME` runs goes on, and a change that fits becomes the edition's own.
+    # `run NAME` still runs the kept definition, and a change that fits becomes the edition's own.
     workshop.file.write_bytes(kept)
     assert [event["rows_in"] for event in workshop.run()] == [1]
     workshop.write(PIPELINE.format(name=name, topic=topic, version=4, factor=30))

@@ -1,4 +1,4 @@
-"""A pipeline's outputs as plain streams, for queries of one's own: no wrapper, no quarantine."""
+"""A pipeline's outputs as plain streams, for a user's own queries: no wrapper, no quarantine."""
 
 from pathlib import Path
 

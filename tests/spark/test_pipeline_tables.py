@@ -79,7 +79,7 @@ def test_rows_are_added_once_per_batch_and_application(
     assert snapshot(directory, format_) is None
     write(opened(directory, declared), plain(spark, [1, 2]), 0)
     write(opened(directory, declared), plain(spark, [3]), 1)
-    write(opened(directory, declared), plain(spark, [99]), 1)  # again, after a restart: it has been done
+    write(opened(directory, declared), plain(spark, [99]), 1)  # repeated after a restart: the batch is done already
     write(opened(directory, declared), plain(spark, []), 2)
     write(opened(directory, declared), plain(spark, [4]), 0, application="another")
     assert [row[1] for row in content(spark, directory, format_)] == [1, 2, 3, 4]
@@ -143,7 +143,7 @@ def test_the_last_row_of_a_key_stays_and_tombstones_delete(spark: SparkSession, 
 
 @pytest.mark.usefixtures("merged_by")
 def test_a_row_that_came_from_no_record_is_a_row_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
-    """As an outer join makes them: `_record` is null, and says nothing of a tombstone."""
+    """Rows of an outer join may have a null `_record`, which is no tombstone."""
     directory = tmp_path / "t"
     write(opened(directory, table("t", key="id")), spark.createDataFrame([("a", 1, None, None)], RECORDED), 0)
     write(opened(directory, table("t", key="id")), spark.createDataFrame([("a", 2, None, None)], RECORDED), 1)
@@ -182,7 +182,7 @@ def test_a_commit_and_all_that_it_stands_on_is_synced(
 def test_what_a_writer_committed_who_was_killed_before_he_synced_it_is_synced_by_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch is there, so nobody commits it again: it must not be taken back by a power cut either."""
+    """The batch is committed, so no writer commits it again: a power cut must not take it back either."""
     directory = tmp_path / "t"
     killed = opened(directory, table("t"))
     write(killed, plain(spark, [1]), 0)
@@ -388,7 +388,7 @@ def test_files_that_merges_replaced_are_removed_though_there_are_never_many(
     assert {str(path) for path in set((directory / "_delta_log").glob("*.json")) - written} <= synced
     assert [row[1] for row in content(spark, directory)] == [1]
 
-    # It is done once a day.
+    # Cleaning happens once a day.
     write(batches, plain(spark, [1]), 4)
     batches.tidy(now_ms=23 * 3_600_000)
     left = len(list(directory.glob("*.parquet")))
@@ -397,7 +397,7 @@ def test_files_that_merges_replaced_are_removed_though_there_are_never_many(
 
 
 def test_files_that_no_manifest_names_are_removed_after_a_day(spark: SparkSession, tmp_path: Path) -> None:
-    """As tasks leave them that fail, and batches that are interrupted."""
+    """Failed tasks and interrupted batches leave such files."""
     directory = tmp_path / "t"
     batches = opened(directory, table("t", format="parquet"))
     write(batches, plain(spark, [1]), 0)
@@ -411,7 +411,7 @@ def test_files_that_no_manifest_names_are_removed_after_a_day(spark: SparkSessio
 
 
 def test_values_that_python_has_no_word_for_are_written_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
-    """A time of a producer that counts microseconds, and bytes that somebody called text."""
+    """A time in microseconds instead of milliseconds, and bytes that a producer called text."""
     directory = tmp_path / "t"
     rows = spark.sql("select timestamp_millis(1700000000000000) as t, cast(x'ff61' as string) as s")
     write(opened(directory, table("t")), rows, 0)

@@ -67,10 +67,10 @@ def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
 
     first = replayed()
     assert f"{name}.out.v1.2" in prepare_topics(pipeline, state, first, broker.bootstrap)
-    prepare_topics(pipeline, state, first, broker.bootstrap)  # again, if it was interrupted here
+    prepare_topics(pipeline, state, first, broker.bootstrap)  # repeated, as after an interruption
     put(f"{name}.out.v1.2", numbered(0, 3))
     prepare_topics(pipeline, state, state.note_query(first, "a query"), broker.bootstrap)
-    # Killed when the query had begun, and before the edition had its id: it goes on, from where the query is.
+    # The run was killed after the query began and before the edition had its id: it goes on from the query's position.
     state.checkpoint(first.name).mkdir()
     (state.checkpoint(first.name) / "metadata").write_text('{"id": "a query"}')
     prepare_topics(pipeline, state, first, broker.bootstrap)

@@ -1,4 +1,4 @@
-"""The driver's machine loses power, and with it what Spark never synced of the checkpoint: no row is lost or doubled.
+"""The driver's machine loses power, and with it the unsynced files of Spark's checkpoint: no row is lost or doubled.
 
 CORDWOOD_SPARK_CRASH_ROUNDS plays every step of a write, with and without state, and of a pipeline to two tables and a
 topic; without it the worst step is played.
@@ -61,7 +61,7 @@ def test_no_row_is_lost_or_doubled_when_the_power_fails_after_the_decision(story
     story.run()
     story.add(7)
     story.run_and_cut_at(Step.DRIVER_DECIDED)
-    story.add(5)  # a batch that is planned anew would take these with it, and be passed over
+    story.add(5)  # a batch that is planned again would include these rows, and be skipped
     story.run()
     story.check()
 
@@ -88,7 +88,7 @@ def test_no_row_is_lost_or_doubled_when_the_power_fails_at_any_step(story: Power
 def test_no_row_of_a_table_is_lost_or_doubled_when_the_power_fails_at_any_step(
     pipeline_story: PipelinePowerCutStory,
 ) -> None:
-    # Tables are committed before topics: at the steps of the topic's decision they have the batch already.
+    # Tables are committed before topics: at the steps of the topic's decision the tables have the batch already.
     cut_at_every_step(pipeline_story)
 
 

@@ -51,7 +51,7 @@ def content(spark: SparkSession, where: ObjectStore) -> list[tuple[int, int]]:
 
 
 def command(*arguments: str, directory: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """`cordwood pipeline …` as somebody runs it who has these credentials in the environment, and no others."""
+    """Runs `cordwood pipeline …` with these credentials in the environment, and no others."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LAKE_"))}
     return subprocess.run(
         [str(EXECUTABLE), "pipeline", *arguments, "-d", str(directory)],
@@ -202,7 +202,7 @@ def test_editions_are_beside_each_other_and_no_credential_is_kept(
         assert ACCESS_KEY.encode() not in path.read_bytes(), path
     assert SECRET not in repr(load_pipeline(workshop.file))
 
-    # The process that forgets has no definition: it takes credentials from its environment.
+    # The process that forgets has no definition: its credentials come from its environment.
     with pytest.raises(WrongState, match="cannot be listed"):
         state.forget("v1")
     assert "v1" in state.editions()

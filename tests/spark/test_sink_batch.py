@@ -1,4 +1,5 @@
-"""Batch writes: every column arrives, all rows or none become visible, and what cannot be is refused on the driver."""
+"""Batch writes: every column arrives, all rows or none become visible, and impossible rows are refused on the
+driver."""
 
 from typing import TYPE_CHECKING, Any
 

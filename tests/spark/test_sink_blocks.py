@@ -127,7 +127,7 @@ def test_rows_without_a_key_are_spread_evenly_and_stay_in_order() -> None:
             assert rows == sorted(rows)
             rows_by_partition[partition.partition] = rows_by_partition.get(partition.partition, 0) + len(rows)
     assert sum(rows_by_partition.values()) == 5000
-    # One run more or less, of what fits into STICKY_BYTES.
+    # Partitions differ by at most one run of rows, which fits into STICKY_BYTES.
     assert max(rows_by_partition.values()) - min(rows_by_partition.values()) <= STICKY_BYTES // 1000 + 1
 
 

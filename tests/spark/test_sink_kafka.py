@@ -1,5 +1,5 @@
-"""The sink against an Apache Kafka, where one can be had: a transaction for each task, and a word about what is
-weaker."""
+"""The sink against an Apache Kafka, if one can be had: a transaction for each task, and a warning about the weaker
+promise."""
 
 import logging
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_a_repeated_batch_writes_only_the_tasks_that_were_not_committed(
     with caplog.at_level(logging.WARNING):
         stream.commit(0, first)
     assert "only if a repeated batch computes the same rows in the same tasks" in caplog.text
-    # The driver has died before it came to the second task.
+    # The driver has died before it ended the second task.
     again = [stream.task(0, 0, ["a"]), stream.task(0, 1, ["b"])]
     assert [report.skipped_rows for report in again] == [1, 0]
     caplog.clear()

@@ -1,4 +1,4 @@
-"""Options of a write: what is obeyed, what is refused, and that every refusal names its option."""
+"""Options of a write: some are obeyed, others refused, and every refusal names its option."""
 
 import pickle
 from pathlib import Path
@@ -192,7 +192,7 @@ def test_the_documentation_lists_what_is_obeyed() -> None:
 
 
 def test_a_query_that_wrote_with_another_sink_until_now_goes_on_here(tmp_path: Path) -> None:
-    """By its checkpoint: Spark's, with nothing in it of this sink."""
+    """The checkpoint is Spark's, without a file of this sink."""
     schema = StructType().add("value", "string")
 
     def unknown(checkpoint: str, **more: str) -> UnknownQuery:
@@ -203,7 +203,7 @@ def test_a_query_that_wrote_with_another_sink_until_now_goes_on_here(tmp_path: P
 
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "7").write_text("v1\n{}")
-    assert unknown(str(tmp_path)) is UnknownQuery.FAIL  # its metadata is lost: whose batches were these?
+    assert unknown(str(tmp_path)) is UnknownQuery.FAIL  # its metadata is lost: the owner of the batches is unknown
     (tmp_path / "metadata").write_text('{"id": "q1"}')
     assert unknown(str(tmp_path)) is UnknownQuery.BEGIN
     assert unknown(str(tmp_path), unknownQuery="fail") is UnknownQuery.FAIL

@@ -1,4 +1,4 @@
-"""A micro-batch that is repeated after its plan, or its query's id, got lost: refused, and never passed over."""
+"""A micro-batch that is repeated after its plan, or its query's id, got lost: refused, and never skipped."""
 
 import uuid
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_a_decided_batch_that_is_planned_anew_with_more_rows_is_refused(
     checkpoint.lose("offsets/0")
     checkpoint.plan(0, 3)
     again = local(query, checkpoint)
-    for _ in range(2):  # started again and again it stays refused
+    for _ in range(2):  # another start is refused, too
         with pytest.raises(ChangedBatch, match=r'"0": 2.*"0": 3.*repair-checkpoint'):
             run(again, 0, "a", "b", "c")
     assert again.visible() == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Writes whose decision is held back: nothing is seen before it, all or nothing after it, and a batch once."""
+"""Writes with a postponed decision: invisible before it, whole or gone after it, and each batch once."""
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +53,6 @@ def test_a_job_that_fails_leaves_nothing_open(
     failing = numbers(spark, 1000).selectExpr("key", "if(key = '999', raise_error('no'), value) as value")
     with pytest.raises(Exception, match="no"):
         staged(failing, broker, topic, 0)
-    # A reader of committed records would wait before what is open.
+    # A reader of committed records would wait before an open transaction.
     staged(numbers(spark, 3), broker, topic, 0).commit()
     assert load(topic, **COMMITTED).count() == 3

@@ -1,4 +1,4 @@
-"""Streaming writes: each micro-batch once, also when Spark repeats it, and nothing of one that failed."""
+"""Streaming writes: each micro-batch once, also when Spark repeats it, and nothing of a failed one."""
 
 import shutil
 from pathlib import Path
@@ -94,7 +94,7 @@ def test_a_query_that_fails_leaves_nothing_visible_and_nothing_open(
         family = families(broker.bootstrap).get(query_id(checkpoint))
         return 0 if family is None else family.open_slots
 
-    # At once, but for a task that was told to stop and joined before it heard so: that one times out.
+    # All slots end at once, except that of a task that joined before it learned of the stop: that one times out.
     eventually(lambda: open_slots() == 0, within_s=120, what="nothing is open")
     run_to_end(write_stream(poisoned("nothing"), broker.bootstrap, topic, checkpoint))
     assert values(committed(broker.bootstrap, topic)) == sorted(str(row) for row in range(100))

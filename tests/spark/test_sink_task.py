@@ -1,4 +1,4 @@
-"""Attempts of tasks against a real broker, without Spark around them: what each promises, and who wins."""
+"""Attempts of tasks against a real broker, without Spark around them: the promise of each, and the winner."""
 
 import threading
 import uuid
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.landing
 
 SHORT_MS = 1500
 RENEWED_MS = 5000
-"""Long enough for a machine that stands still for a while: four renewals fit into it."""
+"""Long enough for a machine that stalls for a while: four renewals fit into it."""
 LONG_MS = 60_000
 
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One that looks for timed out transactions often."""
+    """A broker that often looks for timed out transactions."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
     with BrokerProcess(tmp_path_factory.mktemp("quick") / "data", settings=settings) as process:
         yield process
@@ -60,7 +60,7 @@ def query(quick_broker: BrokerProcess, topic: str) -> MakeQuery:
 
 
 class Held:
-    """Rows that come when the test says so."""
+    """Rows that come when the test lets them."""
 
     def __init__(self, rows: list[str]) -> None:
         self.rows = rows
@@ -74,7 +74,7 @@ class Held:
             assert self.go_on.wait(60)
 
     def later(self) -> Iterator[Any]:
-        """None before that: Spark sorts, say."""
+        """No rows before the test lets them come: Spark may be sorting."""
         self.begun.set()
         assert self.go_on.wait(60)
         yield batch_of(self.rows)
@@ -282,7 +282,7 @@ def test_a_task_of_its_own_transaction_is_skipped_when_its_batch_was_committed(q
     first, second = stream.task(3, 0, ["a"]), stream.task(3, 1, ["b"])
     assert first.guarantee is Guarantee.TASK
     assert stream.visible() == []
-    # The driver dies between the two: the batch is half visible until it is repeated.
+    # The driver dies between the two commits: the batch is half visible until it is repeated.
     stream.commit(3, first)
     assert stream.visible() == ["a"]
     again = [stream.task(3, 0, ["a"]), stream.task(3, 1, ["b"])]

@@ -1,4 +1,4 @@
-"""Batch reads: what is in the log is what comes out, whatever way it was written and whatever part is asked for."""
+"""Batch reads give the records of the log, however they were written and whatever part is asked for."""
 
 import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from cordwood.model.identifiers import TopicPartition
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 FOR_EVER = {"retention.ms": "-1"}
-"""For records whose times are long ago."""
+"""Settings for records with old timestamps."""
 
 
 @pytest.mark.landing
@@ -286,7 +286,7 @@ def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
 def test_a_loss_is_told_whatever_time_the_first_record_says_that_is_left(
     load: Load, put: Produce, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
-    """As producers write it that count microseconds."""
+    """Producers that count microseconds write such times."""
     topic = make_topic(**FOR_EVER, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
     put(topic, [Record(b"0"), Record(b"1", timestamp_ms=1_700_000_000_000_000)])
     admin.delete_records([Position(topic, 0, 1)])

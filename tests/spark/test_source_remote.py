@@ -1,4 +1,4 @@
-"""Not in this process: a standalone cluster of one master and two workers, and Spark Connect."""
+"""Reads in other processes: a standalone cluster of one master and two workers, and Spark Connect."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ WITHIN_S = 600
 
 
 def tell(kind: str, address: str, broker: RunningBroker, topic: str, directory: Path) -> dict[str, Any]:
-    """What the story found out."""
+    """The result of the story."""
     ran = subprocess.run(
         [sys.executable, str(STORY), kind, address, broker.bootstrap, topic, str(directory)],
         env=environment(),

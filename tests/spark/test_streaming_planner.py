@@ -1,4 +1,4 @@
-"""How far micro-batches go, on a real broker, without Spark: limits, growth, deletion, loss, brokers that are away."""
+"""The ends of micro-batches, on a real broker, without Spark: limits, growth, deletion, loss, brokers that are away."""
 
 import logging
 import subprocess
@@ -49,14 +49,15 @@ def options(bootstrap: str, **given: Any) -> SourceOptions:
 
 
 class Query:
-    """What Spark does with a planner, step by step."""
+    """Drives a planner as Spark does, step by step."""
 
     def __init__(self, chosen: SourceOptions, start: Positions | None = None) -> None:
         self.planner = StreamPlanner(chosen)
         self.start = self.planner.initial() if start is None else start
 
     def step(self, *, limited: bool = True) -> list[int]:
-        """One micro-batch: the numbers that it reads. The positions go through their text, as in a checkpoint."""
+        """Plans and reads one micro-batch, and returns its numbers. The positions go through their text, as in a
+        checkpoint."""
         end = self.planner.latest(from_spark(to_spark(self.start)), limited=limited)
         found = self.read(self.start, end)
         self.start = end
@@ -352,7 +353,7 @@ def test_lost_records_are_an_error_or_are_counted(
     assert lenient.planner.ledger.total == 20
     standing = read_progress(lenient.planner._cluster, group)[zero(topic)]
     assert (standing.position, standing.lost) == (50, 20)
-    # Over a restart the count goes on.
+    # The count goes on over a restart.
     restarted = query(lenient.start, subscribe=topic, failOnDataLoss="false", progressGroup=group)
     put(topic, numbered(50, 60))
     admin.delete_records([Position(topic, 0, 53)])[Position(topic, 0, 53)].result(30)
@@ -439,7 +440,7 @@ def test_a_broker_that_is_away_holds_a_query_up_and_does_not_end_it(
             assert stream.step() == []
         assert "the query waits for the brokers" in caplog.text
         stream.planner._target = {}
-        with pytest.raises(BrokerUnreachable):  # with a fixed end, nothing to do would mean that all was read
+        with pytest.raises(BrokerUnreachable):  # with a fixed end, "nothing to do" would mean that everything was read
             stream.step()
         stranger = StreamPlanner(chosen)
         with pytest.raises(BrokerUnreachable):
@@ -496,7 +497,7 @@ def test_a_planner_removes_notes_of_earlier_runs_of_its_query_and_no_others(
         boxes = {name: notes.new_box(prefix) for name in left}
         for name, run in left.items():
             notes.report_loss(cluster, boxes[name], zero(topic), 0, 1, run)
-        # A group that is called like a box, and is none.
+        # A group that has the name of a box, and is none.
         named_alike = f"{prefix}-notes-of-a-reader"
         cluster.commit(named_alike, {zero(topic): 1}, '{"lost": 1}')
         stream = query(subscribe=topic, groupIdPrefix=prefix, progressGroup="unset")
@@ -511,7 +512,7 @@ def test_a_planner_removes_notes_of_earlier_runs_of_its_query_and_no_others(
 def test_notes_of_a_batch_that_is_repeated_after_a_restart_are_read(
     put: Produce, topic: str, broker: RunningBroker
 ) -> None:
-    """Spark asks for the tasks of such a batch without asking how far it goes."""
+    """Spark asks for the tasks of a repeated batch without asking for its end."""
     put(topic, numbered(0, 3))
     chosen = options(broker.bootstrap, subscribe=topic, groupIdPrefix=f"of-{topic}", progressGroup="unset")
     reader = StreamReader(chosen, StructType([StructField("value", BinaryType())]))
@@ -561,7 +562,7 @@ finally:
 def test_a_planner_that_spark_ends_removes_its_notes_although_a_signal_comes_meanwhile(
     broker: RunningBroker, put: Produce, topic: str, tmp_path: Path, signal_comes_first: bool
 ) -> None:
-    """Spark's own program of that name waits in the same place, and has the same `finally`."""
+    """Stands for Spark's own program of that name, which waits in the same place and has the same `finally`."""
     put(topic, numbered(0, 3))
     (tmp_path / "python_streaming_source_runner.py").write_text(RUNNER)
     command = [sys.executable, "-m", "python_streaming_source_runner", broker.bootstrap, topic]

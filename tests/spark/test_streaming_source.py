@@ -39,7 +39,7 @@ def test_a_query_follows_the_log_and_rests_when_there_is_nothing_new(
         put(topic, numbered(100, 150))
         stream.await_values(list(range(150)))
         at_rest = TopicPartition(topic, 0)
-        # When idle, too: what is finished is committed although no further batch is made.
+        # An idle query commits its finished positions, too, although no further batch comes.
         eventually(
             lambda: _position("spark-follows", at_rest, broker) == 150, WITHIN_S, what="progress of an idle query"
         )
@@ -81,7 +81,7 @@ def test_available_now_reads_what_is_there_in_limited_batches_and_ends(
 
 
 class Watching(StreamingQueryListener):
-    """What Spark tells of every query, as its UI shows it."""
+    """Spark's reports on every query, as its UI shows them."""
 
     def __init__(self) -> None:
         self.told: list[StreamingQueryProgress] = []
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_sparks_kafka_source_is_read_on(
     offsets = tmp_path / "offsets" / "0"
     lines = offsets.read_text().splitlines()
     assert json.loads(lines[-1]) == {topic: {"00": 0, "01": 0, "0": 10, "1": 10}}
-    # As Kafka's source writes it: without blanks, in another order.
+    # Kafka's source writes the text so: without blanks, in another order.
     _rewrite(offsets, "\n".join([*lines[:-1], f'{{"{topic}":{{"1":4,"0":7}}}}']))
     with running(frame, "read_on", tmp_path, availableNow=True) as stream:
         stream.finish()

@@ -1,9 +1,8 @@
-"""Kills processes at named steps of the sink. Python imports this file at its start where its directory is on the path.
+"""Kills processes at named steps of the sink. Python imports this file at its start if its directory is on the path.
 
-SINK_FAULTS names a directory. A file in it called like a step holds who is to die when the step is reached: process
-ids, negative ones for process groups, or `self`; `power:` and a path cut the power of the disk that is mounted there,
-before anybody dies. The first process to reach the step takes the file away, so that it
-happens once.
+SINK_FAULTS names a directory. A file in it with the name of a step lists the victims of that step: process ids,
+negative ones for process groups, or `self`; `power:` and a path cut the power of the disk that is mounted there, before
+any kill. The first process to reach the step removes the file, so that the fault happens once.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Small editions side by side without Spark: what counts as a difference, and how it is shown."""
+"""Small editions compared without Spark: the differences, and how they are shown."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a task writes into a table's files, and what it tells of it."""
+"""The files that a task writes into a table, and its report of them."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Staged rows, merged into a Delta table in the driver: which of them replace, delete and add rows."""
+"""Staged rows, merged into a Delta table in the driver: they replace, delete and add rows."""
 
 from pathlib import Path
 from typing import Any

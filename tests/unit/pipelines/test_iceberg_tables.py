@@ -31,7 +31,7 @@ def opened(directory: Path) -> IcebergBatches:
 
 
 def staged(batches: IcebergBatches, rows: Sequence[dict[str, Any]], schema: StructType = ROWS) -> Staged:
-    """As the executors do it, without Spark."""
+    """Stages rows as the executors do, without Spark."""
     batches.prepare(schema)
     writer = FileWriter(batches.store, arrow_schema(schema))
     writer.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema)))
@@ -40,7 +40,7 @@ def staged(batches: IcebergBatches, rows: Sequence[dict[str, Any]], schema: Stru
 
 
 def content(directory: Path) -> list[dict[str, Any]]:
-    """As another program reads it."""
+    """The table's rows as another program reads them."""
     catalog = SqlCatalog("cordwood", uri=f"sqlite:///{directory}/t/catalog.db")
     found: list[dict[str, Any]] = catalog.load_table("cordwood.t").scan().to_arrow().to_pylist()
     return sorted(found, key=lambda row: str(row["id"]))

@@ -1,4 +1,4 @@
-"""Which row of a key is the last, in Arrow columns: as Spark would choose."""
+"""The last row of a key, in Arrow columns, is the one that Spark would choose."""
 
 import random
 from datetime import UTC, datetime

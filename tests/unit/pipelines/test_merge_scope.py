@@ -1,4 +1,4 @@
-"""Which files a merge has to look into: all that may hold a key, and no other if that can be told."""
+"""A merge searches all files that may hold a key, and no other if that can be told."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a batch has done to the files of its tables, as its event says it."""
+"""The changes of a batch to the files of its tables, as its event reports them."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`cordwood pipeline …` where no Spark is needed: what is there, what is refused, what swap and rollback tell."""
+"""`cordwood pipeline …` without Spark: lists, refusals, and the words of swap and rollback."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ class Commands:
         self.project = Project(directory / "project")
         self.state = self.project.state("enrich")
         self.file = directory / "enrich.py"
-        # Port 1 of this machine: nobody listens there.
+        # Port 1 of this machine, where no server listens.
         environment = {"CORDWOOD_PIPELINES": str(self.project.directory), "CORDWOOD_BOOTSTRAP": "127.0.0.1:1"}
         self._runner = CliRunner(env=environment)
 
@@ -222,7 +222,7 @@ def test_effects_of_a_batch_that_was_interrupted_are_not_repeated_by_another_edi
     commands.with_two_editions()
     planned = commands.state.checkpoint("v1") / "offsets/4"
     planned.write_text('v1\n{}\n{"orders": {"0": 17}}')
-    # Batch 4 is planned, and so far it has written nothing: the other edition may have it.
+    # Batch 4 is planned and has written nothing so far: the other edition may take it.
     note_begun(commands.state, "v1", 3)
     assert effects_position(commands.state, "v1", skip=False) == {"orders": {0: 12}}
     note_begun(commands.state, "v1", 4)
@@ -245,7 +245,7 @@ def test_effects_of_a_batch_that_was_interrupted_are_not_repeated_by_another_edi
 
 
 class Overtaken(PipelineState):
-    """Somebody else rolls back just before this one may change something."""
+    """Another process rolls back just before this one may change something."""
 
     done = False
 

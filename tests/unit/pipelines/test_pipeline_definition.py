@@ -1,4 +1,4 @@
-"""What a pipeline's file may say, and what is said about mistakes: always with file and line."""
+"""The declarations of a pipeline's file, and the errors for mistakes, always with file and line."""
 
 import inspect
 from pathlib import Path

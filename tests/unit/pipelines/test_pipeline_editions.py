@@ -1,4 +1,4 @@
-"""Editions, swap and rollback on disk, and what is left when the program is killed before any operation on it."""
+"""Editions, swap and rollback on disk, and the state after a kill before any operation on it."""
 
 import os
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def enrich(orders):
 
 
 class Killed(BaseException):
-    """As sudden as kill -9: nothing in the program catches it."""
+    """A sudden end, like kill -9: nothing in the program catches it."""
 
 
 class StopBefore:
@@ -116,7 +116,7 @@ def test_a_replay_goes_on_with_what_the_same_file_began_and_with_nothing_else(
         return edition_for(project, state, made, starting=starting, fresh=False, now_ms=9).name
 
     assert replayed(version(tmp_path, 2)) == "v2"
-    # Mended, under the same version: half a table by the one and half by the other would be neither.
+    # The file was mended under the same version: half a table from each file would be neither.
     (tmp_path / "enrich.py").write_text(FILE.format(version=2).replace("return orders", "return orders.distinct()"))
     assert replayed(load_pipeline(tmp_path / "enrich.py")) == "v2.2"
     assert replayed(load_pipeline(tmp_path / "enrich.py")) == "v2.2"
@@ -206,7 +206,7 @@ def _forget(state: PipelineState, tmp_path: Path) -> Any:
 
 
 def seen(state: PipelineState, tmp_path: Path) -> tuple[object, ...]:
-    """What readers and the next command see."""
+    """The state that readers and the next command see."""
     project = Project(tmp_path / "project")
     live = state.live()
     assert live is not None
@@ -289,7 +289,7 @@ def test_a_first_run_that_was_killed_leaves_nothing_in_the_way_of_the_next(tmp_p
 
 
 def test_a_run_that_is_refused_because_another_one_runs_changes_nothing(state: PipelineState, tmp_path: Path) -> None:
-    """The other one is started again after a failure, and would go on with what was never let run."""
+    """The other run restarts after a failure, and would go on with a definition that was refused."""
     project = Project(tmp_path / "project")
     made = version(tmp_path, 1)
     edition, lock = locked_live_edition(project, state, made, in_place=False, now_ms=0)

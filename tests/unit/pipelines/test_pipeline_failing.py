@@ -1,4 +1,4 @@
-"""What is told of a pipeline that fails: at the end of its run, and by `status` afterwards."""
+"""Reports of a failing pipeline: at the end of its run, and by `status` afterwards."""
 
 import json
 import re
@@ -60,7 +60,7 @@ BATCH = {
 
 
 class Run:
-    """`cordwood pipeline run` with a worker that does what the test says, in a real process."""
+    """`cordwood pipeline run` with a worker that obeys the test, in a real process."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory = directory
@@ -137,7 +137,7 @@ def test_what_goes_on_before_the_first_batch_is_said_on_standard_error(
 def test_the_first_signal_says_that_the_batch_is_finished_first_and_how_to_end_at_once(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # The worker of this test asks for its end itself, and goes when its standard input does.
+    # The worker of this test asks for its end itself, and ends with its standard input.
     end = "os.kill(os.getppid(), 15); sys.stdin.read()"
     run(BATCH, {"event": "ended", "reason": "stopped"}, code=0, before=end)
     said = capfd.readouterr().err.splitlines()

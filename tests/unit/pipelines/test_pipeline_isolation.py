@@ -10,7 +10,7 @@ from cordwood.pipelines.isolation import Origin, Span, find_poison
 
 
 class Function:
-    """Fails if one of the poison records is among its input; counts how often it was tried."""
+    """Fails if one of the poison records is in its input; counts its calls."""
 
     def __init__(self, poison: set[Origin]) -> None:
         self.poison = poison

@@ -1,4 +1,4 @@
-"""When records may be sent through again, and when not: what is asked before Spark is."""
+"""The conditions of a requeue, checked before Spark starts."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 @pytest.fixture
 def state(tmp_path: Path, pipeline: Pipeline) -> PipelineState:
-    """Of a pipeline that has run one batch."""
+    """The state of a pipeline that has run one batch."""
     state = Project(tmp_path / "project").state("enrich")
     state.note_query(state.begin(pipeline, starting="earliest", now_ms=1), "q1")
     for name in ("offsets", "commits"):
@@ -48,7 +48,7 @@ def state(tmp_path: Path, pipeline: Pipeline) -> PipelineState:
 def test_nothing_is_sent_again_before_a_batch_that_was_begun_is_finished(
     state: PipelineState, pipeline: Pipeline
 ) -> None:
-    """The batch would put its older records over those that were sent."""
+    """The batch would put its older records over the requeued ones."""
     assert unfinished_batch(state.checkpoint("v1")) is None
     (state.checkpoint("v1") / "offsets" / "1").write_text("v1\n{}\n" + json.dumps({"orders": {"0": 7}}))
     with pytest.raises(WrongState, match="has begun batch 1 and not finished it"):
@@ -56,7 +56,7 @@ def test_nothing_is_sent_again_before_a_batch_that_was_begun_is_finished(
 
 
 def test_nothing_is_read_before_a_requeue_that_was_begun_is_finished(state: PipelineState, pipeline: Pipeline) -> None:
-    """The requeue would put its older records over those that were read."""
+    """The requeue would put its older records over the ones that were read."""
     plan = RequeuePlan(3, OffsetSet({0: ((0, 2),)}), OffsetSet({0: ((4, 5),)}))
     write_plan(state, "v1", plan)
     assert read_plan(state, "v1") == plan

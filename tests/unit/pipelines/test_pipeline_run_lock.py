@@ -1,4 +1,4 @@
-"""Who runs an edition, as real processes see it."""
+"""The lock of a running edition, as real processes see it."""
 
 import os
 import signal

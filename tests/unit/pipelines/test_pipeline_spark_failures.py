@@ -1,4 +1,4 @@
-"""The reason of a failure, found in what Spark makes of it."""
+"""The reason of a failure, found in Spark's text around it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where the time of a batch went, in words."""
+"""The parts of a batch's time, in words."""
 
 from cordwood.pipelines.events import in_words
 from cordwood.pipelines.spending import Spent, spent_in_batch, spent_in_words

@@ -1,4 +1,4 @@
-"""The supervisor with real worker processes that do what a test tells them, instead of Spark."""
+"""The supervisor with real worker processes that obey a test, instead of Spark."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Tables in an object store, as they are declared: where they may be, and that credentials are kept nowhere."""
+"""Tables in an object store, as they are declared: valid places, and no kept credentials."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""The plan of a batch: what of it is compared, how it is packed, and which files are none."""
+"""The plan of a batch: comparing, packing, and files that are no plan."""
 
 from pathlib import Path
 

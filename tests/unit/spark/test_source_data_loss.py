@@ -1,4 +1,4 @@
-"""What counts as lost, and what does not."""
+"""Losses, and gaps that are no loss."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes."""
+"""The ends of micro-batches under limits."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The name of a query, out of what Spark says about its jobs."""
+"""The name of a query, taken from Spark's description of its jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What options mean, which contradict each other, and what is said about those that are none."""
+"""Meanings and contradictions of options, and the errors for unknown ones."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""Which task reads what."""
+"""The division of a read into tasks."""
 
 import random
 from itertools import pairwise

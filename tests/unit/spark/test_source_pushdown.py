@@ -1,4 +1,4 @@
-"""Which filters a read applies by itself, and which it leaves to Spark."""
+"""Filters that a read applies by itself, and filters that it leaves to Spark."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Which Java Spark is given."""
+"""The Java that Spark gets."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from cordwood.spark.java import NoJava, ensure_java, major_version
 
 
 def java_home(directory: Path, version: str, modules: str = "") -> Path:
-    """Looks like a Java of this version, and says how it was called."""
+    """Makes a directory that looks like a Java of this version, and records its calls."""
     (directory / "bin").mkdir(parents=True)
     executable = directory / "bin" / "java"
     executable.write_text('#!/bin/sh\nfor argument in "$@"; do echo "$argument"; done\n')
@@ -41,7 +41,7 @@ def test_java_home_comes_first_then_the_path(tmp_path: Path) -> None:
     assert ensure_java(environment) == new
     too_old = {"JAVA_HOME": str(old), "PATH": str(other / "bin")}
     assert ensure_java(too_old) == other
-    assert "JAVA_HOME" not in too_old  # Spark would prefer it
+    assert "JAVA_HOME" not in too_old  # Spark would prefer the unfit one
 
 
 def test_without_a_fit_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_without_a_fit_java_the_one_from_pypi_is_used(tmp_path: Path, monkeypatc
     environment = {"PATH": str(java_home(tmp_path / "old", "11.0.2") / "bin")}
     home = ensure_java(environment)
     assert environment["JAVA_HOME"] == str(home)
-    # It has no jdk.incubator.vector, so a script stands in for it that leaves that argument out.
+    # The runtime has no jdk.incubator.vector, so a script stands in for `java` that drops that argument.
     assert home != brought
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", "x'y"]
     said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""What the daemon of Python workers imports before it forks them."""
+"""The imports of the daemon of Python workers, before it forks them."""
 
 import subprocess
 import sys
