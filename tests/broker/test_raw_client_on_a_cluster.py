@@ -68,7 +68,7 @@ def test_a_transaction_is_committed_once_while_brokers_are_killed_in_its_middle(
         expected: list[bytes] = []
         for number in range(ROUNDS):
             values = [f"{number}-{place}".encode() for place in range(10)]
-            # A rise of the epoch begins the sequences anew.
+            # A higher epoch restarts the sequence numbers.
             batch = batch_of(values, producer=producer, sequence=0, transactional=True)
             client.produce({partition: [batch]}, transactional_id="shop")
             victim = cluster.brokers[number % 3 + 1]
@@ -95,7 +95,7 @@ def test_ranges_are_read_on_when_their_leader_is_killed_between_two_answers(clus
 
 
 class HungServer:
-    """Listens where a broker was, takes connections and never answers, as a paused machine does."""
+    """Listens in the place of a broker, takes connections and never answers, as a paused machine does."""
 
     def __init__(self, broker: Broker) -> None:
         address = (broker.host, broker.port)

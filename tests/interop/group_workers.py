@@ -1,4 +1,4 @@
-"""Members of a group on confluent-kafka that the test polls, and that know what they own."""
+"""Members of a group on confluent-kafka that the test polls, and that know their partitions."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,14 +11,14 @@ PARTITIONS = 4
 CONSUMER = {"group.protocol": "consumer"}
 
 SETTINGS = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.session.timeout.ms": "6000"}
-"""Of a broker whose members of the consumer protocol should not take their time."""
+"""Settings of a broker whose members of the consumer protocol should react quickly."""
 
 CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
-"""With the consumer protocol the broker says how often and how long."""
+"""Settings of the classic protocol; with the consumer protocol the broker tells members these times."""
 
 
 class Worker:
-    """A consumer in a group, polled by the test, that knows what it owns and what it got."""
+    """A consumer in a group, polled by the test, that knows its partitions and its records."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
         self.owned: set[int] = set()
@@ -54,7 +54,7 @@ class Worker:
 
 
 class AnyWorker(Protocol):
-    """On whatever client."""
+    """A worker on any client."""
 
     @property
     def owned(self) -> set[int]: ...
@@ -68,14 +68,14 @@ class AnyWorker(Protocol):
 
 
 def shared(workers: Sequence[AnyWorker]) -> bool:
-    """Everybody polls once; whether all partitions are owned, each by one, and nobody is idle."""
+    """Polls every worker once. Returns True if all partitions are owned, each by one worker, and no worker is idle."""
     for worker in workers:
         worker.poll()
     return is_shared(workers)
 
 
 def is_shared(workers: Sequence[AnyWorker]) -> bool:
-    """The same, as it is."""
+    """Like `shared`, without polling."""
     owned = [partition for worker in workers for partition in worker.owned]
     return sorted(owned) == list(range(PARTITIONS)) and all(worker.owned for worker in workers)
 

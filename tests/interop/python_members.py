@@ -28,16 +28,16 @@ def aiokafka_member(bootstrap: str, group: str, topic: str, **settings: Any) -> 
 
 
 def poll(consumer: Any, values: list[bytes], timeout_ms: int = 50) -> int:
-    """Reads what there is; how many values there are now."""
+    """Reads the present records, and returns the number of values so far."""
     values.extend(record.value for records in consumer.poll(timeout_ms=timeout_ms).values() for record in records)
     return len(values)
 
 
 class KafkaPythonWorker:
-    """One that commits what it read. With others it is to be polled at the same time, as programs of their own are.
+    """A worker that commits what it read. Several have to be polled at the same time, as separate programs would be.
 
-    One after the other, in turns of 50 ms, each may go on joining anew for ever: the client forgets a round whose
-    answer came after its turn.
+    Polled one after the other, in turns of 50 ms, each may join again for ever: the client forgets a round whose answer
+    came after its turn.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
@@ -56,9 +56,9 @@ class KafkaPythonWorker:
 
 
 class AiokafkaWorker:
-    """One that reads and commits by itself, on an event loop of its own.
+    """A worker that reads and commits by itself, on an event loop of its own.
 
-    Its reads wait for rounds, and so for the others: whoever polls them all cannot wait for it.
+    Its reads wait for rounds, and so for the other workers: a test that polls them all cannot wait for it.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:

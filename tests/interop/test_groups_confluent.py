@@ -107,7 +107,7 @@ def test_a_static_member_that_restarts_gets_its_partitions_back_and_nobody_notic
     eventually(lambda: shared(workers), what="two members share")
     stays, goes = workers
     assignments, owned = stays.assignments, set(goes.owned)
-    goes.consumer.close()  # a static member does not say that it leaves
+    goes.consumer.close()  # a static member does not announce that it leaves
     workers[1] = Worker(broker.bootstrap, group, filled, **{"group.instance.id": "two"})
     eventually(lambda: shared(workers), what="it is back")
     assert workers[1].owned == owned

@@ -14,7 +14,8 @@ from tests.interop.group_workers import CONSUMER, PARTITIONS, SETTINGS, Worker, 
 from cordwood.embedded import Broker
 
 UNHEARD_S = 1.0
-"""An answer that comes so late is not heard: librdkafka gives a heartbeat as long as the interval between two."""
+"""An answer that comes this late is lost: librdkafka waits for a heartbeat's answer as long as the interval between
+two."""
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_members_read_new_partitions(process: BrokerProcess, topic: str, group: 
 def test_members_subscribe_by_regular_expression(
     process: BrokerProcess, topic: str, group: str, workers: list[Worker]
 ) -> None:
-    """librdkafka leaves the match to the broker: topics that are there, and one that comes later."""
+    """librdkafka leaves the match to the broker: existing topics, and one that is created later."""
     workers += [Worker(process.bootstrap, group, f"^{topic}.*", **CONSUMER) for _ in range(2)]
     eventually(lambda: shared(workers), what="two members share")
     later = f"{topic}-later"
@@ -152,7 +153,7 @@ def test_members_subscribe_by_regular_expression(
 
 @pytest.mark.landing
 def test_a_member_that_did_not_hear_what_to_give_back_is_told_again() -> None:
-    """librdkafka does not ask for its assignment after a heartbeat that has no answer in time."""
+    """librdkafka does not ask for its assignment after a heartbeat without an answer in time."""
     with Broker(settings={**SETTINGS, "num.partitions": PARTITIONS}) as broker:
         fill(broker.bootstrap_servers, "orders", 40)
         workers = [Worker(broker.bootstrap_servers, "readers", "orders", **CONSUMER, **{"client.id": "first"})]

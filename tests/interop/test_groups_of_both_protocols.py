@@ -26,7 +26,7 @@ CLASSIC = {"heartbeat.interval.ms": 100}
 GROUP = "readers"
 TOPIC = "orders"
 WITHIN_S = 240
-"""Only a group that never settles takes so long, on however slow a machine."""
+"""Only a group that never settles takes this long, on however slow a machine."""
 ABSENT_FOR_LONG = {"group.consumer.session.timeout.ms": "60000"}
 """On a slow machine a static member is away for seconds between two lives, and must keep its partitions."""
 
@@ -38,9 +38,10 @@ def eventually(ask: Callable[[], bool], *, what: str) -> None:
 
 
 class CommittingWorker(Worker):
-    """One that waits for each commit before it does anything else.
+    """A worker that waits for each commit before it does anything else.
 
-    In the background librdkafka commits again what failed when the broker died, and may have committed more by then.
+    In the background librdkafka repeats commits that failed when the broker died, and may have committed later
+    positions by then.
     """
 
     def poll(self) -> "CommittingWorker":
@@ -52,7 +53,7 @@ class CommittingWorker(Worker):
 
 
 class BusyGroup:
-    """A group that reads while records come, and whose committed positions are watched."""
+    """A group that reads while records come; the test watches its committed positions."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process = process
@@ -63,7 +64,7 @@ class BusyGroup:
         self._positions = [0] * PARTITIONS
         self._producer = Producer({"bootstrap.servers": process.bootstrap, "enable.idempotence": True})
         self._watcher = Consumer({"bootstrap.servers": process.bootstrap, "group.id": GROUP})
-        # Else librdkafka 2.16 asks a coordinator that it has given up, for ever, once the broker was away.
+        # Otherwise librdkafka 2.16 asks a coordinator that it has given up, for ever, once the broker was away.
         patient = {"metadata.recovery.strategy": "none"}
         self._administrator = AdminClient({"bootstrap.servers": process.bootstrap, **patient})
         self._administrator.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
@@ -85,7 +86,8 @@ class BusyGroup:
         member.close()
 
     def go_on(self) -> bool:
-        """One more record in each partition, and all members poll; whether all partitions are owned, each by one."""
+        """Produces one more record in each partition, and polls all members. Returns True if all partitions are owned,
+        each by one."""
         for partition in range(PARTITIONS):
             self._producer.produce(TOPIC, f"v{self._sent}", partition=partition)
             self._sent += 1
@@ -103,7 +105,7 @@ class BusyGroup:
         return [max(each.offset, 0) for each in self._watcher.committed(asked, timeout=WITHIN_S)]
 
     def settles(self, kind: ConsumerGroupType) -> None:
-        """All share, and operators see who there is, in a group of this protocol."""
+        """Waits until all members share the partitions, and operators see them in a group of this protocol."""
         eventually(self.go_on, what=f"{len(self.members)} members share")
 
         def is_seen() -> bool:
@@ -155,7 +157,7 @@ def test_a_group_moves_member_by_member_and_back(group: BusyGroup, strategy: str
         group.settles(ConsumerGroupType.CONSUMER)
         group.goes(old)
         group.settles(ConsumerGroupType.CONSUMER)
-    # Back the other way: here one goes before the next comes.
+    # On the way back, one member leaves before the next comes.
     first, second = group.members
     group.goes(first)
     group.comes(**classic)
@@ -183,7 +185,7 @@ def test_static_members_move_in_place_and_keep_their_partitions(group: BusyGroup
             group.goes(group.members[0])
             group.comes(**settings, **{"group.instance.id": name})
             group.settles(kind)
-            owned.reverse()  # who came last is the last
+            owned.reverse()  # the newest member is the last
             assert [member.owned for member in group.members] == owned
     group.reads_everything()
 

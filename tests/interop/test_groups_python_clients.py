@@ -41,7 +41,7 @@ def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, gro
     second = kafka_python_member(broker.bootstrap, group, filled)
 
     def share() -> bool:
-        # At the same time, as two programs do: KafkaPythonWorker says why.
+        # Both are polled at the same time, as two programs do: KafkaPythonWorker says why.
         list(at_once.map(lambda member: poll(member, values, 1000), (first, second)))
         return len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2
 
@@ -49,7 +49,7 @@ def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, gro
         eventually(share, what="two members share")
     assert first.assignment().isdisjoint(second.assignment())
     first.close()
-    # What is read before the round and not committed would be read again after it.
+    # Records that are read before the round and not committed would be read again after it.
     eventually(lambda: poll(second, values) and len(second.assignment()) == PARTITIONS, what="it has all")
     fill(broker, filled, 20, 24)
     eventually(lambda: poll(second, values) >= 24, what="the rest is read")
@@ -88,7 +88,7 @@ def test_aiokafka_members_share_commit_and_resume(broker: RunningBroker, group: 
                 assert first.assignment().isdisjoint(second.assignment())
             finally:
                 await first.stop()
-            # What is read before the round and not committed would be read again after it.
+            # Records that are read before the round and not committed would be read again after it.
             await until(lambda: len(second.assignment()) == PARTITIONS)
             await asyncio.to_thread(fill, broker, filled, 20, 24)
             assert set(await read(second, 4)) == {b"v20", b"v21", b"v22", b"v23"}

@@ -38,7 +38,7 @@ def fill(cluster: Cluster, partition: TopicPartition, batches: int, per_batch: i
     return values
 
 
-# What the cluster is.
+# Metadata.
 
 
 def test_topics_are_told_and_absent_ones_are_absent(cluster: Cluster, make_topic: MakeTopic) -> None:
@@ -126,7 +126,7 @@ def test_a_stream_gives_every_record_of_its_range_once_and_in_order(
     answers = list(cluster.stream(partition, start, end, max_bytes=2_000, read_ahead=read_ahead))
     found = [(offset, value) for offset, value in records_of(answers) if start <= offset < end]
     assert found == [(offset, values[offset]) for offset in range(start, end)]
-    # Nothing is handed out that begins at the end or beyond it.
+    # No batch begins at the end or beyond it.
     assert all(answer.base < end for answer in answers)
     assert max((offset for offset, _ in records_of(answers)), default=-1) < -(-end // 10) * 10
 

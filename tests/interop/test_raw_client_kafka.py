@@ -1,4 +1,4 @@
-"""The raw client against an Apache Kafka, where one can be had: the Spark source and sink work with it too."""
+"""The raw client against an Apache Kafka, if one can be had: the Spark source and sink work with it, too."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The raw client in transactions: its own, in both versions of the protocol, and those of a family."""
+"""The raw client in transactions: its own, in both versions of the protocol, and the transactions of a family."""
 
 import uuid
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def cluster(broker: RunningBroker) -> Iterator[Cluster]:
 
 @pytest.fixture(params=["version 1", "version 2"])
 def any_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A client that takes the cluster for one with an old transaction.version speaks as it would with such a one."""
+    """Has the client take the cluster for one with an old transaction.version, and speak accordingly."""
     if request.param == "version 1":
         monkeypatch.setattr(versions.BrokerVersions, "transaction_version", 1)
     return str(request.param)
@@ -55,7 +55,8 @@ def committed_values(cluster: Cluster, partition: TopicPartition) -> list[bytes]
 
 
 def expect_committed(cluster: Cluster, partition: TopicPartition, values: list[bytes]) -> None:
-    """The end of a transaction is answered once it is decided; its markers are written a moment later."""
+    """Waits for the committed values: the end of a transaction is answered once decided, and its markers are written a
+    moment later."""
     eventually(lambda: committed_values(cluster, partition) == values, what=f"{len(values)} committed records")
 
 
@@ -129,7 +130,7 @@ def test_a_stream_of_committed_records_waits_for_an_open_transaction_and_then_sa
         # Up to where it is readable there is nothing to wait for.
         assert records_of(cluster.stream(partition, 0, 1, isolation=COMMITTED)) == [(0, b"plain")]
         cluster.end_transaction(transactional_id, producer, commit=True)
-        # The marker takes an offset too, and holds no record: a range that ends behind it ends there.
+        # The marker takes an offset, too, and holds no record: a range that ends behind it ends there.
         assert records_of(cluster.stream(partition, 0, 3, isolation=COMMITTED)) == [(0, b"plain"), (1, b"open")]
 
 
@@ -178,7 +179,7 @@ def test_a_family_decides_about_many_writers_at_once(cluster: Cluster, make_topi
         )
         members.append(member)
     assert cluster.family_renew(family, 0) == (False, -1)
-    # The second was the first attempt at what the third did again.
+    # The second slot was the first attempt at the work of the third.
     decided = cluster.family_decide(family, 0, commit=True, winners=[members[0], members[2]])
     assert decided == (False, 0)
     for partition in partitions:

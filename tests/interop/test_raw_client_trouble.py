@@ -109,7 +109,7 @@ def test_a_pipeline_goes_on_when_the_broker_is_killed_and_stores_every_batch_onc
         batch = batch_of(values, producer=producer, sequence=10 * place)
         pipeline.send({partition: [batch] for partition in partitions})
         if place == 30:
-            # Some are on their way now: nobody knows whether they were stored.
+            # Some batches are on their way now, and their outcome is unknown.
             process.kill()
             restart.start()
     assert pipeline.finish() == {partition: Produced(0, 600) for partition in partitions}
@@ -192,7 +192,7 @@ def test_a_topic_that_is_created_again_is_not_read_on_in_the_middle(cluster: Clu
         fill(other, partition, 1000)
     with pytest.raises(UnknownTopic, match=f"{name} was deleted and created again"):
         list(stream)
-    # A new stream is about the new topic, and so is a write.
+    # A new stream reads the new topic, and a write goes there.
     assert len(records_of(cluster.stream(partition, 0, 1000))) == 1000
     assert cluster.produce({partition: [batch_of([b"new"])]}) == {partition: Produced(1000, 1001)}
 
@@ -216,7 +216,7 @@ def test_partitions_that_are_added_are_found(cluster: Cluster, admin: AdminClien
 
 
 def compacted_topic(admin: AdminClient, name: str) -> TopicPartition:
-    """Its segments are rolled and compacted as soon as the broker looks."""
+    """A topic whose segments are rolled and compacted as soon as the broker looks."""
     config = {
         "cleanup.policy": "compact",
         "segment.ms": "200",
@@ -227,7 +227,7 @@ def compacted_topic(admin: AdminClient, name: str) -> TopicPartition:
 
 
 def records_left(cluster: Cluster, partition: TopicPartition, start: int, end: int) -> set[int]:
-    """Which of these offsets still have a record."""
+    """The offsets of this range that still have a record."""
     answer = cluster.fetch(partition, start, max_wait_ms=0)
     return {offset for offset, _ in records_of([answer])} & set(range(start, end))
 
@@ -250,15 +250,15 @@ def test_holes_of_a_compacted_log_are_no_loss(cluster: Cluster, admin: AdminClie
 def test_a_hole_at_the_end_of_the_log_ends_a_range(
     process: BrokerProcess, cluster: Cluster, admin: AdminClient
 ) -> None:
-    """A record, then tombstones, which compaction removes once their time has come. The segment that is written to is
-    empty then, and so the log has nothing from offset 1 to its end."""
+    """The log has a record, then tombstones, which compaction removes in time. The active segment is empty then, so the
+    log has nothing from offset 1 to its end."""
     partition = compacted_topic(admin, "hollow")
     kept = batch_of([b"kept"], key=b"kept")
     gone = build_batch([(int(time.time() * 1000), b"gone", None, ())] * 10)
     cluster.produce({partition: [kept, gone, gone]})
     eventually(lambda: not records_left(cluster, partition, 1, 20), 60, what="compaction of all but one tombstone")
-    # A tombstone goes only when it is compacted again, and a log is compacted again only for what is new in it, unless
-    # the broker has lost the files that tell what it has compacted.
+    # A tombstone goes only at a second compaction, and a log is compacted again only for new records, unless the broker
+    # has lost the files that record its compactions.
     process.stop()
     (process.data_dir / CLEANER_FILE).unlink()
     Path(witness_path(str(process.data_dir / CLEANER_FILE))).unlink()

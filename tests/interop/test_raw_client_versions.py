@@ -1,4 +1,4 @@
-"""The raw client at every version of the protocol that it knows: with brokers of any age it does the same."""
+"""The raw client at every version of the protocol that it knows: it does the same with brokers of any age."""
 
 import uuid
 

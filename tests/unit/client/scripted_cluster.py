@@ -1,6 +1,7 @@
 """Two brokers that answer as a test tells them, on real sockets and with the real codecs.
 
-For what one real broker cannot show: leaders and coordinators that move, and answers that come once in a thousand.
+The brokers show what one real broker cannot: leaders and coordinators that move, and answers that come once in a
+thousand.
 """
 
 from collections import defaultdict
@@ -26,11 +27,11 @@ TOPIC = "orders"
 TOPIC_ID = TopicId(int=0xABCDEF)
 NODES = (1, 2)
 Refusal = Callable[[int, int], ErrorCode]
-"""From node and partition to what is answered instead of an answer; NONE: nothing is."""
+"""The error that a node answers for a partition; NONE: the real answer."""
 
 
 class ScriptedCluster:
-    """One topic. Its log, who leads and who coordinates are attributes to look at and to change."""
+    """A cluster with one topic. Its log, leader and coordinator are attributes that a test reads and changes."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.leaders = dict.fromkeys(range(partitions), 1)
@@ -40,7 +41,7 @@ class ScriptedCluster:
         self.asked: list[tuple[int, ApiKey]] = []
         self.knows_api_versions = True
         self.hidden = 0
-        """How many fetches find nothing although there is something."""
+        """The number of fetches that find no records although there are some."""
         self.positions: dict[str, int] = {}
         self._peers = {node: ScriptedPeer(lambda peer, node=node: self._serve(node, peer)) for node in NODES}  # type: ignore[misc]
 
@@ -61,7 +62,7 @@ class ScriptedCluster:
         return Cluster(ClientSettings(servers, **options | settings))
 
     def refuse(self, api_key: ApiKey, code: ErrorCode, times: int = 1, *, node: int | None = None) -> None:
-        """The next answers to this API, of this node or of any, are this error. Each answer counts once."""
+        """Makes the next answers to this API, of this node or of any, this error. Each answer counts once."""
         for _ in range(times):
             self.refusals[api_key].append(lambda asked, _: code if node is None or asked == node else ErrorCode.NONE)
 
@@ -121,7 +122,7 @@ class ScriptedCluster:
     def _append(self, index: int, batch: bytes) -> tuple[ErrorCode, int]:
         log, header = self.log[index], read_header(batch)
         expected = sum(read_header(stored).record_count for stored in log)
-        # As Kafka does: a producer that the partition knows nothing of may begin with any sequence number.
+        # Kafka, too, lets a producer that the partition does not know begin with any sequence number.
         if header.producer_id >= 0 and header.base_sequence != expected and log:
             late = header.base_sequence < expected
             return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if late else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1

@@ -1,4 +1,4 @@
-"""The other end of a connection, on a real socket, that does what a test tells it: also what no broker would do."""
+"""The other end of a connection, on a real socket, that obeys a test, even against the protocol."""
 
 import socket
 import struct
@@ -15,19 +15,20 @@ Script = Callable[["Peer"], None]
 
 
 class Peer:
-    """What the script has in hand: one accepted connection."""
+    """One accepted connection, in the hands of the script."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
 
     def request(self) -> tuple[int, bytes]:
-        """The next request: its correlation id and everything after its client id. ConnectionError at the end."""
+        """The next request: its correlation id and everything after its client id. Raises ConnectionError at the
+        end."""
         frame = self.frame()
         _, _, correlation_id, length = struct.unpack_from(">hhih", frame)
         return correlation_id, frame[10 + length :]
 
     def frame(self) -> bytes:
-        """The next request without its size. ConnectionError at the end."""
+        """The next request without its size. Raises ConnectionError at the end."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -45,7 +46,7 @@ class Peer:
 
 
 class ScriptedPeer:
-    """Runs the script for every connection, each in a thread of its own. What a script raises fails the test."""
+    """Runs the script for every connection, each in a thread of its own. An exception of a script fails the test."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -74,7 +75,7 @@ class ScriptedPeer:
     def hang_up(self) -> None:
         for connection in self._connections:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)  # which wakes a thread that reads; a close would not
+                connection.shutdown(socket.SHUT_RDWR)  # a shutdown wakes a thread that reads; a close would not
 
     def connect(self, **settings: int) -> Connection:
         return Connection("127.0.0.1", self.port, self.settings(**settings))

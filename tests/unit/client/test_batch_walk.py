@@ -66,7 +66,7 @@ def test_formats_from_before_batches_are_refused() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 5, 10, 1 << 40])
 def test_offsets_that_do_not_rise_are_corrupt(offset: int) -> None:
-    """Also one that is far too high, which would pass for the end of a range: the batch behind it tells."""
+    """An offset that is far too high would pass for the end of a range: the batch behind it gives it away."""
     broken = bytearray(ALL)
     struct.pack_into(">q", broken, len(FIRST), offset)
     with pytest.raises(CorruptRecords, match="after a batch at offset"):

@@ -1,4 +1,5 @@
-"""Answers of a broker that keep the protocol's layout and break its meaning: told at once, with the broker's name."""
+"""Answers of a broker that keep the protocol's layout and break its meaning are reported at once, with the broker's
+name."""
 
 import pytest
 from tests.unit.client.scripted_cluster import ScriptedCluster

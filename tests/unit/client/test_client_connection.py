@@ -28,7 +28,7 @@ def echo(peer: Peer) -> None:
 
 
 def content(answer: memoryview) -> bytes:
-    """What the peer answered, without correlation id and the request's own tag buffer."""
+    """The peer's answer, without correlation id and the request's own tag buffer."""
     return bytes(answer[5:])
 
 
@@ -83,7 +83,7 @@ def test_large_answers_and_requests() -> None:
 
 
 def test_a_request_gets_through_to_a_peer_that_cannot_get_rid_of_its_answers() -> None:
-    """Both would wait for the other to read."""
+    """Otherwise both ends would wait for the other to read."""
 
     def script(peer: Peer) -> None:
         first, _ = peer.request()
@@ -100,7 +100,7 @@ def test_a_request_gets_through_to_a_peer_that_cannot_get_rid_of_its_answers() -
 
 
 class Interrupted(BaseException):
-    """As a KeyboardInterrupt is."""
+    """Stands for a KeyboardInterrupt."""
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_peer_that_says_nothing_is_not_waited_for_longer_than_allowed() -> Non
         ):
             connection.request(KEY, VERSION, b"?", wait_ms=50)
         assert time.monotonic() - started_s >= 0.25
-        # What was asked may be answered some day: this connection cannot tell any more.
+        # The interrupted request may still be answered: this connection could not tell its answer from the next.
         with pytest.raises(BrokerUnreachable, match="was not answered"):
             connection.send(KEY, VERSION, b"?")
         assert not connection.is_open
@@ -229,7 +229,7 @@ def test_a_peer_that_hung_up_while_nothing_was_asked_is_noticed() -> None:
 
 
 def test_a_host_that_can_have_no_address_cannot_be_reached() -> None:
-    """A broker may tell of such a one."""
+    """A broker may name such a host."""
     with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092 cannot be reached"):
         Connection("a..b", 9092, ClientSettings("a:9092"))
 

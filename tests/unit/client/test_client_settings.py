@@ -1,4 +1,4 @@
-"""What a client is told before it connects."""
+"""The settings of a client, checked before it connects."""
 
 import pickle
 

@@ -18,7 +18,7 @@ PRODUCER_ID = 7
 
 
 def batches(count: int, *, idempotent: bool = True) -> list[bytearray]:
-    """One record in each."""
+    """Batches with one record each."""
     producer_id = PRODUCER_ID if idempotent else -1
     return [
         build_batch(
@@ -95,7 +95,7 @@ def test_batches_without_a_producer_are_not_overtaken_either() -> None:
 
 @pytest.mark.parametrize("place", range(4))
 def test_a_connection_that_breaks_before_anything_is_stored_does_not_let_a_later_batch_be_first(place: int) -> None:
-    """A broker that knows nothing of a producer would take it, and the ones before it would be lost."""
+    """A broker that does not know the producer would take the later batch, and lose the earlier ones."""
     with ScriptedCluster() as brokers, brokers.client() as client:
         brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, place + 1)
         pipeline = client.pipeline()
@@ -109,7 +109,7 @@ def test_a_connection_that_breaks_before_anything_is_stored_does_not_let_a_later
 
 @pytest.mark.parametrize("place", range(4))
 def test_a_new_leader_gets_nothing_while_the_old_one_has_not_answered(place: int) -> None:
-    """The metadata may be renewed for another partition's sake while batches are on their way."""
+    """The metadata may be renewed for another partition while batches are on their way."""
     with ScriptedCluster() as brokers, brokers.client() as client:
         brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, place + 1)
         pipeline = client.pipeline()
@@ -158,7 +158,7 @@ def test_a_stream_waits_while_nobody_leads() -> None:
 
 
 class LaterClock:
-    """The client's time, which a test can put forward."""
+    """The client's clock, which a test can put forward."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.later_s = 0.0
@@ -172,7 +172,7 @@ class LaterClock:
 
 
 def test_time_that_the_caller_spends_elsewhere_is_not_spent_on_trying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that is read last, or by somebody slow, is tried as long as any other."""
+    """A stream that is read last, or slowly, is retried as long as any other."""
     clock = LaterClock(monkeypatch)
     with ScriptedCluster() as brokers, brokers.client() as client:
         client.produce({FIRST: batches(2), SECOND: batches(2)})
@@ -193,7 +193,7 @@ def test_answers_to_a_pipeline_that_are_taken_late_are_no_reason_to_give_up(monk
 
 
 def test_answers_without_records_are_not_taken_for_the_end_while_the_last_offset_has_some() -> None:
-    """As of a broker that throttles, or that waits for remote storage."""
+    """A broker that throttles, or that waits for remote storage, answers so."""
     with ScriptedCluster() as brokers, brokers.client() as client:
         client.produce({FIRST: batches(5)})
         brokers.hidden = 4
@@ -306,6 +306,6 @@ def test_leaving_a_stream_leaves_nothing_behind() -> None:
 
 
 def held(client: Cluster) -> int:
-    """How many answers the connections keep for somebody."""
+    """The number of answers that connections keep for later."""
     links = client._brokers._links.values()
     return sum(len(link._connection._arrived) for link in links if link._connection is not None)

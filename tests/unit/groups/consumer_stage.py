@@ -74,7 +74,7 @@ class Stage:
         self.shard.after_loading(at(self.now_ms), lambda _: LIMITS)
 
     def compact(self) -> None:
-        """Only the last record of each key is left, where it stands."""
+        """Leaves only the last record of each key, in its place."""
         last = {key: place for place, (key, _) in enumerate(self.log)}
         self.log = [record for place, record in enumerate(self.log) if last[record[0]] == place]
 
@@ -92,7 +92,7 @@ class Stage:
 
 
 class Member:
-    """A client: it gives back what it must at once, unless it is told to be stubborn."""
+    """A client that gives partitions back at once when told to, unless it is stubborn."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Member:
         self.owned: Share = NOTHING
 
     def send(self, epoch: int | None = None, *, full: bool = False, quiet: bool = False) -> HeartbeatAnswer:
-        """A quiet heartbeat does not say what the member owns."""
+        """Sends a heartbeat. A quiet one does not report the member's partitions."""
         epoch = self.epoch if epoch is None else epoch
         joins = full or epoch == 0
         request = HeartbeatRequest(

@@ -64,14 +64,14 @@ class Stage:
         return ErrorCode.NONE
 
     def restart(self) -> None:
-        """The broker dies; another one has only the log."""
+        """Replaces the broker by one that has only the log."""
         self.shard = GroupShard()
         for record in self.log:
             self.shard.replay(*record)
         self.shard.after_loading(at(self.now_ms), lambda _: ConsumerLimits(5, SESSION_MS, 10_000))
 
     def pass_time(self, by_ms: int) -> None:
-        """Time passes, deadline by deadline, as the node's timers have it."""
+        """Lets time pass, deadline by deadline, as the node's timers do."""
         end_ms = self.now_ms + by_ms
         while (group := self.shard.groups.get(GROUP)) is not None and group.wake_ms <= end_ms:
             self.now_ms = max(self.now_ms, group.wake_ms)
@@ -130,7 +130,7 @@ class Actor:
         self.syncs: list[SyncAnswer] = []
 
     def ask_to_join(self) -> None:
-        """One JoinGroup request; its answer comes into `joins` when it comes."""
+        """Sends one JoinGroup request, whose answer arrives in `joins`."""
         stage = self.stage
         request = JoinRequest(
             self.member_id,
@@ -156,7 +156,7 @@ class Actor:
             self.generation = answer.generation
 
     def join(self) -> None:
-        """As a client does: asks for an id first, then comes with it."""
+        """Joins as a client does: asks for an id first, then joins with it."""
         self.ask_to_join()
         if self.joins and self.joins[-1].error is ErrorCode.MEMBER_ID_REQUIRED:
             self.ask_to_join()
@@ -182,7 +182,7 @@ class Actor:
 
 
 def form_group(*actors: Actor) -> None:
-    """All join while the first round gathers them, the leader assigns to each its own name, all sync."""
+    """Has all join while the first round gathers them; the leader assigns each its own name, and all sync."""
     stage = actors[0].stage
     for actor in actors:
         actor.join()

@@ -1,4 +1,4 @@
-"""Who gets which partitions: all of them, each once, to those who read them, evenly, and with few moves."""
+"""The assignors give every partition to one of its readers, evenly, and with few moves."""
 
 import uuid
 
@@ -69,7 +69,7 @@ def test_when_members_leave_or_topics_grow_those_who_stay_keep_what_they_have(
 
 
 def test_a_thousand_members_share_ten_thousand_partitions_without_holding_up_the_loop() -> None:
-    """Work grows with members and partitions, not with their product: that would take half a minute here."""
+    """Work grows with members and partitions, not with their product, which would take half a minute here."""
     topics = {"orders": TopicShape(ORDERS, 10_000)}
     read = frozenset({"orders"})
     before = assign_uniform([Subscriber(f"m{n}", None, read, NOTHING) for n in range(1000)], topics)
@@ -84,7 +84,8 @@ MIXED = {f"t{number}": TopicShape(uuid.UUID(int=100 + number), 1 + number * 2) f
 
 @given(st.data())
 def test_with_mixed_subscriptions_no_single_move_would_make_shares_more_even(data: st.DataObject) -> None:
-    """Whatever members had before: too much, what is gone, what they no longer read, what another has too."""
+    """Members may have had anything before: too many partitions, deleted ones, unsubscribed ones, those of another
+    member."""
     partitions = [(shape.topic_id, n) for shape in MIXED.values() for n in range(shape.partitions + 1)]
     read = st.frozensets(st.sampled_from([*MIXED, "gone"]))
     had = st.frozensets(st.sampled_from([*partitions, (ORDERS, 0)])).map(share_of)
@@ -107,7 +108,7 @@ def test_with_mixed_subscriptions_no_single_move_would_make_shares_more_even(dat
 
 
 def test_many_who_have_more_and_cannot_give_do_not_hold_up_those_who_can() -> None:
-    """Looking through all who have more, for each partition that moves, would take minutes here."""
+    """A search through all members with more partitions, for each partition that moves, would take minutes here."""
     topics = {"orders": TopicShape(ORDERS, 20_000), "refunds": TopicShape(REFUNDS, 5_000)}
     orders = [partitions_in(ORDERS, range(n, 20_000, 500)) for n in range(500)]
     refunds = [partitions_in(REFUNDS, range(n, 5_000, 250)) for n in range(250)]

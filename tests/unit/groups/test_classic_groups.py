@@ -392,7 +392,7 @@ def test_members_go_on_after_a_restart_of_the_broker_without_a_round() -> None:
 
 
 def test_what_members_said_last_counts_after_a_restart() -> None:
-    """Of several generations in the log, the first said what they read."""
+    """The log has several generations; the first one has other subscriptions."""
     stage = Stage()
     actor = Actor(stage, "a")
     form_group(actor)
@@ -449,7 +449,7 @@ def test_shares_that_did_not_reach_the_log_are_given_to_nobody() -> None:
     assert stage.state is State.STABLE
 
 
-# Names of nobody
+# Unknown names
 
 
 def test_nobody_is_a_member_of_a_group_that_is_not_there() -> None:

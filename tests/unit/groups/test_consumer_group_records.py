@@ -1,4 +1,4 @@
-"""The records of the consumer protocol: what was written reads back, byte for byte as before, and damage is told."""
+"""Records of the consumer protocol read back as written, keep their bytes, and report damage."""
 
 import struct
 import uuid
@@ -84,7 +84,7 @@ def test_what_an_expression_matches_reads_back(resolution: Resolution) -> None:
 
 
 def test_shares_are_written_as_ever() -> None:
-    """Topics by id, numbers sorted, one epoch for each: Kafka's tools read this."""
+    """Topics are written by id, numbers sorted, one epoch for each: Kafka's tools read this."""
     share = partitions_in(REFUNDS, [4, 0]) | partitions_in(ORDERS, range(1, 4))
     orders, refunds = "04" + "000000010000000200000003" + "00", "03" + "0000000000000004" + "00"
     assert encode_target(share).hex() == "000003" + ORDERS.hex + orders + REFUNDS.hex + refunds + "00"
@@ -148,7 +148,8 @@ def test_the_largest_number_that_there_can_be_is_readable() -> None:
 
 
 def test_a_record_need_not_be_as_tidy_as_ours() -> None:
-    """Unsorted, a topic twice or without partitions, a partition twice, no epochs: the last that it says counts."""
+    """A record may be unsorted, or have a topic twice or without partitions, a partition twice, no epochs: the last
+    entry counts."""
     assigned = [
         topic_in_record(REFUNDS, 5, 2, epochs=(1, 3)),
         topic_in_record(ORDERS, 1, 0, 1, epochs=(1, 2, 3)),

@@ -1,4 +1,4 @@
-"""The consumer protocol: epochs, targets, steps from one to the other, and who is fenced."""
+"""The consumer protocol: epochs, targets, steps from one to the other, and fencing."""
 
 import random
 import uuid
@@ -96,7 +96,7 @@ def test_a_member_that_is_not_heard_of_is_taken_out() -> None:
 
 
 def test_a_member_that_could_not_be_taken_out_is_tried_again() -> None:
-    """The disk was full when its time was up, so the log did not take what takes it out."""
+    """The disk was full at the member's deadline, so the log did not take the records that remove it."""
     stage = Stage()
     Member(stage, "a").beat()
     stage.now_ms += SESSION_MS
@@ -129,7 +129,7 @@ def test_each_time_a_member_is_asked_for_something_it_has_its_whole_rebalance_ti
     b.beat()
 
     def take_long() -> None:
-        """All are heard of, and `a` gives nothing back."""
+        """All members send heartbeats, and `a` gives nothing back."""
         for _ in range(REBALANCE_MS // SESSION_MS * 2 - 2):
             a.send()
             b.beat()
@@ -393,7 +393,8 @@ def test_an_assignor_that_only_a_log_from_elsewhere_knows_has_no_vote() -> None:
 
 
 def test_a_member_cannot_move_the_position_of_another() -> None:
-    """Seed 30562 of the game of groups: it gave a partition back, stayed in its epoch, and an old commit came late."""
+    """Seed 30562 of the game of groups: a member gave a partition back, stayed in its epoch, and its old commit came
+    late."""
     stage = Stage()
     a, b = Member(stage, "a"), Member(stage, "b")
     settle(a, b)
@@ -499,7 +500,7 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
     members: list[Member] = []
 
     def check() -> None:
-        """What the log says that members have, or have not given back, never overlaps."""
+        """Asserts that partitions that members have, or have not given back, never overlap in the log."""
         held: dict[tuple[TopicId, int], str] = {}
         group = stage.shard.consumer_groups.get(GROUP)
         for member_id, current in (group.currents if group is not None else {}).items():

@@ -1,4 +1,4 @@
-"""Groups that go over from one protocol to the other while their members work on (KIP-848)."""
+"""Groups that change from one protocol to the other while their members work on (KIP-848)."""
 
 import struct
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class Stage(consumer_stage.Stage):
 
 
 class Client:
-    """A consumer that speaks the classic protocol: it does what the answers say, a request at a time."""
+    """A consumer that speaks the classic protocol, and obeys the answers, a request at a time."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Client:
         self.syncs: list[SyncAnswer] = []
 
     def join(self) -> JoinAnswer | None:
-        """None: the answer has to wait."""
+        """Joins. Returns None if the answer has to wait."""
         if not self.cooperative:
             self.owned = []
         stage, out, count = self.stage, Outbox(), len(self.joins)
@@ -126,7 +126,7 @@ class Client:
             self.member_id, self.owned = "", []
 
     def sync(self, parts: Sequence[Sequence[int]] | None = None) -> SyncAnswer | None:
-        """`parts`: the leader's shares for the members, in the order in which it was told of them."""
+        """Syncs. `parts` are the leader's shares for the members, in the order of its list of members."""
         stage, out, count = self.stage, Outbox(), len(self.syncs)
         members = [member_id for member_id, _, _ in self.joins[-1].members]
         parts = parts or [ALL[place :: len(members)] for place in range(len(members))]
@@ -155,13 +155,13 @@ class Client:
         )
 
     def come(self) -> None:
-        """Into a group that assigns: joins, perhaps with an id that it is given for it, and syncs."""
+        """Joins a group that assigns, if needed with an id that the group gives it, and syncs."""
         while (answer := self.join()) is not None and answer.error is not ErrorCode.NONE:
             assert answer.error in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.UNKNOWN_MEMBER_ID)
         self.sync()
 
     def go_on(self) -> None:
-        """A heartbeat, and what follows from it."""
+        """Sends a heartbeat, and obeys the answer."""
         error = self.heartbeat()
         if error is ErrorCode.NONE:
             return
@@ -173,7 +173,7 @@ class Client:
 
 
 def classic_group(*clients: Client) -> None:
-    """They join at the same time, and the leader shares out the six partitions."""
+    """Has the clients join at the same time; the leader shares out the six partitions."""
     for client in clients:
         if (answer := client.join()) is not None and answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             client.join()
@@ -226,13 +226,13 @@ def test_a_group_moves_member_by_member_and_back(is_cooperative: bool) -> None:
     new.beat()
     assert not stage.is_classic
     assert new.epoch == generation + 1
-    assert owned_by(new) == []  # the others have it all, and have not heard of it yet
+    assert owned_by(new) == []  # the other members have all partitions, and do not know it yet
     assert [client.commit() for client in old] == [ErrorCode.NONE] * 2
     settle(new, *old)
     assert [len(owned_by(new)), *(len(client.owned) for client in old)] == [2, 2, 2]
     assert {client.joins[-1].leader for client in old} == {""}
 
-    # The first old one is replaced, then the second: the group is the new ones' alone.
+    # Each old member is replaced in turn: then the group has new ones only.
     leave(stage, old[0])
     second = Member(stage, "n2")
     second.beat()
@@ -241,7 +241,7 @@ def test_a_group_moves_member_by_member_and_back(is_cooperative: bool) -> None:
     settle(new, second)
     assert [len(owned_by(each)) for each in (new, second)] == [3, 3]
 
-    # And back: one comes with the old protocol, the others go.
+    # A member with the old protocol comes, and the others leave.
     back = Client(stage, "c", cooperative=is_cooperative)
     back.come()
     settle(new, second, back)
@@ -298,7 +298,8 @@ def test_what_a_member_has_goes_to_another_only_when_it_has_given_it_back() -> N
 
 
 def test_a_member_that_has_not_heard_of_its_last_assignment_keeps_what_it_had() -> None:
-    """The group goes over in between. What the member was to give back went to the first member of the new protocol."""
+    """The group changes its protocol in between. The partitions that the member was to give back go to the first member
+    of the new protocol."""
     member, client = group_that_goes_over_before_a_client_hears_of_its_assignment()
     assert shares(client) == ALL
     assert owned_by(member) == []
@@ -312,8 +313,8 @@ def test_a_member_that_has_not_heard_of_its_last_assignment_keeps_what_it_had() 
 
 def group_that_goes_over_before_a_client_hears_of_its_assignment() -> tuple[Member, Client]:
     """A cooperative client has all partitions, and a second one comes: in the first of two rounds the leader takes half
-    of them from the first client, and gives them to nobody. The first client has not heard of it when a member of the
-    consumer protocol comes."""
+    of them from the first client, and leaves them unassigned. The first client does not know it yet when a member of
+    the consumer protocol comes."""
     stage = Stage()
     client, second = Client(stage, "a", cooperative=True), Client(stage, "b", cooperative=True)
     classic_group(client)
@@ -371,11 +372,11 @@ def test_everything_outlives_the_broker() -> None:
 
     stage.pass_time(SESSION_MS - 1)
     client.heartbeat()
-    stage.pass_time(1)  # the other was not heard of
+    stage.pass_time(1)  # no heartbeat came from the other member
     assert stage.is_classic
     stage.restart()
     assert stage.is_classic
-    # Nobody may think that the round has been: what the other had would be nobody's.
+    # The round must not count as done: the partitions of the other member would have no owner.
     assert client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     client.come()
     assert client.owned == ALL
@@ -458,7 +459,7 @@ def test_the_last_of_the_consumer_protocol_comes_again_after_it_was_missed() -> 
         client.go_on()
         stage.pass_time(SESSION_MS // 3)
     assert stage.is_classic
-    assert member.refused() is ErrorCode.UNKNOWN_MEMBER_ID  # by which it knows that it has to join
+    assert member.refused() is ErrorCode.UNKNOWN_MEMBER_ID  # an answer that tells the member to join
     assert member.refused(stage.shard.groups[GROUP].generation + 1) is ErrorCode.GROUP_ID_NOT_FOUND
     assert member.refused(-1) is ErrorCode.GROUP_ID_NOT_FOUND
     member.epoch, member.owned = 0, NOTHING
@@ -498,7 +499,7 @@ def test_who_waits_for_the_leader_when_the_group_goes_over_comes_again() -> None
 
 
 def test_who_joined_with_another_protocol_than_its_first_comes_again_too() -> None:
-    """The round chose the one that all know. A client that is told that this is not its protocol gives up."""
+    """The round chose the protocol that all know. A client that is refused for its protocol gives up."""
     stage = Stage()
     client, other = Client(stage, "old", protocols=("range", "sticky")), Client(stage, "other", protocols=("sticky",))
     classic_group(client, other)
@@ -514,7 +515,7 @@ def test_who_joined_with_another_protocol_than_its_first_comes_again_too() -> No
 
 
 def test_who_has_not_synced_when_the_group_is_a_classic_one_again_comes_again() -> None:
-    """It was told its own first protocol, which need not be the one that the members have in common."""
+    """The member got its own first protocol, which the other members may not know."""
     stage = Stage()
     client, other = Client(stage, "old", protocols=("range", "sticky")), Client(stage, "other", protocols=("sticky",))
     classic_group(client, other)
@@ -571,7 +572,7 @@ def test_a_static_member_changes_its_protocol_in_place() -> None:
     settle(member, other)
 
     again = Client(stage, "one", instance_id="one")
-    # The only one of the consumer protocol is gone by that: the group is a classic one again.
+    # The only member of the consumer protocol has left by that: the group is classic again.
     assert again.join() == JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, "")
     assert stage.is_classic
     assert member.refused() is ErrorCode.FENCED_INSTANCE_ID
@@ -632,7 +633,7 @@ def test_who_does_not_fit_is_told_so() -> None:
     stranger.member_id = "stranger-1"
     assert refused(stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     imposter = Client(stage, "new", cooperative=True)
-    imposter.member_id = member.name  # which speaks the other protocol
+    imposter.member_id = member.name  # a member of the other protocol
     imposter.owned = [0]
     assert refused(imposter) is ErrorCode.UNKNOWN_MEMBER_ID
     long = Client(stage, "long")
@@ -702,7 +703,7 @@ def test_a_group_that_is_not_of_consumers_is_not_taken_over_in_its_first_round()
 
 
 def test_a_record_that_would_be_too_long_is_not_written() -> None:
-    """Then the group stays one of the consumer protocol, which serves its members just as well."""
+    """The group then stays one of the consumer protocol, which serves its members just as well."""
     stage = Stage()
     client, member = mixed_group(stage)
     stage.group_limits = stage.group_limits._replace(max_profile_bytes=10)
@@ -713,7 +714,7 @@ def test_a_record_that_would_be_too_long_is_not_written() -> None:
 
 
 def test_a_group_whose_members_say_more_than_a_record_holds_stays_what_it_is() -> None:
-    """They would be told to join again, and then be refused for what they say, for ever."""
+    """Otherwise members would join again, and be refused for the size of their statements, for ever."""
     stage = Stage()
     topics = ("orders", *(f"a topic with a long name, number {place}" for place in range(120)))
     client = Client(stage, "old", *topics, protocols=("range", "sticky"))
@@ -725,7 +726,8 @@ def test_a_group_whose_members_say_more_than_a_record_holds_stays_what_it_is() -
 
 
 def test_members_among_themselves_hear_of_topics_that_change() -> None:
-    """In a group that could not become a classic one nobody leads, and nobody's heartbeats looked at the topics."""
+    """A group that cannot become classic has no leader, and heartbeats of classic members have to notice changed
+    topics."""
     stage = Stage()
     client, member = mixed_group(stage)
     stage.group_limits = stage.group_limits._replace(max_profile_bytes=10)
@@ -741,7 +743,7 @@ def test_members_among_themselves_hear_of_topics_that_change() -> None:
 
 
 def test_nobody_commits_where_another_reads() -> None:
-    """One that has to give back two partitions and says that it has one of them stays in its epoch for the other."""
+    """A member that has to give back two partitions, and reports one of them, stays in its epoch for the other."""
     stage = Stage()
     client, member = Client(stage, "old", cooperative=True), Member(stage, "new")
     classic_group(client)
@@ -781,7 +783,7 @@ def test_who_has_not_heard_of_its_last_assignment_still_has_what_it_had() -> Non
 
 
 def test_who_gave_back_in_time_may_stay() -> None:
-    """Its deadline for that was forgotten only when it was next heard of."""
+    """The member's deadline for giving back was forgotten only at its next heartbeat."""
     stage = Stage()
     client, member = Client(stage, "old", cooperative=True), Member(stage, "new")
     stage.limits = LIMITS._replace(max_session_timeout_ms=10 * REBALANCE_MS)
@@ -795,7 +797,7 @@ def test_who_gave_back_in_time_may_stay() -> None:
     client.join()
     stage.pass_time(REBALANCE_MS - 1)
     assert client.member_id in stage.group.members
-    stage.pass_time(1)  # it should have synced by now
+    stage.pass_time(1)  # the member's deadline for syncing has passed
     assert list(stage.shard.consumer_groups[GROUP].members) == [member.name]
 
 

@@ -1,7 +1,7 @@
 """A group under random schedules: members come, go, stall and repeat themselves, the broker dies, the disk fills up.
 
 Invariants: a partition never has two owners in one generation; every join and sync is answered, and only once; no
-position goes back. In the end, when everybody behaves, the group settles and all partitions are owned.
+position goes back. In the end, when all clients behave, the group settles and all partitions are owned.
 """
 
 import random
@@ -21,7 +21,7 @@ STEPS = 100
 
 
 class Client(Actor):
-    """Does what a consumer does, at times that chance picks, and remembers what it believes to own."""
+    """Acts as a consumer at random times, and remembers the partitions that it believes to own."""
 
     def __init__(self, world: "World", name: str, instance_id: str | None) -> None:
         super().__init__(world.stage, name, instance_id=instance_id)
@@ -56,7 +56,7 @@ class Client(Actor):
         self.sync({name: bytes(partitions) for name, partitions in shares.items()})
 
     def take(self) -> None:
-        """Looks at the answers to its syncs."""
+        """Takes the answers to its syncs."""
         for answer in self.syncs:
             self.owes -= 1
             assert self.owes >= 0, "a request was answered twice"
@@ -71,7 +71,8 @@ class Client(Actor):
             self.ask_to_join()
 
     def read_on(self) -> None:
-        """Reads a little in each of its partitions, and says so. It may be long out of the group, and not know it."""
+        """Reads a little in each of its partitions, and commits. The client may have left the group long ago without
+        knowing."""
         for partition in sorted(self.positions):
             self.positions[partition] += 1
             author = (self.member_id, self.instance_id, self.generation)
@@ -142,7 +143,7 @@ class World:
             client.ask_to_sync()
 
     def die(self, client: Client) -> None:
-        """Without a word; another takes its place, with the same instance id if it had one."""
+        """Ends a client silently; another takes its place, with the same instance id if it had one."""
         self.clients[self.clients.index(client)] = self.new_client(int(client.name[1:]))
 
     def wait(self, _: Client) -> None:
@@ -157,7 +158,7 @@ class World:
         self.stage.disk_is_full = not self.stage.disk_is_full
 
     def behave(self) -> None:
-        """Everybody does the next right thing, often enough."""
+        """Has every client do the next right thing, often enough."""
         self.stage.disk_is_full = False
         for _ in range(40 * (REBALANCE_MS + SESSION_MS) // 200):
             self.stage.pass_time(200)
@@ -193,5 +194,5 @@ def test_whatever_happens_no_partition_has_two_owners_and_everybody_is_answered(
         for client in world.clients:
             client.read_on()
     assert world.settled(), [(each.name, each.member_id, each.generation, each.owes) for each in world.clients]
-    # Clients that died took their requests with them; of those alive nobody waits any more.
+    # Clients that died took their requests with them; no living client waits any more.
     assert not any(client.owes for client in world.clients)

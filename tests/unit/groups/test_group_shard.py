@@ -1,4 +1,4 @@
-"""Groups and positions side by side: who may commit, what operators may delete, what expires."""
+"""Groups and positions side by side: commits by members, deletion by operators, expiry."""
 
 import pytest
 from hypothesis import given
@@ -269,7 +269,7 @@ def test_a_text_without_a_position_is_not_watched() -> None:
 
 @pytest.mark.parametrize("kind", [9, 10, 99])
 def test_records_of_types_that_nobody_here_writes_are_passed_over(kind: int) -> None:
-    """Share groups keep theirs in the same topic, and a later Kafka may add others."""
+    """Share groups keep their records in the same topic, and a later Kafka may add other types."""
     stage = Stage()
     stage.shard.replay(kind.to_bytes(2) + b"\0\5group", b"anything")
     stage.shard.replay(kind.to_bytes(2) + b"\0\5group", None)

@@ -1,4 +1,4 @@
-"""Subscription by regular expression in the consumer protocol: the log says what it matches, as topics come and go."""
+"""Subscription by regular expression in the consumer protocol: the log has the matches, as topics come and go."""
 
 import uuid
 
@@ -28,7 +28,7 @@ def read_by(member: Member) -> set[TopicId]:
 
 
 def resolutions(stage: Stage) -> list[tuple[str, list[str] | None]]:
-    """What the log says of expressions, record by record."""
+    """The expressions and matches in the log, record by record."""
     return [
         (key.subject, None if value is None else sorted(decode_resolution(value).topics))
         for key, value in ((decode_consumer_key(raw), value) for raw, value in stage.log)
@@ -37,7 +37,7 @@ def resolutions(stage: Stage) -> list[tuple[str, list[str] | None]]:
 
 
 def test_the_record_is_kafkas() -> None:
-    """As its schemas say: int16 type 16, group, expression; int16 version 0, compact array, int64, int64, no tags."""
+    """Kafka's schemas: int16 type 16, group, expression; int16 version 0, compact array, int64, int64, no tags."""
     assert encode_consumer_key(EXPRESSION_TYPE, "g", "r.*") == bytes.fromhex("0010 0001 67 0003 722e2a")
     value = encode_resolution(Resolution(frozenset({"b", "a"}), 7, 9))
     assert value == bytes.fromhex("0000 03 02 61 02 62 0000000000000007 0000000000000009 00")
@@ -76,7 +76,7 @@ def test_topics_that_come_and_go_are_followed() -> None:
 
 
 def test_an_expression_that_comes_to_match_what_another_names_is_shared() -> None:
-    """No topic is new to the group then, and still somebody may read more than before."""
+    """No topic is new to the group then, and still a member may read more than before."""
     stage = Stage()
     stage.topics.not_yet = {"o.*"}
     a, b = Member(stage, "a", "orders"), Member(stage, "b", expression="o.*")

@@ -1,4 +1,4 @@
-"""Shares are sets of partitions; who holds what is told from all members' records, in whatever order they come."""
+"""Shares are sets of partitions; holders follow from all members' records, in whatever order they come."""
 
 import uuid
 
@@ -84,7 +84,7 @@ MEMBERS = ("a", "b", "c")
 
 
 class DumbGroup:
-    """Everything worked out anew from what each member holds."""
+    """A twin that computes everything again from the holdings of each member."""
 
     def __init__(self) -> None:
         self.group = ConsumerGroup(GROUP)
@@ -125,7 +125,7 @@ def test_what_others_hold_is_told_whatever_the_order_of_records(steps: list[tupl
 
 
 def test_who_gives_back_what_another_was_said_to_have_first_takes_nothing_from_that_one() -> None:
-    """The record of the one who has it may stand before those of the one who had it."""
+    """The record of the new holder may precede those of the former holder."""
     group = DumbGroup()
     partition = frozenset({(ORDERS, 0)})
     group.replay("b", partition)
