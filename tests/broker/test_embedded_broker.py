@@ -146,7 +146,7 @@ def test_a_broker_on_a_directory_keeps_its_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
 def test_a_directory_among_the_settings_is_refused(tmp_path: Path, name: str) -> None:
-    # With such a one the data was in memory all the same.
+    # The data would be in memory in spite of the setting.
     with pytest.raises(InvalidSetting, match="data_dir puts"):
         Broker(settings={name: str(tmp_path)})
 
@@ -203,7 +203,7 @@ def test_a_stopped_broker_says_so() -> None:
 
 @pytest.fixture
 def outlived() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Runs a function in a fork, and returns when it has; the fork is there until the test ends."""
+    """Runs a function in a fork, and returns when the function has; the fork lives until the test ends."""
     forks: list[tuple[int, int]] = []
 
     def fork(function: Callable[[], None]) -> None:
@@ -237,7 +237,7 @@ def test_a_fork_that_outlives_a_broker_holds_nothing_of_it(
     address = (broker.host, broker.port)
     with socket.create_connection(address, timeout=30) as client:
         client.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, 0))
-        assert client.recv(1)  # so that the broker has it
+        assert client.recv(1)  # the answer shows that the broker has the connection
         outlived(lambda: None)
         broker.stop()
         while client.recv(65536):
@@ -278,7 +278,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 class Interrupted(BaseException):
-    """As a KeyboardInterrupt is."""
+    """Stands for a KeyboardInterrupt."""
 
 
 def test_a_start_that_is_interrupted_leaves_no_broker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_late_answer_is_late_and_the_request_was_carried_out_before(broker: Br
 def test_an_answer_later_than_the_client_waits_is_a_timeout(broker: Broker) -> None:
     broker.faults.delay("CreateTopics", 60)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.list_topics(timeout=60)  # connects: the time runs from the question on
+    admin.list_topics(timeout=60)  # connects first: the timeout runs from the request on
     created = admin.create_topics([NewTopic("slow", 1)], request_timeout=3)["slow"]
     with pytest.raises(KafkaException) as failure:
         created.result(60)
@@ -136,7 +136,7 @@ def test_a_fetch_fails_and_the_consumer_hears_of_it(broker: Broker) -> None:
 
 
 def test_a_fetch_of_a_session_meets_the_fault_too(broker: Broker) -> None:
-    """kafka-python reads in sessions, whose fetches do not say what they read."""
+    """kafka-python reads in sessions, whose fetches do not name all their partitions."""
     broker.log.append("orders", None, "second")
     consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=None, fetch_max_wait_ms=50)
     partition = kafka.TopicPartition("orders", 0)

@@ -1,4 +1,4 @@
-"""`broker.log`: topics, reading all of a topic, committed records only, and mistakes in what it is given."""
+"""`broker.log`: topics, reading a whole topic, reading committed records only, and mistaken arguments."""
 
 from typing import Any
 

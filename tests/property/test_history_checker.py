@@ -34,7 +34,7 @@ TOPIC = "t"
 
 @dataclass
 class Entry:
-    """What a partition holds at one offset: a record, or the marker that ends a transaction (no value)."""
+    """The content of a partition at one offset: a record, or the marker that ends a transaction (no value)."""
 
     value: str | None
     transaction: str | None = None
@@ -150,7 +150,7 @@ class Run:
     def complete(self, client: Client, partition: int) -> None:
         if not client.in_flight[partition]:
             return
-        # A producer that may reorder takes any of what it has in flight, the others the oldest.
+        # A producer that may reorder takes any of its records in flight, the others the oldest.
         loose = client.retries and not client.idempotent
         value = client.in_flight[partition].pop(self.random.randrange(len(client.in_flight[partition])) if loose else 0)
         entries = self.world.partitions[partition]
@@ -165,7 +165,7 @@ class Run:
             return
         for _ in range(2 if loose and self.random.random() < 0.2 else 1):
             entries.append(Entry(value, client.transaction))
-        # A client is told no offset with acks=0, nor of a duplicate of what it wrote long before.
+        # With acks=0 a client learns no offset, nor does it for a duplicate of an old record.
         told = client.acks != "0" and self.random.random() < 0.8
         client.recorder.acked(TOPIC, value, partition, len(entries) - 1 if told else None)
 
@@ -191,7 +191,7 @@ class Run:
             positions[partition] = self.random.randint(0, len(self.world.partitions[partition]))
             reader.positioned(TOPIC, partition, positions[partition])
         if not self.poll_partition(reader, isolation, positions, partition):
-            # The end of what this reader may see: the last stable offset, where it reads what is committed.
+            # The end for this reader: the last stable offset, if it reads committed records.
             reader.drained(TOPIC, partition)
 
     def poll_partition(
@@ -234,16 +234,16 @@ def acked_offsets(events: list[Event]) -> dict[str, Acked]:
 
 
 def of_unknown_transactions(events: list[Event]) -> set[str]:
-    """Values whose visibility only a read can show: without one, nothing is demanded of them."""
+    """Values that only a read can show to be visible: without one, nothing is demanded of them."""
     unknown = {event.transaction for event in events if isinstance(event, TransactionUnknown)}
     return {event.value for event in events if isinstance(event, Send) and event.transaction in unknown}
 
 
 def lose_a_record(events: list[Event], random: Random) -> set[Anomaly]:
-    """Nobody ever reads an acknowledged record that `final` did read."""
+    """Removes all reads of an acknowledged record that `final` did read."""
     promising = {event.who for event in events if isinstance(event, Producer) and event.acks != "0"}
     strict = promising & strict_producers(events)
-    # Of a record that may be there twice the copy must be known that was acknowledged.
+    # If a record may be there twice, the acknowledged copy must be known.
     acked = {
         event.value: event.offset
         for event in events
@@ -293,7 +293,7 @@ def swap_two_reads(events: list[Event], random: Random) -> set[Anomaly]:
 
 
 def skip_a_read(events: list[Event], random: Random) -> set[Anomaly]:
-    """`final` misses a record in the middle that another reader got."""
+    """Has `final` miss a record in the middle that another reader got."""
     others = {
         (event.partition, offset)
         for event in events
@@ -316,7 +316,7 @@ def skip_a_read(events: list[Event], random: Random) -> set[Anomaly]:
 
 
 def write_twice(events: list[Event], random: Random) -> set[Anomaly]:
-    """A record of a producer that must not duplicate is read once more, behind the end."""
+    """Repeats a record of a producer that must not duplicate, behind the end."""
     strict = strict_producers(events)
     polls = final_polls(events)
     acked = acked_offsets(events)
@@ -337,7 +337,7 @@ def write_twice(events: list[Event], random: Random) -> set[Anomaly]:
 
 
 def acknowledge_another_offset(events: list[Event], random: Random) -> set[Anomaly]:
-    """The producer is told an offset that holds another record, which somebody read."""
+    """Acknowledges an offset that holds another record, which a reader got."""
     read = {
         (event.partition, offset): value
         for event in events
@@ -360,7 +360,7 @@ def acknowledge_another_offset(events: list[Event], random: Random) -> set[Anoma
 
 
 def deny_a_write(events: list[Event], random: Random) -> set[Anomaly]:
-    """The producer is told that a record failed which was read."""
+    """Reports a failure to the producer of a record that was read."""
     read = {value for event in events if isinstance(event, Poll) for _, value in event.records}
     candidates = [i for i, event in enumerate(events) if isinstance(event, Acked) and event.value in read]
     assume(candidates)
@@ -388,7 +388,7 @@ def abort_what_was_committed(events: list[Event], random: Random) -> set[Anomaly
 
 
 def commit_only_now(events: list[Event], random: Random) -> set[Anomaly]:
-    """A transaction is committed after it was read as committed."""
+    """Commits a transaction after it was read as committed."""
     read = {value for event in events if isinstance(event, Poll) and event.who == "final" for _, value in event.records}
     in_transactions = {event.transaction for event in events if isinstance(event, Send) and event.value in read}
     candidates = [

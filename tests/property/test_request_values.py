@@ -1,7 +1,7 @@
-"""Requests that are well formed and make no sense: any value in any field, at the edges first. The broker goes on.
+"""The broker survives requests that are well formed and make no sense: any value in any field, at the edges first.
 
-Frames with wrong bytes are fuzzed elsewhere. Here every request can be read, and what is in it reaches the handlers,
-the coordinators and the log, also by way of answers that come later, where an exception ends the broker.
+Frames with wrong bytes are fuzzed elsewhere. Here every request can be read, and its values reach the handlers, the
+coordinators and the log, also by way of later answers, where an exception ends the broker.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Whatever arrives, a decoder gives a value or raises BadRequest. Nothing else, and at once."""
+"""For any bytes, a decoder returns a value or raises BadRequest, and nothing else, at once."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -44,13 +44,13 @@ def frame_of(random: Random, key: int, version: int) -> bytes:
     newest_in_kio = min(version, 4) if key == 18 else version
     frame = request_frame(random_entity(random, entity_type(key, newest_in_kio, "request")))
     if key == 18 and version == 5:
-        # What version 5 adds stands before the tags: a cluster id, here null, and a node id.
+        # The additions of version 5 precede the tags: a cluster id, here null, and a node id.
         frame = frame[:2] + b"\x00\x05" + frame[4:-1] + b"\x00\xff\xff\xff\xff" + frame[-1:]
     return frame
 
 
 def attempt(decode: Decode, frame: bytes) -> bool:
-    """Whether it could be read. Anything but BadRequest gets through to pytest."""
+    """Decodes a frame. Returns True if it could be read. Any exception but BadRequest gets through to pytest."""
     view = memoryview(bytearray(frame))
     try:
         decode(parse_header(view), view)
@@ -128,7 +128,7 @@ def test_a_count_of_two_billion_is_refused_before_anything_is_made_of_it() -> No
 
 
 def check_counts() -> None:
-    """Puts such a count at each byte of the bodies in turn, and measures the memory that it takes."""
+    """Puts a large count at each byte of the bodies in turn, and measures the memory that it takes."""
     for key, version, decode in DECODERS:
         frame = frame_of(Random(f"{key} {version}"), key, version)[:400]
         start = parse_header(frame).body_start

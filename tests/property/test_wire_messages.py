@@ -30,7 +30,7 @@ RENAMED_IN_KAFKA = {
     ("generation_id", "generation_id_or_member_epoch"),
     ("acceptable_recovery_lag", "acceptable_recovery_lag_legacy"),
 }
-"""Where kio's name is another than the one in the schemas of Kafka 4.4."""
+"""Fields with another name in kio than in the schemas of Kafka 4.4."""
 
 
 def assert_same(ours: Any, kios: Any) -> None:

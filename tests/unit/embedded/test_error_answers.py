@@ -1,4 +1,4 @@
-"""An error answer to any request of any version: it can be read, it has the code, and it names what was asked for."""
+"""An error answer to any request of any version can be read, has the code, and names the rows of the request."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A single broker and a cluster do not begin on each other's directories: partitions would begin anew, empty."""
+"""A single broker and a cluster refuse each other's directories: partitions would start again, empty."""
 
 from pathlib import Path
 

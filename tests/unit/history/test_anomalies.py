@@ -1,4 +1,4 @@
-"""What is lost, doubled, changed or made up: for each anomaly a history that has it, and its nearest neighbour."""
+"""Lost, doubled, changed and invented records: for each anomaly a history that has it, and its nearest neighbour."""
 
 import json
 from collections.abc import Callable

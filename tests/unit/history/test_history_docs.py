@@ -1,4 +1,4 @@
-"""docs/history.md describes the format and the anomalies: all of them."""
+"""docs/history.md describes the whole format and every anomaly."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What comes in the wrong order: for each anomaly a history that has it, and its nearest neighbour that does not."""
+"""Records in the wrong order: for each anomaly a history that has it, and its nearest neighbour that does not."""
 
 import pytest
 from tests.unit.history.story import TOPIC, Story, read, write

@@ -1,4 +1,4 @@
-"""A broker's settings: addresses, contradictions, and what is set while it runs."""
+"""A broker's settings: addresses, contradictions, and changes while it runs."""
 
 import pytest
 

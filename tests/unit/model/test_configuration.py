@@ -1,4 +1,4 @@
-"""Where a broker's settings come from, which source holds, and what is said about mistakes."""
+"""The sources of a broker's settings, their precedence, and the errors for mistakes."""
 
 import re
 from pathlib import Path

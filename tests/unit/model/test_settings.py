@@ -1,4 +1,4 @@
-"""A setting takes what its row says and refuses everything else with the reason."""
+"""A setting takes the values of its row and refuses all others with the reason."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The first contact: what a client is told about us, whatever its age."""
+"""The first contact: every client, whatever its age, learns our versions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The client's half of the hot codecs: a broker reads what was meant, and what it sends is read without copies."""
+"""The client's half of the hot codecs: a broker reads its requests, and its reads copy no records."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a frame reader holds follows what has arrived, not what was claimed."""
+"""The memory of a frame reader follows the bytes that have arrived, not the claimed size."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the codecs written by hand promise beyond their bytes: no copies, no surprises, one kind of refusal."""
+"""Promises of the codecs written by hand beyond their bytes: no copies, no surprises, one kind of refusal."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -257,7 +257,7 @@ def test_a_fetch_response_leaves_out_what_its_version_does_not_have(version: int
     ],
 )
 def test_librdkafka_may_ask_for_all_topics_with_three_bytes_too_many(version: int, body: str) -> None:
-    """As librdkafka 2.16 sends it: a compact null, three bytes left of the old count, then the flags."""
+    """librdkafka 2.16 sends a compact null, three bytes left of the old count, then the flags."""
     frame = flexible_header(3, version) + bytes.fromhex(body)
     request = decode_metadata(parse_header(frame), memoryview(frame))
     assert request == (None, True, version <= 10, False)

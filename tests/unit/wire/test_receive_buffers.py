@@ -1,4 +1,4 @@
-"""Memory is used again, and never while anybody looks at it."""
+"""Memory is used again, and never while a view of it is alive."""
 
 from cordwood.wire.receive_buffers import KEPT, REUSED_FROM_BYTES, ReceiveBuffers
 

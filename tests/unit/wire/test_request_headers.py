@@ -1,4 +1,4 @@
-"""Request and response headers, and what happens around the messages that follow their schemas."""
+"""Request and response headers, and the frames of messages that follow their schemas."""
 
 import subprocess
 import sys
@@ -188,7 +188,7 @@ def test_a_handler_may_serve_less_than_the_codec_knows() -> None:
 
 
 def test_nothing_in_wire_imports_kio() -> None:
-    """It would cost every broker 27 MB and its loop a stall of 100 ms or more."""
+    """kio would cost every broker 27 MB, and its loop a stall of 100 ms or more."""
     program = (
         "import sys, pkgutil, importlib, cordwood.wire as wire\n"
         "for module in pkgutil.iter_modules(wire.__path__): importlib.import_module(f'cordwood.wire.{module.name}')\n"
