@@ -27,7 +27,7 @@ LONGEST_BATCH_MS = 900_000
 
 
 class Query:
-    """A driver and its tasks in one. Whatever the broker goes through, nothing may be refused."""
+    """A driver and its tasks in one. No kill of the broker may lead to a refusal."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

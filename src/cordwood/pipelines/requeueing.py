@@ -6,8 +6,8 @@ planned. Records that fail again go back to quarantine, as new records there.
 
 A requeued record is written after records that are newer. In a table with a key it could put an old row in the place of
 a newer one. So a record is superseded, and stays in quarantine, if a record with the same key was read after it from
-the same partition. Which records are superseded is decided with the plan: nothing may be read between the plan and its
-end, and no batch may be half done. `run` refuses while a requeue is unfinished, `requeue` while a batch is.
+the same partition. The plan decides which records are superseded: nothing may be read between the plan and its end, and
+no batch may be half done. `run` refuses while a requeue is unfinished, `requeue` while a batch is.
 """
 
 import json

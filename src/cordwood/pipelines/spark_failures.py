@@ -51,7 +51,7 @@ def refusal_of(failure: Exception, pipeline: str, edition: str, file: str) -> Re
 
 
 def end_of_java(failure: Exception) -> str | None:
-    """How Spark's Java process ended; None if it lives. Python's exceptions then tell only of a broken connection."""
+    """How Spark's Java process ended, if Python's exception is only about the broken connection; else None."""
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkContext
 

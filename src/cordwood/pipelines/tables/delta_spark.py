@@ -1,8 +1,8 @@
 """Merges a batch into a Delta table with Delta's own jars, on the executors, if the Spark session has them.
 
-A session has Delta if its `spark.sql.extensions` name it. Whether the jars were built for this Spark shows only when
-they are used: if they were not, `JarsDoNotFit` is raised, and nothing was written unless the log of the table says so.
-Small tables are merged faster in the driver.
+A session has Delta if its `spark.sql.extensions` name it. Only a merge shows that the jars were built for another
+Spark: `JarsDoNotFit` is raised, and nothing was written unless the log of the table says so. Small tables are merged
+faster in the driver.
 
 Merges run in a session of their own, beside the pipeline's, so that settings for the merge do not touch the pipeline.
 """
