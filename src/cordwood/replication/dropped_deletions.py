@@ -1,9 +1,9 @@
-"""Whether a follower's log may go on with its leader's records, though compaction dropped deletions there.
+"""The verdict on a follower's log whose leader has dropped deletions by compaction: go on, or be filled anew.
 
 A deletion is the marker of a transaction, or a tombstone. A follower that was away while its leader dropped one never
-gets it: the records that it ended or deleted would stay here for ever, and an aborted transaction would end with its
-producer's next commit. Replicas compact by themselves, so two of them lack different deletions; what matters is only
-that a follower lacks none that its own log still needs.
+gets it: the records that the deletion ended or deleted would stay in the follower's log for ever, and an aborted
+transaction would end with its producer's next commit. Replicas compact by themselves, so two of them lack different
+deletions; a follower may go on if it lacks no deletion that its own log still needs.
 
 | the leader's log lacks | the follower's log | verdict |
 | --- | --- | --- |

@@ -1,10 +1,10 @@
-"""A follower of one partition in one leader epoch: where it fetches, and what an answer of the leader asks it to do.
+"""A follower of one partition in one leader epoch: its next fetch, and its reaction to the leader's answer.
 
 | the leader answers | the follower |
 | --- | --- |
 | records | appends them; its high watermark is min(leader's, own end); it takes the leader's log start over |
 | a diverging epoch and its end | cuts its log at min(that end, its own end of that epoch), and asks again |
-| the same, below its high watermark | keeps its log, and waits, unless a loss was recorded since it learned of it |
+| the same, below its high watermark | keeps its log, and waits, unless a loss was recorded since that watermark |
 | the same, and an operator accepted that loss | sets its log aside, and is filled anew |
 | OFFSET_OUT_OF_RANGE, and a log start above its end | begins anew at the leader's log start |
 | a batch that holds the leader's log start, and the follower's log is empty | begins anew at the batch, and takes it |
@@ -22,11 +22,10 @@ A leader that lacks committed records was elected by mistake: by metadata that w
 loss that is recorded (`lossy_epoch` of the partition's row) after the epoch in which this replica learned of its high
 watermark allows a cut below the high watermark: otherwise the only copy of acknowledged records would be cut.
 
-The follower never cuts its log at its high watermark, which may be older than what was acknowledged. Clients may read
-below it (`node/replication/near_reads.py` says when): the leader of this epoch has told that these records are
-committed, in an answer that found no divergence. Only the answer to
-the outstanding request counts: a late one tells of another state of this log. The machine does no I/O and reads no
-clock; whoever drives it appends and cuts.
+The follower never cuts its log at its high watermark: records above it may be acknowledged. Clients may read below the
+high watermark (`node/replication/near_reads.py` says when): the leader of this epoch has said that these records are
+committed, in an answer that found no divergence. Only the answer to the outstanding request counts: a late one
+describes an earlier state of this log. The machine does no I/O and reads no clock; the caller appends and cuts.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ UNKNOWN_EPOCH = -1
 
 
 class FetchFrom(NamedTuple):
-    """What a follower asks its leader for."""
+    """A follower's request to its leader."""
 
     offset: int
     """The end that counts: durable under `ack.durability=disk`, else the log's end."""
@@ -65,7 +64,7 @@ class LeaderAnswer(NamedTuple):
 
 
 class Append(NamedTuple):
-    """The answer holds what follows the follower's log; perhaps no records."""
+    """The answer holds the records that follow the follower's log; it may hold none."""
 
     records: bytes
     dropped: Dropped | None = None
@@ -86,13 +85,13 @@ class Withhold(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """As in `Withhold`, and an operator has accepted the loss. The log is set aside, and filled anew."""
+    """The situation of `Withhold`, but an operator has accepted the loss. The log is set aside, and filled anew."""
 
     offset: int
 
 
 class Restart(NamedTuple):
-    """The leader has nothing of what the follower's log could go on with. The log begins anew at this offset."""
+    """The leader has no records with which the follower's log could go on. The log begins anew at this offset."""
 
     offset: int
 
@@ -104,7 +103,7 @@ class RestartWith(NamedTuple):
     offset: int
     records: bytes
     dropped: Dropped | None = None
-    """As in `Append`."""
+    """The leader's note of dropped deletions, as in `Append`."""
 
 
 class Refill(Enum):
@@ -155,9 +154,9 @@ class FollowerReplica:
         lossy_epoch: int = 0,
         accepted_epoch: int = 0,
     ) -> None:
-        """`watermark_epoch`: the leader epoch in which the high watermark was last known; -1: nobody remembers.
-        `lossy_epoch`, `accepted_epoch`: the epochs of the last leader that may lack acknowledged records, and of the
-        last one with which an operator accepted that, by the partition's row."""
+        """`watermark_epoch`: the leader epoch in which the high watermark was last known; -1: unknown. `lossy_epoch`,
+        `accepted_epoch`: from the partition's row: the epoch of the last leader that may lack acknowledged records, and
+        the epoch of the last such leader whose loss an operator accepted."""
         self.log = log
         self.watermark_epoch = watermark_epoch
         self._lossy_epoch = lossy_epoch
@@ -168,22 +167,22 @@ class FollowerReplica:
         self.leader_high_watermark = self.high_watermark
         """The high watermark of the leader, as it was last told: the end of this log may be below it."""
         self.heard_ms: int | None = None
-        """When the leader of this epoch last sent an answer that goes on from this log; None: it has not yet."""
+        """The time of the last answer of this epoch's leader that goes on from this log; None: none yet."""
         self._asked: FetchFrom | None = None
 
     @property
     def lag(self) -> int:
-        """Committed records that this log lacks, as far as the leader told."""
+        """Committed records that this log lacks, by the last answer of the leader."""
         return max(0, self.leader_high_watermark - self.log.offsets.end)
 
     @property
     def durable(self) -> bool:
-        """Whether all that this log has counts as this replica's."""
+        """True if every record of this log counts as this replica's."""
         log = self.log
         return not log.acks_mean_disk or log.offsets.durable_end >= log.offsets.end
 
     def ask(self) -> FetchFrom | None:
-        """The next request; None while the last records are not durable. The request before is forgotten."""
+        """The next request; None while the last records are not durable. The previous request is forgotten."""
         if not self.durable:
             return None
         offsets = self.log.offsets
@@ -202,7 +201,7 @@ class FollowerReplica:
         self._asked = None
 
     def answered(self, asked: FetchFrom, answer: LeaderAnswer) -> Step:
-        """What the leader's answer to this request asks for."""
+        """The reaction to the leader's answer to this request."""
         if asked is not self._asked:
             return Late()
         if self.log.offsets.start_in_doubt:
@@ -243,15 +242,15 @@ class FollowerReplica:
         return Refill.LACKS_BEGINNING if answer.log_start < self.log.offsets.start else StartConfirmed()
 
     def cut_at(self, leader_epoch: int, leader_end: int) -> int:
-        """Where the history that this log shares with the leader's ends: at most at this end of the leader's epoch."""
+        """The end of the history that this log shares with the leader's: at most the given end of the epoch."""
         offsets = self.log.offsets
         _, own_end = self.log.replayed.leader_epochs.end_offset_for(leader_epoch, offsets.end)
         return min(leader_end, own_end if own_end >= 0 else offsets.end, offsets.end)
 
     @property
     def loss_is_recorded(self) -> bool:
-        """Whether records below the high watermark may be lost: a leader that may lack them was elected since. A high
-        watermark that an earlier release saved has no epoch, and is not defended."""
+        """True if a leader was elected since that may lack records below the high watermark. A high watermark that an
+        earlier release saved has no epoch, and is not defended."""
         return self.watermark_epoch == UNKNOWN_EPOCH or self._lossy_epoch > self.watermark_epoch
 
     def took(self, leader_high_watermark: int, boot_ms: int) -> bool:
@@ -280,15 +279,15 @@ class FollowerReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for a read_committed reader, as far as this replica knows."""
+        """The end for a read_committed reader, by what this replica knows."""
         return max(self.log.replayed.last_stable_offset(self.high_watermark), self.log.offsets.start)
 
     def check_reader(self, leader_epoch: int, offset: int, last_fetched_epoch: int) -> None:
         """Refuses a reader in another leader epoch, at an offset that this log does not have, or of another history.
 
         Only the leader knows whether an offset that is not here exists: the reader is told OFFSET_NOT_AVAILABLE, goes
-        back to the leader, and keeps its position. OFFSET_OUT_OF_RANGE or a divergence would have it reset its
-        position for what may be a delay of this replica.
+        back to the leader, and keeps its position. OFFSET_OUT_OF_RANGE or a divergence would make the reader reset its
+        position, although this replica may only be late.
         """
         check_epoch(self.log, self.leader_epoch, leader_epoch)
         offsets = self.log.offsets

@@ -46,7 +46,7 @@ IN_SYNC_MOVES = Moves(
 
 
 class Follower:
-    """What the leader knows of one follower since it leads. A replica that has not fetched yet has no end."""
+    """The leader's knowledge of one follower since it leads. A replica that has not fetched yet has no end."""
 
     __slots__ = (
         "_answered",
@@ -69,18 +69,18 @@ class Follower:
         """The latest start of the leader's log that the follower has, or has been told."""
         self.broker_epoch = -1
         self.caught_up_ms: int | None = None
-        """When the follower last had all that the leader had. None: nobody has looked since the leadership began."""
+        """The time at which the follower last had all that the leader had. None: not since the leadership began."""
         self.vouches_ms = -1
-        """A time from which on the follower is known to have followed in this epoch; -1: there is none."""
+        """A time since which the follower is known to have followed in this epoch; -1: there is none."""
         self._answered = (-1, -1)
         """The connection of the leader's last answer, and its time."""
         self.fetched_ms = -1
-        """When the last fetch arrived; -1: none did."""
+        """The arrival of the last fetch; -1: none."""
         self._leader_end = -1
         """The leader's log end at the last fetch."""
 
     def answered(self, log_start: int, connection_id: int, boot_ms: int) -> None:
-        """The leader answers the follower's fetch, and tells it of this start."""
+        """Notes that the leader answered the follower's fetch with this log start."""
         self.told_start = log_start
         self._answered = (connection_id, boot_ms)
 
@@ -95,15 +95,15 @@ class Follower:
     ) -> None:
         """Takes a fetch at `offset`, whose history agrees with the leader's.
 
-        The fetch may have been on its way for long: a process that was stopped finds full buffers. But the follower
-        sent it after it got the answer before it on the connection.
+        The fetch may be old: a process that was stopped finds full buffers. But the follower sent it after it got the
+        previous answer on the connection.
         """
         if connection_id >= 0 and self._answered[0] == connection_id:
             self.vouches_ms = self._answered[1]
         if offset >= leader_end:
             self.caught_up_ms = boot_ms
         elif self._leader_end >= 0 and offset >= self._leader_end and broker_epoch == self.broker_epoch:
-            # The follower has by now what the leader had at the fetch before: it was caught up then.
+            # The follower now has all that the leader had at the previous fetch: at that time it was caught up.
             self.caught_up_ms = max(self.caught_up_ms or 0, self.fetched_ms)
         elif self.caught_up_ms is None:
             self.caught_up_ms = boot_ms
@@ -116,7 +116,7 @@ class Follower:
         self._leader_end = leader_end
 
     def lags(self, leader_end: int, boot_ms: int, lag_ms: int) -> bool:
-        """Whether the follower has not been caught up for longer than `lag_ms`."""
+        """True if the follower has not been caught up for longer than `lag_ms`."""
         if self.caught_up_ms is None:
             self.caught_up_ms = boot_ms
         if self.end >= leader_end and boot_ms - self.fetched_ms <= lag_ms:
@@ -138,15 +138,15 @@ class InSyncSet:
         self.committed = frozenset(isr)
         self.elr = frozenset(elr)
         self.recovering = recovering
-        """Whether the partition was led by a replica that lacked committed records, and the leader has not said that
-        it goes on from there."""
+        """True while the partition was led by a replica that lacked committed records, and the leader has not yet said
+        that it goes on from there."""
         self.version = version
         self._change = Change.NONE
         self._pending: frozenset[int] = frozenset()
         """Members of all sets that were asked for at this version and may be in force."""
         self._asked_for: frozenset[int] = frozenset()
         self._was_uncertain = False
-        """Whether the outcome of a request at this version is unknown."""
+        """True if the outcome of a request at this version is unknown."""
 
     @property
     def change(self) -> Change:
@@ -154,7 +154,7 @@ class InSyncSet:
 
     @property
     def maximal(self) -> frozenset[int]:
-        """The committed set and everybody whom a change on its way may add."""
+        """The committed set and every replica that a change on its way may add."""
         return self.committed | self._pending
 
     @property
@@ -202,7 +202,7 @@ class InSyncSet:
             self._move(Change.APPLIED)
 
     def unknown(self, version: Version) -> None:
-        """Nobody knows whether the store has taken the change that was asked for at this version."""
+        """The store did not say whether it has taken the change that was asked for at this version."""
         if version == self.version and self._change is Change.ASKED:
             self._move(Change.UNCERTAIN)
 

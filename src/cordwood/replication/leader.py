@@ -21,7 +21,7 @@ from cordwood.replication.epochs import check_epoch
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 
 UNKNOWN_START = -1
-"""The log start of a follower that does not say it."""
+"""The log start of a follower that does not report it."""
 NO_BOUND = 1 << 63
 """An offset beyond all logs."""
 
@@ -81,14 +81,14 @@ class LeaderReplica:
         self.in_sync = InSyncSet(isr, elr, version, recovering=recovering)
         self._min_insync_replicas = min_insync_replicas
         self.enough_in_sync = False
-        """Whether the committed in-sync set has min.insync.replicas members, and the ELR is empty."""
+        """True if the committed in-sync set has min.insync.replicas members, and the ELR is empty."""
         self._followers: dict[int, Follower] = {}
         self._latecomers: dict[int, tuple[int, int]] = {}
-        """The smallest lag of each follower that catches up, and when it got so small."""
+        """The smallest lag of each follower that catches up, and the time at which it was reached."""
         self._others: tuple[Follower, ...] = ()
         """The followers in the maximal in-sync set."""
         self._vouchers: tuple[Follower, ...] = ()
-        """All from whom a successor can come: the followers in the maximal in-sync set, and the ELR."""
+        """The possible successors: the followers in the maximal in-sync set, and the ELR."""
         self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
         self._members_changed()
 
@@ -112,8 +112,8 @@ class LeaderReplica:
 
     @property
     def knows_high_watermark(self) -> bool:
-        """Whether all that an earlier leader may have committed is below the high watermark. Before that, an answer
-        about the log's end could go back behind what a reader has seen."""
+        """True if all records that an earlier leader may have committed are below the high watermark. Before that, an
+        answer about the log's end could be below an offset that a reader has seen."""
         return self.high_watermark >= self.epoch_start
 
     # Followers
@@ -142,26 +142,26 @@ class LeaderReplica:
             follower.answered(self.log.offsets.told_start, connection_id, boot_ms)
 
     def tells_start(self, broker_id: int) -> bool:
-        """Whether the log's start moved since the follower last heard of it: it is told at once."""
+        """True if the log's start moved since the follower last heard of it: the follower is told at once."""
         follower = self._followers.get(broker_id)
         return follower is not None and follower.told_start < self.log.offsets.told_start
 
     @property
     def saved_by_successors(self) -> int:
-        """The log start that everybody has saved who could succeed this leader: no election brings the records before
-        it back. A leader without successors has no bound."""
+        """The log start that every possible successor of this leader has saved: no election brings earlier records
+        back. A leader without successors has no bound."""
         return min((follower.log_start for follower in self._vouchers), default=NO_BOUND)
 
     def follower(self, broker_id: int) -> Follower | None:
-        """What is known of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
+        """The knowledge of a follower; None if it has not fetched in this epoch and is not in the in-sync set."""
         return self._followers.get(broker_id)
 
     def nearest(self, nearby: Collection[int], offset: int, boot_ms: int, within_ms: int) -> int | None:
         """The replica among `nearby` that a reader at this offset is sent to; None: the reader stays here.
 
-        The replica is in the committed in-sync set, has the offset, and has fetched within that time, also after an
-        answer of this leader: before that it serves nobody in this epoch. Among several the one with the most records
-        is taken, then the one with the lowest id.
+        The replica is in the committed in-sync set, has the offset, has fetched within that time, and has had an answer
+        of this leader: before that it serves no reader in this epoch. The replica with the most records is preferred,
+        then the one with the lowest id.
         """
         followers = self._followers
         found = [
@@ -176,16 +176,16 @@ class LeaderReplica:
         return min(found)[1] if found else None
 
     def followers_vouch(self, boot_ms: int, within_ms: int) -> bool:
-        """Whether everybody who could succeed this leader followed it in this epoch within that time: then nobody took
-        the lead before. A leader that is alone in its in-sync set has nobody to vouch for it."""
+        """True if every possible successor followed this leader in this epoch within that time: then no other broker
+        took the lead before. No follower vouches for a leader that is alone in its in-sync set."""
         vouchers = self._vouchers
         return bool(vouchers) and all(
             follower.vouches_ms >= 0 and boot_ms - follower.vouches_ms < within_ms for follower in vouchers
         )
 
     def may_join(self, broker_id: int) -> bool:
-        """Whether a follower outside of the maximal in-sync set has all that was or may have been committed, and none
-        of the records that were deleted: as a leader it would bring those back."""
+        """True if a follower outside of the maximal in-sync set has all records that are or may be committed, and no
+        deleted ones: as a leader it would bring deleted records back."""
         follower = self._followers.get(broker_id)
         return (
             follower is not None
@@ -195,8 +195,8 @@ class LeaderReplica:
         )
 
     def has_latecomers(self, boot_ms: int, within_ms: int, patience_ms: int) -> bool:
-        """Whether a follower outside of the in-sync set catches up: it has fetched within `within_ms`, and came nearer
-        to the log's end within `patience_ms`. A follower that is too slow ever to arrive is none."""
+        """True if a follower outside of the in-sync set catches up: it has fetched within `within_ms`, and came nearer
+        to the log's end within `patience_ms`. A follower that is too slow ever to arrive does not count."""
         latecomers: dict[int, tuple[int, int]] = {}
         for broker_id, follower in self._followers.items():
             if broker_id in self.in_sync.committed or follower.fetched_ms < 0:
@@ -208,7 +208,7 @@ class LeaderReplica:
         return any(boot_ms - nearer_ms <= patience_ms for _, nearer_ms in latecomers.values())
 
     def has_lost(self, broker_id: int) -> bool:
-        """Whether a follower that had all committed records says that it lacks some: its log is gone."""
+        """True if a follower that had all committed records says that it lacks some: its log is gone."""
         follower, in_sync = self._followers.get(broker_id), self.in_sync
         return (
             follower is not None
@@ -226,7 +226,7 @@ class LeaderReplica:
         before, in_sync = self.in_sync.committed, self.in_sync
         in_sync.image_shows(isr, elr, version, recovering=recovering)
         for member in before.difference(in_sync.committed, in_sync.elr):
-            # A replica that left because its disk failed has to fetch again before it comes back.
+            # A replica that left because its disk failed has to fetch again before it rejoins.
             self._followers.pop(member, None)
         return self._members_changed()
 
@@ -254,9 +254,9 @@ class LeaderReplica:
         may_join_in: Callable[[int], int | None],
         full: Collection[int] = (),
     ) -> Proposal | None:
-        """The change of the in-sync set that is due; None: none is. `may_join_in` gives the broker epoch of a broker
-        that may come into the set, `full` are brokers whose disks are full, which leave it. The caller sends the
-        proposal, and comes back with its outcome."""
+        """The change of the in-sync set that is due, if any. `may_join_in` gives the broker epoch of a broker that may
+        join the set; brokers in `full`, whose disks are full, leave it. The caller sends the proposal, and comes back
+        with its outcome."""
         in_sync, end = self.in_sync, self.log.offsets.end
         if not in_sync.may_ask:
             return None
@@ -289,7 +289,7 @@ class LeaderReplica:
         return Proposal(in_sync.version, wanted, epochs, lost)
 
     def proposal_ended(self) -> bool:
-        """Counts anew after an outcome of a proposal. True if the high watermark moved."""
+        """Counts anew after the outcome of a proposal. True if the high watermark moved."""
         return self._members_changed()
 
     @property

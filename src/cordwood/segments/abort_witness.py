@@ -23,7 +23,7 @@ class Witnessed(NamedTuple):
     checksum: int
 
     def covers(self, data: bytes) -> bool:
-        """Whether the content of the index file begins with these entries."""
+        """True if the content of the index file begins with these entries."""
         size = self.entries * ENTRY_SIZE
         return len(data) >= size and zlib.crc32(data[:size]) == self.checksum
 

@@ -31,7 +31,7 @@ def decode_lines(data: Buffer, fields_per_line: int) -> list[list[str]]:
 
 
 def number(text: str) -> int:
-    """A number of an entry; DamagedCheckpoint if it is none."""
+    """A number of an entry; DamagedCheckpoint if the text is no number."""
     if not text.removeprefix("-").isdecimal():
         raise DamagedCheckpoint(f"checkpoint: not a number: {text!r}")
     return int(text)

@@ -1,6 +1,6 @@
 """The note of a log about deletions that compaction dropped: markers of transactions, and tombstones.
 
-A replica that never had such a marker or tombstone may still have the records that it ended or deleted
+A replica that never had such a marker or tombstone may still have the records that the deletion ended or deleted
 (docs/decisions/dropped-deletions.md). The note is a file of the partition's directory, so it goes where the log goes.
 Text: version, mark and offset, and the CRC-32 of the lines before it.
 """
@@ -37,7 +37,7 @@ def encode_dropped(dropped: Dropped) -> bytes:
 
 
 def decode_dropped(data: Buffer) -> Dropped:
-    """DamagedCheckpoint if this is not what `encode_dropped` made."""
+    """Reads a note. DamagedCheckpoint if `encode_dropped` did not write it."""
     try:
         version, numbers, _ = bytes(data).decode("ascii").split("\n", 2)
         if version != _VERSION:

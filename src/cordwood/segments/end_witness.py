@@ -1,20 +1,20 @@
 """The witness of durable ends: the offset up to which each log was fsynced, noted with every fsync.
 
 A log file that lost whole batches from its end looks sound. Above the recovery point, which is up to a minute old, no
-other file tells that acknowledged records are gone. The witness does: it is written behind every fsync, before the
-acknowledgement. It is not fsynced itself, so it survives kill -9, and a power cut takes back the newest entries at
-most. Only a start that learns of a loss from the witness fsyncs it. An end in the witness is never beyond the bytes
-that were durable.
+other file tells that acknowledged records are gone. The witness does: it is written after every fsync, before the
+acknowledgement. It is not fsynced itself: it survives kill -9, and a power cut takes at most the newest entries. Only a
+start that learns of a loss from the witness fsyncs it. An end in the witness is never beyond the bytes that were
+durable.
 
 Two files of entries: a checkpoint makes the entries of one of them obsolete. An entry has 32 bytes, big endian: topic
-id (16), partition (4), end offset (8), CRC-32 of these 28 bytes (4). The topic's id and not its name: a new topic of
-the same name has other ends. Entries with a wrong checksum are ignored.
+id (16), partition (4), end offset (8), CRC-32 of these 28 bytes (4). The entry has the topic's id, not its name: a new
+topic of the same name has other ends. Entries with a wrong checksum are ignored.
 
-The witness also tells which logs have begun since: before a log's first checkpoint no other file tells that its
-directory or its first file was there. The entry of a beginning is written when the log's first file is made; its end
-offset is -1 minus the base offset of that file. A power cut may keep the entry and take the file, so the entry of the
-machine's boot is before it (the id and the partition of nobody, and a number of the boot): beginnings of another boot
-are ignored.
+The witness also says which logs have begun since the last checkpoint: before a log's first checkpoint no other file
+says that its directory or its first file existed. The entry of a beginning is written when the log's first file is
+made; its end offset is -1 minus the base offset of that file. A power cut may keep the entry and take the file, so an
+entry of the machine's boot precedes it (an id and a partition that no topic has, and a number of the boot): beginnings
+of another boot are ignored.
 """
 
 import struct
@@ -40,7 +40,7 @@ _BOOT: EndKey = _KEY.pack(bytes(16), -1)
 
 
 class Witnessed(NamedTuple):
-    """What the entries of a witness tell."""
+    """The facts in the entries of a witness."""
 
     ends: dict[EndKey, int]
     """The highest end of each partition."""
@@ -70,7 +70,7 @@ def decode_ends(files: Iterable[bytes]) -> dict[EndKey, int]:
 
 
 def decode_witness(files: Iterable[bytes], boot: int | None) -> Witnessed:
-    """What the files tell in this boot of the machine; None: unknown."""
+    """The facts in the files for this boot of the machine; None: unknown."""
     ends: dict[EndKey, int] = {}
     first_files: dict[EndKey, int] = {}
     for data in files:
@@ -85,7 +85,7 @@ def decode_witness(files: Iterable[bytes], boot: int | None) -> Witnessed:
             elif end_offset >= 0:
                 ends[key] = max(end_offset, ends.get(key, 0))
             elif noted_in is not None and noted_in == boot:
-                # Of two beginnings the later file is believed: a log that began anew further on misses nothing.
+                # The later of two beginnings is believed: a log that began anew further on misses nothing.
                 first_files[key] = max(-1 - end_offset, first_files.get(key, 0))
     return Witnessed(ends, first_files)
 

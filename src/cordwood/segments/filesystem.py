@@ -1,4 +1,4 @@
-"""The seam to the disk: all that the log asks of a filesystem.
+"""The seam to the disk: everything that the log asks of a filesystem.
 
 Only its implementations in log/files touch real files: os_filesystem.py (the machine's disk), memory_filesystem.py
 (embedded brokers) and crashing_filesystem.py (a disk that forgets, tears and fails, for tests). Paths are plain strings
@@ -37,16 +37,17 @@ class File(Protocol):
         """Reads these bytes; may block; short only at the end of the file."""
 
     def read_now(self, position: int, into: memoryview) -> int:
-        """Fills `into` from memory without ever blocking; how many bytes it got. 0: not there, or not supported."""
+        """Fills `into` from memory without ever blocking; returns the number of bytes, 0 if that is not possible."""
 
     def send_now(self, socket: int, position: int, length: int) -> int:
-        """Sends to a non-blocking socket, inside the kernel, without ever waiting for the disk; how many bytes went.
+        """Sends to a non-blocking socket, inside the kernel, without ever waiting for the disk; returns the number of
+        bytes sent.
 
         0: not in memory, or not supported: read it. An OSError is the socket's: BlockingIOError if it is full.
         """
 
     def read_cold(self, position: int, into: memoryview) -> int:
-        """Fills `into`, blocking; drops from the page cache only the pages that it brought in itself."""
+        """Fills `into`, blocking; drops from the page cache only the pages that this read brought in."""
 
     def truncate(self, size: int) -> None:
         """Cuts the file to this size. Never makes it longer."""
@@ -71,7 +72,7 @@ class Filesystem(Protocol):
     """A tree of files. Failures of the disk are StorageFailure; a missing file is FileNotFoundError."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """The file at this path; with `create` an empty one comes to be if there is none."""
+        """Opens the file at this path; with `create` an empty one is made if there is none."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -82,11 +83,11 @@ class Filesystem(Protocol):
         """The names in a directory, sorted; none if there is no such directory."""
 
     def make_directory(self, path: str) -> None:
-        """Makes the directory and its parents, but no data directory that is gone. Durable once the caller has synced
-        the parent directory."""
+        """Makes the directory and its parents, but never a data directory that is gone. Durable once the caller has
+        synced the parent directory."""
 
     def check_present(self, path: str) -> None:
-        """Raises SyncFailure if the data directory at this path, which is in use, is gone or is another one now."""
+        """Raises SyncFailure if the data directory in use at this path is gone or was replaced by another one."""
 
     def rename(self, old: str, new: str) -> None:
         """Renames a file or directory, replacing one of the new name. Durable once the directory is synced."""
@@ -94,7 +95,7 @@ class Filesystem(Protocol):
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Removes a directory and all in it; nothing happens if it is not there."""
+        """Removes a directory and all in it; does nothing if there is no such directory."""
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable. Raises SyncFailure."""

@@ -10,12 +10,12 @@ _LONGEST_PART = 255 - len(FUTURE) - _ID_LENGTH - 1
 
 
 def future_name(partition: str, unique_id: str) -> str:
-    """`unique_id`: 32 hexadecimal digits."""
+    """The directory's name. `unique_id`: 32 hexadecimal digits."""
     assert len(unique_id) == _ID_LENGTH, unique_id
     return f"{partition[:_LONGEST_PART]}.{unique_id}{FUTURE}"
 
 
 def future_part(name: str) -> str | None:
-    """The part of a partition's name in the name of such a directory; None for other directories."""
+    """The part of a partition's name in the name of a future directory; None for other directories."""
     part, _, unique_id = name.removesuffix(FUTURE).rpartition(".")
     return part if name.endswith(FUTURE) and part and len(unique_id) == _ID_LENGTH else None

@@ -1,7 +1,7 @@
 """The offset and time index of one segment, kept in step with its log file.
 
-The rule when an entry is due is here and nowhere else: an append, a recovery and a rebuild call `note` for every batch
-in order, so that the same log gives the same indexes.
+Only this module knows when an entry is due: an append, a recovery and a rebuild call `note` for every batch in order,
+so that the same log gives the same indexes.
 """
 
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
@@ -37,8 +37,8 @@ class SegmentIndexes:
     def note(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> bool:
         """A batch of this size is in the log file at this position; True if the indexes got an entry for it.
 
-        Kafka's rule: an entry once more than the interval's bytes came since the last one, by the batch's last offset,
-        with the largest timestamp up to and including it.
+        Kafka's rule: an entry is due once more than the interval's bytes came since the last one. The entry has the
+        batch's last offset and the largest timestamp up to and including it.
         """
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
@@ -74,7 +74,7 @@ class SegmentIndexes:
         self.resume(file)
 
     def resume(self, file: File) -> SegmentScan:
-        """Catches up with a log file whose indexes were loaded or cut; the scan it made knows where the log ends.
+        """Catches up with a log file whose indexes were loaded or cut; the returned scan knows where the log ends.
 
         Only the headers behind the last offset entry are looked at: that entry was written together with the largest
         timestamp up to it. CRCs are not verified: that is recovery's part.

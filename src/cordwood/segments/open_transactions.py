@@ -1,6 +1,6 @@
 """The transactions that are open at a place in the log, and their ends: the source of the transaction index.
 
-Fed with every transactional batch in order. Sequences and fencing are not checked here: a batch in the log was
+The object takes every transactional batch in order. Sequences and fencing are not checked here: a batch in the log was
 accepted.
 """
 
@@ -13,7 +13,7 @@ class OpenTransactions:
     __slots__ = ("_first_offsets",)
 
     def __init__(self, first_offsets: Mapping[int, int] | None = None) -> None:
-        """first_offsets: where the open transaction of each producer id begins, from a snapshot."""
+        """`first_offsets`: the first offset of each producer id's open transaction, from a snapshot."""
         # In the order of first offsets, as in the log: the first item is the oldest open transaction.
         self._first_offsets = dict(sorted((first_offsets or {}).items(), key=lambda item: item[1]))
 
@@ -31,7 +31,7 @@ class OpenTransactions:
         return self._first_offsets.get(producer_id)
 
     def data(self, producer_id: int, base_offset: int) -> None:
-        """A transactional batch with records of this producer."""
+        """Takes a transactional batch with records of this producer."""
         self._first_offsets.setdefault(producer_id, base_offset)
 
     def marker(self, producer_id: int, marker_offset: int, *, committed: bool) -> AbortedTransaction | None:

@@ -39,7 +39,7 @@ class PartitionMetadata(NamedTuple):
     description: TopicDescription | None = None
     """None: the file is Kafka's, or an earlier version's."""
     partition: int | None = None
-    """The number of the partition: the id is the same in all directories of a topic. None: as above."""
+    """The number of the partition: the id is the same in all directories of a topic. None: as for the description."""
 
 
 def topic_id_text(topic_id: TopicId) -> str:

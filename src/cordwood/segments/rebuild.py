@@ -1,4 +1,4 @@
-"""Rebuilds a segment's indexes from its log file, where an index is lost or wrong."""
+"""Rebuilds a segment's indexes from its log file if an index is lost or wrong."""
 
 from typing import NamedTuple
 
@@ -58,11 +58,11 @@ def note_transaction(
         pending.data(header.producer_id, header.base_offset)
         return
     if not header.record_count:
-        return  # compaction emptied it: its transaction's data is gone too
+        return  # compaction emptied the batch: the data of its transaction is gone, too
     try:
         marker = read_transaction_marker(batch)
     except CorruptRecords:
-        return  # with a right CRC a newer version wrote the marker, which ends no transaction here
+        return  # the CRC is right, so a newer version wrote the marker: it ends no transaction here
     if marker is None:
         return
     aborted = pending.marker(header.producer_id, header.base_offset, committed=marker.committed)

@@ -1,7 +1,7 @@
-"""Reading a segment's log file from a place on: every batch, checked, up to the end or to the first that is not valid.
+"""Reads a segment's log file from a place on: every batch, checked, up to the end or to the first invalid one.
 
-Recovery cuts or reports there, `inspect --verify` says it, rebuild.py makes every index again from it. Memory is
-bounded by one chunk, or one batch where that is larger.
+Recovery cuts or reports at the invalid batch, `inspect --verify` names it, and rebuild.py makes every index again from
+the valid ones. Memory is bounded by one chunk, or one batch where that is larger.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class InvalidPlace(NamedTuple):
 
 
 class _Invalid(Exception):
-    """Why the batch at hand is not valid; never leaves this module."""
+    """The reason why the batch at hand is invalid; never leaves this module."""
 
 
 class SegmentScan:
@@ -121,7 +121,7 @@ class SegmentScan:
         return None
 
     def _load(self, position: int, length: int) -> int:
-        """Makes sure that these bytes are in the chunk, and gives their place in it."""
+        """Loads these bytes into the chunk, and returns their place in it."""
         start = position - self._chunk_position
         if start + length > len(self._chunk):
             wanted = min(max(length, self._chunk_size), self._end - position)

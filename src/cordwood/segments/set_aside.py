@@ -3,8 +3,7 @@
 A broker sets a directory aside if its metadata does not know the partition and has no tombstone. The name ends as
 Kafka's stray directories do: `orders-0.3-stray`. The number keeps directories of one partition apart, and long names
 are cut to what a filesystem takes, so the note has the partition's whole name. The note also has the partition's
-offsets from the data directory's checkpoints: without these, deleted records would be back after the directory is put
-back.
+offsets from the data directory's checkpoints: without them, deleted records would return with the directory.
 """
 
 import json
@@ -37,7 +36,7 @@ class Note(NamedTuple):
     log_start_offset: int | None = None
     cleaned_to: int | None = None
     until_in_sync: bool = False
-    """Whether the partition is filled anew here from its leader: once it is in sync, the directory is removed."""
+    """True if the partition is filled anew here from its leader: once it is in sync, the directory is removed."""
 
 
 def set_aside_name(partition: str, number: int) -> str:
@@ -51,7 +50,7 @@ def set_aside_part(name: str) -> str | None:
 
 
 def encode_note(note: Note) -> bytes:
-    """JSON, with a checksum of its fields."""
+    """The note as JSON, with a checksum of its fields."""
     fields = {
         **note._asdict(),
         "partition": str(note.partition),
@@ -63,7 +62,7 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(data: Buffer) -> Note:
-    """DamagedCheckpoint if this is not what `encode_note` made."""
+    """Reads a note. DamagedCheckpoint if `encode_note` did not write it."""
     try:
         fields = json.loads(bytes(data))
         if fields.pop("checksum") != _checksum(fields):

@@ -1,4 +1,4 @@
-"""The sparse time index of a segment: from which offset on to look for a timestamp.
+"""The sparse time index of a segment: the offset from which to look for a timestamp.
 
 An entry is 12 bytes: int64 timestamp, int32 offset relative to the segment's base offset. It says: up to this offset no
 record is later than this timestamp. Timestamps increase strictly, offsets increase.
@@ -60,7 +60,7 @@ class TimeIndex:
         return [TimeEntry(*entry) for entry in zip(self._timestamps, self._offsets, strict=True)]
 
     def append(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Adds an entry, unless the index already knows a timestamp as late: it would say nothing new."""
+        """Adds an entry, unless the index already has a timestamp as late: the entry would say nothing new."""
         if self._offsets:
             if timestamp_ms <= self._timestamps[-1]:
                 return
@@ -77,7 +77,7 @@ class TimeIndex:
         return TimeEntry(self._timestamps[found - 1], self._offsets[found - 1]) if found else BEFORE_FIRST
 
     def around(self, relative_offset: int) -> list[TimeEntry]:
-        """The last entry before this offset and the first at or after it, as far as there are such."""
+        """The last entry before this offset and the first at or after it, if they exist."""
         found = bisect_left(self._offsets, relative_offset)
         near = range(max(found - 1, 0), min(found + 1, len(self._timestamps)))
         return [TimeEntry(self._timestamps[place], self._offsets[place]) for place in near]

@@ -57,7 +57,7 @@ class TransactionIndex:
     def collect(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions that touch [from_offset, end_offset), and whether the list is complete.
 
-        If not, later segments may have more: an entry stands with its marker, which can be far from the data.
+        An incomplete list may go on in later segments: an entry is beside its marker, which can be far from the data.
         """
         found: list[AbortedTransaction] = []
         for entry in self._entries:
@@ -68,7 +68,7 @@ class TransactionIndex:
         return found, False
 
     def truncate(self, offset: int) -> bool:
-        """Drops the entries whose marker is at or after this offset; returns whether there were any."""
+        """Drops the entries whose marker is at or after this offset; True if there were any."""
         before = len(self._entries)
         while self._entries and self._entries[-1].last_offset >= offset:
             self._entries.pop()
@@ -89,7 +89,7 @@ class TransactionIndex:
             entry = AbortedTransaction._make(fields)
             if version != _VERSION:
                 raise DamagedIndex(f"transaction index: version {version} is unknown")
-            # A marker is never the first of its transaction. That also tells zeros, which a power cut may leave in
+            # A marker is never the first of its transaction. This rule also tells zeros, which a power cut may leave in
             # place of an entry, from the first entry of a log.
             if not 0 <= entry.first_offset < entry.last_offset or entry.last_offset <= marker_before:
                 raise DamagedIndex(f"transaction index: {entry} cannot follow offset {marker_before}")
