@@ -39,7 +39,7 @@ class Aborts:
         return found
 
     def in_slice(self, found: LogSlice, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """The aborted transactions that touch the slice; all later ones would be too many to send each time."""
+        """The aborted transactions that touch the slice; all later ones would be too many for one answer."""
         return self.between(from_offset, min(end_offset, self._end_of_slice(found)))
 
     def _end_of_slice(self, found: LogSlice) -> int:

@@ -1,20 +1,20 @@
-"""Judges the beginning of a log when it is opened: why its first file lies behind its saved start, where it does.
+"""Judges the beginning of a log when it is opened: the reason why its first file may lie behind its saved start.
 
 A log whose first files are missing looks as if retention had removed them, or as if it had been filled from a leader
-whose compaction had removed the first batches. The first of these that holds, in this order:
+whose compaction had removed the first batches. The first row that holds decides:
 
 | | the log |
 | --- | --- |
 | files that retention dropped are still there, renamed | begins at its first file: its start was not saved yet |
 | its leader epochs begin at the first file, or behind it | misses nothing, and keeps its start: it was filled so |
 | something vouches for files before the first one | misses these files |
-| nothing of that | begins at its first file, and is in doubt: first files may be missing |
+| none of these | begins at its first file, and is in doubt: first files may be missing |
 
-The recovery point vouches, and a witness that the log began with an earlier file (segments/end_witness.py), which is
-all that is known before the first checkpoint. The log start is on disk before retention removes a file, and the leader
-epochs before the recovery point moves. A file that holds no batch takes the place of missing ones, so that their
-offsets are damage, which is said, refused to readers, and repaired from another replica. Followers take over no start
-that is in doubt: another replica tells whether it is right (`node/doubtful_logs.py`).
+The recovery point vouches, and so does a witness that the log began with an earlier file (segments/end_witness.py):
+before the first checkpoint nothing else is known. The log start is on disk before retention removes a file, and the
+leader epochs before the recovery point moves. A file that holds no batch takes the place of missing ones, so that their
+offsets are damage, which is reported, refused to readers, and repaired from another replica. Followers take over no
+start that is in doubt: another replica says whether it is right (`node/doubtful_logs.py`).
 """
 
 from collections.abc import Sequence
@@ -72,13 +72,13 @@ class Beginning:
         return False
 
     def _vouched(self, first: int, *, start_is_known: bool) -> bool:
-        """Whether the log had files between its start and its first file."""
+        """True if the log had files between its start and its first file."""
         if self._first_file is not None and self._first_file < first:
             return True
         return start_is_known and first <= self._offsets.recovery_point
 
     def _may_begin_later(self) -> bool:
-        """Whether the first file, as far as its name and size tell, has no record at the log's start."""
+        """True if the first file, by its name and size, has no record at the log's start."""
         segments = self._segments
         if not segments.all:
             return False
@@ -87,7 +87,7 @@ class Beginning:
         )
 
     def _first_record(self) -> int | None:
-        """The offset from which on this log had records, as its leader epochs tell; None: unknown."""
+        """The offset from which on this log had records, by its leader epochs; None: unknown."""
         directory = self._segments.directory
         with suppress(DamagedCheckpoint):
             epochs = saved_epochs(directory.filesystem, directory.path)
@@ -96,7 +96,7 @@ class Beginning:
         return None
 
     def _explained(self) -> bool:
-        """Whether the files that retention dropped reach from the log's start to its first file."""
+        """True if the files that retention dropped reach from the log's start to its first file."""
         dropped = self._dropped
         if not dropped or dropped[-1] >= self._offsets.start:
             return bool(dropped)

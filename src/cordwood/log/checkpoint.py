@@ -1,4 +1,4 @@
-"""Checkpoints save what recovery would otherwise rebuild: index entries, a producer snapshot, the leader epochs.
+"""Checkpoints save index entries, a producer snapshot and the leader epochs, so that recovery need not rebuild them.
 
 The recovery point moves only when these files and the batches are durable: the scan after a crash then begins at an
 index entry close to the recovery point. Like a flush, a checkpoint is taken in the loop, written in any thread, and
@@ -33,7 +33,7 @@ from cordwood.segments.transaction_index import TransactionIndex
 TEMPORARY = ".tmp"
 
 _SYNC_TOGETHER = 4
-"""From so many logs on, two syncs of the whole filesystem cost less than a sync of every file."""
+"""With this many logs or more, two syncs of the whole filesystem cost less than a sync of every file."""
 
 
 class IndexWrite(NamedTuple):
@@ -100,7 +100,7 @@ class CheckpointTicket:
 
     @property
     def void(self) -> bool:
-        """Whether the log was cut or deleted since: the ticket may have batches that are gone."""
+        """True if the log was cut or deleted since: the ticket may have batches that are gone."""
         return self._truncations != self.offsets.truncations
 
     def write(self, *, keep_open: bool = True) -> None:
@@ -240,7 +240,7 @@ class CheckpointTicket:
 def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool = True) -> None:
     """Writes these tickets, durably, in the cheapest way. Runs in any thread.
 
-    `together`: whether one sync of the whole filesystem may replace the syncs of all files.
+    `together`: one sync of the whole filesystem may replace the syncs of all files.
     """
     if together and len(tickets) >= _SYNC_TOGETHER:
         for ticket in tickets:

@@ -9,11 +9,11 @@ When records are removed:
 - a tombstone (null value) that is the latest of its key: `delete.retention.ms` after compaction first saw it, so that
   readers that are not far behind see the deletion. The batch remembers that moment (its delete horizon);
 - records of an aborted transaction: at once; the marker of a transaction: like a tombstone, once no batch of the
-  transaction is left;
-  `CompactionResult.dropped` tells of both kinds: a replica that lacks them is not simply a compacted copy
-  (docs/decisions/dropped-deletions.md);
+  transaction is left; `CompactionResult.dropped` covers tombstones and markers: a replica that lacks them is not simply
+  a compacted copy (docs/decisions/dropped-deletions.md);
 - a batch that has lost all its records: at once, unless it is the last one of its producer, or the last one that was
-  read. Its header then stays: the next sequence number is known from the one, the end of the log from the other.
+  read. Its header then stays: a producer's last batch gives the next sequence number, the last one read the end of the
+  log.
 
 A batch that cannot be opened stays whole: a topic that was not always compacted may hold batches of any content. Record
 headers are copied unread.
@@ -59,7 +59,7 @@ class CompactionJob:
     """The base offsets of the closed segments that may be compacted, in order."""
     sizes: tuple[int, ...]
     first_dirty_offset: int
-    """Records below were compacted before: they are copied again, but their keys need not be remembered."""
+    """Records below this offset were compacted before: they are copied again, but their keys need not be remembered."""
     end_offset: int
     """The end offset of the last segment."""
     wall_ms: int
@@ -73,7 +73,7 @@ class CompactionJob:
     aborted_later: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions with data in the segments and a marker behind them."""
     drops_deletions: bool = True
-    """Whether tombstones and markers may go whose time has come."""
+    """True if tombstones and markers whose time has come may be dropped."""
 
 
 class Replacement(NamedTuple):
@@ -115,7 +115,7 @@ def key_identity(key: bytes) -> bytes:
 
 
 def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a closed segment. Damage ends the compaction, which must never remove unreadable records."""
+    """The batches of a closed segment. Damage ends the compaction: unreadable records must never be removed."""
     file = filesystem.open(segment_file(directory, base_offset, Suffix.LOG))
     scan = SegmentScan(file, base_offset)
     for _, header in scan:
@@ -125,7 +125,7 @@ def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterat
 
 
 def _records(batch: memoryview) -> list[PackedRecord] | None:
-    """The records of a batch; None for a batch with the right CRC that cannot be opened, or not be written again."""
+    """The records of a batch; None if its CRC is right but the batch cannot be opened, or cannot be written again."""
     try:
         records = list(packed_records_in(batch))
     except CorruptRecords:
@@ -199,7 +199,7 @@ class _Transactions:
         self._seen_committed: set[int] = set()
 
     def aborts(self, header: BatchHeader) -> bool:
-        """Whether this data batch is part of a transaction that was aborted."""
+        """True if this data batch is part of a transaction that was aborted."""
         if not header.transactional:
             return False
         while self._coming and self._coming[-1].first_offset <= header.base_offset:
@@ -213,7 +213,7 @@ class _Transactions:
         return False
 
     def marker(self, header: BatchHeader, batch: memoryview) -> tuple[bool, AbortedTransaction | None]:
-        """Whether data of the marker's transaction is left, and the entry for the index if the marker aborts."""
+        """Returns True if data of the marker's transaction is left, and the index entry if the marker aborts."""
         producer_id = header.producer_id
         marker = read_transaction_marker(batch) if header.record_count else None
         if marker is None or marker.committed:
@@ -316,7 +316,7 @@ class _Cleaner:
         return self._keep_empty(header, batch)
 
     def _due(self, horizon_ms: int | None) -> bool:
-        """Whether a deletion with this horizon is dropped."""
+        """True if a deletion with this horizon is dropped."""
         return self._job.drops_deletions and horizon_ms is not None and horizon_ms <= self._job.wall_ms
 
     def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
@@ -355,7 +355,7 @@ class _Cleaner:
             if content or suffix is not Suffix.TXN_INDEX:
                 self._filesystem.replace(path, content)
             elif self._filesystem.exists(path):
-                # A file of an abandoned compaction, which the log would take for this one's.
+                # A file of an abandoned compaction would be taken for this one's.
                 self._filesystem.remove(path)
         self._file.sync()
         self._filesystem.sync_directory(directory)

@@ -1,10 +1,11 @@
 """Takes bytes off the end of a log that recovery found invalid, and keeps those that hold whole batches.
 
-A torn tail holds nothing that anybody was promised, and is cut off. But an invalid batch may have whole batches behind
-it: the disk altered one byte of a batch above the recovery point, or the recovery point was lost. Such batches cannot
-be served, because the log goes on at their offsets; and they may have been acknowledged, so their bytes are kept beside
+A torn tail holds nothing that was acknowledged, and is cut off. But an invalid batch may have whole batches behind it:
+the disk altered one byte of a batch above the recovery point, or the recovery point was lost. Such batches cannot be
+served, because the log goes on at their offsets; and they may have been acknowledged, so their bytes are kept beside
 the log, in a file that the report names: `00000000000000000000.log.cut-6120`, where 6120 is the position of the cut.
-Only on a full disk the end of a file is cut without a copy, and the report says so: a broker must start there, too.
+Only on a full disk is the end of a file cut without a copy, and the report says so: a broker must start on a full disk,
+too.
 """
 
 from typing import Final
@@ -86,7 +87,7 @@ def _note(
 
 
 def _has_whole_batch(file: File, position: int, first_offset: int) -> bool:
-    """Whether the bytes from this position on hold a whole batch with this offset or a later one."""
+    """True if the bytes from this position on hold a whole batch with this offset or a later one."""
     bounds = first_offset, first_offset + MAX_RELATIVE_OFFSET
     return read_whole_batch(file, position) is not None or find_batch(file, position, *bounds) is not None
 

@@ -41,7 +41,7 @@ class FlushTicket:
 
     @property
     def void(self) -> bool:
-        """Whether the log was cut, moved or deleted since: the ticket's batches may not be the log's present ones."""
+        """True if the log was cut, moved or deleted since: the ticket's batches may not be the log's present ones."""
         return self._truncations != self.offsets.truncations
 
     def sync(self) -> None:
@@ -64,7 +64,7 @@ class FlushTicket:
         except SyncFailure:
             raise
         except StorageFailure:
-            # Retention may have removed the segment meanwhile, which a checkpoint had made durable before.
+            # Retention may have removed the segment meanwhile: a checkpoint had made it durable before.
             if file in self.directory.unsynced_files or any(segment.file is file for segment in self._segments):
                 raise
 

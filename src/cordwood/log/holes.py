@@ -91,7 +91,7 @@ class HoleyScan:
                 return
 
     def _may_jump_to(self, position: int, header: BatchHeader) -> bool:
-        """Whether offsets may be missing before this batch. Otherwise its offset, which no CRC covers, is wrong."""
+        """True if offsets may be missing before this batch. Otherwise its offset, which no CRC covers, is wrong."""
         if self.next_offset >= self._trusted_below:
             return not self._contiguous
         if position == self._start and not self._start_is_exact:

@@ -2,17 +2,17 @@
 
 | part | owns |
 | --- | --- |
-| `directory` | where the log is, whose it is, and names that are not durable yet |
+| `directory` | the log's place, its topic, and names that are not durable yet |
 | `segments` | the segments and their files |
 | `offsets` | start, end, durable end, recovery point |
-| `replayed` | producers, transactions and leader epochs: what the batches say |
-| `saved` | producer snapshots on disk, and what the next checkpoint must write |
+| `replayed` | the state that batches give: producers, transactions, leader epochs |
+| `saved` | producer snapshots on disk, and the duties of the next checkpoint |
 | `reports` | damage that is known, and the report of opening the log |
 | `aborts` | aborted transactions, found through the segments' indexes |
 
-The log is synchronous, without threads and without a clock: callers bring the time. Rare operations have modules of
-their own, by transition: opening, recovery, replay, rolling, flushing, checkpoint, truncation, retention, replacement.
-They take the parts that they change, and never the log. No code outside of this folder changes a part.
+The log is synchronous, without threads and without a clock: callers bring the time. Each rare operation has its module:
+opening, recovery, replay, rolling, flushing, checkpoint, truncation, retention, replacement. Such a module takes the
+parts that it changes, never the log. No code outside of this folder changes a part.
 """
 
 from bisect import bisect_right
@@ -125,7 +125,7 @@ class Log:
     ) -> "Log":
         """The log in this directory, recovered after an unclean stop. No file is created before the first append.
         `start_is_known`: files from `log_start_offset` on that are not there were lost. `first_file`: the base offset
-        of the log's first file, as far as a witness knows; None: unknown."""
+        of the log's first file, from a witness; None: unknown."""
         place = PartitionDirectory(filesystem, directory, partition, topic_id, describe_topic)
         offsets = LogOffsets(
             log_start_offset,
@@ -294,24 +294,24 @@ class Log:
 
     @property
     def lost(self) -> bool:
-        """Whether the log had records, and all of its files are gone."""
+        """True if the log had records, and all of its files are gone."""
         return self.offsets.end_in_doubt and not self.segments.all
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the log may lack records at its beginning or at its end that other replicas have."""
+        """True if the log may lack records at its beginning or at its end that other replicas have."""
         return self.offsets.start_in_doubt or self.offsets.end_in_doubt
 
     def start_is_known(self) -> None:
-        """The log's start is right: nobody else has the records before it, or they were given up."""
+        """Confirms the log's start: no replica has the records before it, or they were given up."""
         self.offsets.start_in_doubt = False
 
     def end_is_known(self) -> None:
-        """The log's end is right: a leader's records go on from it."""
+        """Confirms the log's end: a leader's records go on from it."""
         self.offsets.end_in_doubt = False
 
     def accept_lost_end(self) -> None:
-        """Goes on without the records that are missing at its end: nobody else can have them, or they were given up."""
+        """Goes on without the records missing at the log's end: no replica can have them, or they were given up."""
         offsets = self.offsets
         if self.lost:
             self.delete_records_before(offsets.end)
@@ -444,8 +444,8 @@ class Log:
         self.directory.close_unsynced_files()
 
     def let_go(self) -> None:
-        """Drops everybody who hears of this log: it is deleted. They know the log: a circle would keep its objects, and
-        in memory its records, until the interpreter looks for such circles, which is seldom."""
+        """Drops the listeners of a deleted log. The listeners refer to the log: the circle would keep its objects, and
+        in memory its records, until the interpreter's rare search for circles."""
         self.offsets.let_go()
         self.reports.on_late_report = None
 

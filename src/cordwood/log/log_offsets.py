@@ -1,4 +1,4 @@
-"""The offsets of one partition's log: where it starts, its three ends, and what a crash goes back to.
+"""The offsets of one partition's log: its start, its three ends, and the offsets to which a crash goes back.
 
 Three ends are distinct: `end` (appended), `durable_end` (fsynced), `recovery_point` (fsynced and checkpointed: below it
 nothing is ever cut). Any module may read them; only the modules of this folder change them.
@@ -30,26 +30,25 @@ class LogOffsets:
     ) -> None:
         self.start = start
         self.saved_start = start
-        """The start on disk, which a crash does not take back. It follows `start`. Set in any thread."""
+        """The start on disk, which a crash does not take back. Follows `start`. Set in any thread."""
         self.end = self.durable_end = self.recovery_point = recovery_point
         self.saved_recovery_point = recovery_point
-        """The recovery point on disk, to which a crash goes back. It follows `recovery_point`. Set in any thread."""
+        """The recovery point on disk, to which a crash goes back. Follows `recovery_point`. Set in any thread."""
         self.recovery_point_lost = recovery_point_lost
-        """Whether the log had a higher recovery point that is unknown now."""
+        """True if the log had a higher recovery point that is unknown now."""
         self.witnessed_end = witnessed_end
         """The end up to which the log was fsynced when it was last in use (segments/end_witness.py); 0: unknown. The
         files beside the log may be older: only the recovery point speaks for them."""
         self.end_in_doubt = False
-        """Whether records are missing at the log's end, so that nothing tells where it ended. No replica may follow
-        this log until it has followed another one, or nobody else can have these records."""
+        """True if records are missing at the log's end, so that the former end is unknown. No replica may follow this
+        log until it has followed another one, or no other replica can have these records."""
         self.start_in_doubt = False
-        """Whether nothing durable tells that the log starts at `start`: its first files may be missing. Replicas may
+        """True if nothing durable confirms that the log starts at `start`: its first files may be missing. Replicas may
         have the records before it, so such a start is neither saved nor told to them."""
         self.truncations = 0
-        """How often the log was cut: a cut voids the tickets that were taken before."""
+        """The number of cuts of the log: a cut voids the tickets that were taken before."""
         self.on_begin: Callable[[int], None] = _nobody_hears
-        """Called in the loop when the log has got its first file, with the base offset of the file, before a batch is
-        in it."""
+        """Called in the loop with the base offset of the log's first file, before a batch is in it."""
         self.on_cut: Callable[[int], None] | None = None
         """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
         before it returns."""
@@ -63,12 +62,12 @@ class LogOffsets:
         return min(self.saved_start, self.start) if self.start_in_doubt else self.start
 
     def move_start(self, offset: int) -> None:
-        """Moves the start to this offset: records before it were deleted, or were never here."""
+        """Moves the start to this offset: earlier records were deleted, or were never here."""
         self.start = offset
         self.start_in_doubt = False
 
     def let_go(self) -> None:
-        """Nobody hears of this log any more: it is deleted."""
+        """Drops the listeners: the log is deleted."""
         self.on_begin, self.on_cut, self.on_removal = _nobody_hears, None, _no_start_to_save
 
     def begin_at(self, offset: int) -> None:
@@ -89,7 +88,7 @@ class LogOffsets:
 
 
 def _nobody_hears(base_offset: int) -> None:
-    """A log outside of a data directory."""
+    """The listener of a log outside of a data directory."""
 
 
 def _no_start_to_save() -> Callable[[], None]:
@@ -97,4 +96,4 @@ def _no_start_to_save() -> Callable[[], None]:
 
 
 def _nothing_to_save() -> None:
-    """A log outside of a data directory: the caller keeps its start."""
+    """The saving of a log outside of a data directory: the caller keeps its start."""

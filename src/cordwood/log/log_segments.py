@@ -1,4 +1,5 @@
-"""The segments of one partition's log: which there are, which takes appends, and which wait to be saved or removed.
+"""The segments of one partition's log: all segments, the one that takes appends, and those that wait to be saved or
+removed.
 
 The segments hold the batches; `LogOffsets` says which of them belong to the log. Code outside of this folder only reads
 here, but for `take_due_deletions`.
@@ -54,12 +55,11 @@ class LogSegments:
         self.segment_bytes = settings.segment_bytes
         self.loaded_indexes = loaded_indexes
         self.opened = opened
-        """When the log was opened."""
+        """The moment at which the log was opened."""
         self.ever_compacted = ever_compacted
-        """Whether compaction may have removed offsets, whatever the topic's present policy is."""
+        """True if compaction may have removed offsets, whatever the topic's present policy is."""
         self.dropped: Dropped | None = None
-        """The deletions that compaction dropped, here or where this log was filled from; None: no note was ever
-        made."""
+        """The deletions that compaction dropped, here or in the log that filled this one; None: there is no note."""
         self.all: tuple[Segment, ...] = ()
         """The segments, oldest first. The tuple is replaced whole: threads that read cold data keep it."""
         self.active: Segment | None = None
@@ -68,8 +68,8 @@ class LogSegments:
         """Rolled segments whose index files are not complete yet."""
         self.deletions: list[Deletion] = []
         self.replacing = False
-        """Whether a replacement of segments is under way, or failed behind its manifest: the next start finishes it. No
-        other replacement may begin: a start would take its files, which may be incomplete, for those of this one."""
+        """True if a replacement of segments is under way, or failed after its manifest: the next start finishes it. No
+        other replacement may begin: a start would take its files, which may be incomplete, for those of the first."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -92,7 +92,7 @@ class LogSegments:
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether compaction may have removed offsets: now, or before the topic's policy was changed."""
+        """True if compaction may have removed offsets: now, or before the topic's policy was changed."""
         return self.settings.compacted or self.ever_compacted
 
     def save_dropped(self, dropped: Dropped) -> None:
@@ -124,7 +124,7 @@ class LogSegments:
         self.segment_bytes = settings.segment_bytes
 
     def roll_time_ms(self, begun_ms: int) -> int:
-        """When a segment that was begun at `begun_ms` is old enough to be closed."""
+        """The time at which a segment that was begun at `begun_ms` is old enough to be closed."""
         settings = self.settings
         jitter_ms = min(settings.segment_jitter_ms, settings.rolls_after_ms - 1)
         if jitter_ms > 0:
@@ -182,11 +182,11 @@ class LogSegments:
         self.deletions.append(Deletion(None, oldest.file, oldest.mark_deleted()))
 
     def take_due_deletions(self, boot_ms: int) -> list[str]:
-        """The files that were dropped file.delete.delay.ms ago. Their readers fail from now on; the caller removes
-        them, in any thread: freeing the disk of a large file takes long.
+        """The files that were dropped file.delete.delay.ms ago. Their readers fail from now on. The caller removes the
+        files, in any thread: freeing a large file takes long.
 
-        A segment that is replaced twice gets the same last name: its new file may go early, and a reader of it asks
-        again.
+        A segment that is replaced twice gets the same last name: its new file may be removed early, and a reader of it
+        asks again.
         """
         waiting, due = [], []
         for due_ms, file, paths in self.deletions:

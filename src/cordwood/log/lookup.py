@@ -124,7 +124,7 @@ def find_batch_with(
 
 
 def _can_follow(reader: HeaderReader, expected: int, base_offset: int, last_offset: int, follower: int) -> bool:
-    """Whether a batch may have these offsets behind `expected`: compaction leaves gaps, damage contradicts."""
+    """True if a batch may have these offsets behind `expected`: compaction leaves gaps, damage contradicts."""
     if base_offset < expected:
         return False
     try:
@@ -152,7 +152,7 @@ def find_slice(
     minimum_one_batch: bool,
     may_block: bool,
 ) -> tuple[bool, LogSlice | None]:
-    """Whether the segment has a batch that ends at or after the offset, and the slice from that batch on.
+    """Returns True if the segment has a batch that ends at or after the offset, and the slice from that batch on.
 
     The slice ends before the batch that holds end_offset, or with the segment, whose offsets end before segment_end.
     """

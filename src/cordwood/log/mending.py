@@ -35,7 +35,7 @@ WRITE_BYTES: Final = 1024 * 1024
 
 
 class Misfit(Exception):
-    """Why batches of another replica cannot fill a hole."""
+    """The reason why batches of another replica cannot fill a hole."""
 
 
 class Filling:
@@ -48,7 +48,7 @@ class Filling:
     """
 
     def __init__(self, hole: Hole, damaged: Readable, epochs: LeaderEpochs, *, may_have_gaps: bool) -> None:
-        """`damaged`: the file with the hole. `epochs`: the history of this log; nobody else changes the object."""
+        """`damaged`: the file with the hole. `epochs`: the history of this log; the object belongs to this filling."""
         self.hole = hole
         self.next_offset = hole.first_offset
         self._damaged = damaged
@@ -59,7 +59,7 @@ class Filling:
 
     @property
     def complete(self) -> bool:
-        """Whether the batches so far fill the hole."""
+        """True if the batches so far fill the hole."""
         if self._every_offset and self.next_offset == self.hole.end_offset:
             return True
         return self._vouched and 0 < self._bytes == self.hole.end_position - self.hole.position
@@ -109,7 +109,7 @@ class Filling:
             )
 
     def _vouches(self, at: int, header: BatchHeader) -> bool:
-        """Whether the damaged bytes at this place show that this very batch was there."""
+        """True if the damaged bytes at this place show that this very batch was there."""
         position = self.hole.position + at
         if position + header.size > self.hole.end_position:
             return False
@@ -131,7 +131,7 @@ class SegmentMending:
         self.filling: Filling | None = None
         """The hole that has to be filled next, once `copy` has come to it."""
         self.spoilt = False
-        """Whether half of a hole was filled with batches of a replica that does not have the rest."""
+        """True if half of a hole was filled with batches of a replica that does not have the rest."""
         self._segment = segment
         self._end_offset = end_offset
         self._epochs = epochs
@@ -150,7 +150,7 @@ class SegmentMending:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the segment is copied or filled."""
+        """True if all of the segment is copied or filled."""
         return not self._holes and self._scan.position >= self._segment.size
 
     def copy(self, max_bytes: int, max_batches: int) -> None:
@@ -215,7 +215,7 @@ class SegmentMending:
         return lacks_aborts
 
     def verify(self, max_bytes: int, max_batches: int) -> bool:
-        """Reads the copy; True at its end. Raises DamagedLog if the copy is not what was written."""
+        """Reads the copy; True at its end. Raises DamagedLog if the copy differs from the written bytes."""
         scan, started = self._scan, self._scan.position
         for number, _ in enumerate(scan, 1):
             self._batches -= 1
@@ -237,7 +237,7 @@ class SegmentMending:
         return segment_file(self._directory, self._segment.base_offset, suffix, Stage.CLEANED)
 
     def _scan_from(self, position: int, next_offset: int) -> SegmentScan:
-        """A scan of the segment's own batches up to the next hole."""
+        """The scan of the segment's own batches up to the next hole."""
         end_position = self._holes[-1].position if self._holes else self._segment.size
         return SegmentScan(
             self._source,
@@ -272,7 +272,7 @@ class SegmentMending:
         try:
             marker = read_transaction_marker(batch)
         except CorruptRecords:
-            return  # with a right CRC a newer version wrote the marker, which ends no transaction here
+            return  # the CRC is right, so a newer version wrote the marker: it ends no transaction here
         if marker is not None and not marker.committed:
             self._aborts.append(header.base_offset)
 
@@ -287,8 +287,7 @@ def read_sound(
     max_bytes: int,
 ) -> bytes:
     """Whole batches with a right CRC from the batch with the offset on, at most max_bytes but at least one batch, up to
-    the batch that holds end_offset. Raises DamagedLog at a damaged batch, which is known from then on. In any
-    thread."""
+    the batch that holds end_offset. Raises DamagedLog at a damaged batch, which is noted. In any thread."""
     found = Search(segments, offsets, saved, reports).run(offset, max_bytes, end_offset, True, True, False)
     if found is None:
         return b""

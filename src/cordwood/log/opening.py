@@ -70,7 +70,7 @@ class Opening:
             clean &= not beginning.settle(start_is_known=self._start_is_known)
             self._saved.snapshots = files.snapshots
         if DROPPED_FILE in names:
-            with suppress(DamagedCheckpoint):  # as if it were lost: the data directory knows how far compaction came
+            with suppress(DamagedCheckpoint):  # counts as lost: the data directory knows how far compaction came
                 segments.dropped = decode_dropped(filesystem.read_bytes(f"{path}/{DROPPED_FILE}"))
         if ABORTS_FILE in names:
             witness = decode_witness(filesystem.read_bytes(f"{path}/{ABORTS_FILE}"))
@@ -90,7 +90,7 @@ class Opening:
         self._recover()
 
     def _can_be_trusted(self) -> bool:
-        """Whether the files look as a clean stop leaves them, by names and sizes alone."""
+        """True if the files look as a clean stop leaves them, by names and sizes alone."""
         segments, recovery_point = self._segments, self._offsets.recovery_point
         if not segments.all or self._offsets.start > recovery_point:
             return False
@@ -98,7 +98,7 @@ class Opening:
         return last.base_offset < recovery_point if last.size else last.base_offset == recovery_point
 
     def _make_ready(self) -> None:
-        """At the first use after a clean stop: loads the indexes, and checks that the log ends where it should."""
+        """Loads the indexes at the first use after a clean stop, and checks that the log ends where it should."""
         segments, replayed = self._segments, self._replayed
         assert not replayed.ready
         segment = segments.active
@@ -114,7 +114,7 @@ class Opening:
         self._reports.tell_late()
 
     def _load_indexes(self, segment: Segment) -> tuple[SegmentIndexes, int]:
-        """The indexes of the active segment, and when it was begun. Raises DamagedLog if it ends elsewhere."""
+        """The indexes of the active segment, and the time of its beginning. Raises DamagedLog if it ends elsewhere."""
         directory, end_offset = self._segments.directory, self._offsets.end
         opened_ms = self._segments.opened.wall_ms
         indexes = SegmentIndexes(segment.base_offset, self._segments.settings.index_interval_bytes)
@@ -137,6 +137,6 @@ class Opening:
 
 
 def _dropped(filesystem: Filesystem, directory: str, base_offset: int) -> Deletion:
-    """A segment that retention dropped before the crash, and whose files are still to be removed."""
+    """A segment that retention dropped before the crash, whose files still have to be removed."""
     paths = [segment_file(directory, base_offset, suffix, Stage.DELETED) for suffix in SEGMENT_SUFFIXES]
     return Deletion(None, filesystem.open(paths[0]), [path for path in paths if filesystem.exists(path)])

@@ -1,4 +1,4 @@
-"""The directory of one partition: where it is, whose it is, and which of its names the next flush must make durable.
+"""The directory of one partition: its path, its topic, and the names in it that the next flush must make durable.
 
 `partition.metadata` in it has the topic's id. Without this file a new topic of the same name would get the old topic's
 records. A killed process may leave the file out, and a power cut after a kill may empty it: opening the log, or

@@ -64,7 +64,7 @@ def sort_out(
 
 
 def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
-    """Whether the directory may be a partition's: it is empty, or has only files of a log."""
+    """True if the directory may be a partition's: it is empty, or has only files of a log."""
     names = filesystem.list(directory)
     return METADATA_FILE in names or all(
         parse_segment_file(name) is not None or name in _OTHERS or _is_temporary(name) or is_kept_cut(name)
@@ -73,6 +73,6 @@ def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether this is the temporary file of a log's file that was being replaced. Other programs' files stay."""
+    """True for the temporary file of a log's file that was being replaced. Other programs' files stay."""
     of, _, ending = name.rpartition(".")
     return ending == "tmp" and (of in _OTHERS or of == METADATA_FILE or parse_segment_file(of) is not None)

@@ -32,7 +32,7 @@ class ProducerBounds:
         self._partitions: WeakValueDictionary[int, Remembering] = WeakValueDictionary()
         self._numbers = count()
         self._room = in_all
-        """So many more producers have room before all have to be counted."""
+        """The room for further producers before all have to be counted."""
 
     def watch(self, partition: Remembering) -> None:
         self._partitions[next(self._numbers)] = partition

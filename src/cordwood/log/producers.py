@@ -48,9 +48,9 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_seen_ms = last_seen_ms
-        """When the last batch or marker came, by the broker's clock."""
+        """The time of the last batch or marker, by the broker's clock."""
         self.last_timestamp_ms = NO_TIMESTAMP_MS
-        """The timestamp in the last batch or marker: how operators tell the age of a hanging transaction."""
+        """The timestamp in the last batch or marker: it shows operators the age of a hanging transaction."""
         self.batches: list[BatchTrace] = []
         """The last five batches of this epoch, oldest first."""
 
@@ -75,7 +75,7 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         self._bounds = bounds
         self._forgot_ms = NEVER_MS
-        """When a producer was last forgotten before its expiration."""
+        """The time at which a producer was last forgotten before its expiration."""
         bounds.watch(self)
         self._open = OpenTransactions()
         self._ended: list[tuple[int, int]] = []
@@ -93,7 +93,7 @@ class ProducerStates:
         return producer_id in self._producers
 
     def in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether this producer, in this epoch, has an open transaction in the partition."""
+        """True if this producer, in this epoch, has an open transaction in the partition."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and self._open.first_offset_of(producer_id) is not None
 
@@ -121,7 +121,7 @@ class ProducerStates:
                     ErrorCode.UNKNOWN_PRODUCER_ID,
                     f"Producer {header.producer_id} is unknown: beyond a limit idle producers are forgotten.",
                 )
-            # A new or expired producer: its first sequence has nothing to be compared with.
+            # A new or expired producer: its first sequence cannot be compared.
             return None
         epoch, first_sequence = header.producer_epoch, header.base_sequence
         if epoch != producer.epoch:
@@ -147,8 +147,8 @@ class ProducerStates:
         return None
 
     def lacks_earlier(self, header: BatchHeader) -> bool:
-        """Whether batches that the producer numbered before this one are not in the log. They may come yet, unless the
-        producer expired or its records were deleted."""
+        """True if batches that the producer numbered before this one are not in the log. They may still come, unless
+        the producer expired or its records were deleted."""
         producer = self._producers.get(header.producer_id)
         first_sequence = header.base_sequence
         if producer is None:
@@ -159,9 +159,9 @@ class ProducerStates:
         return is_later(first_sequence, (last_sequence + 1) & MAX_SEQUENCE)
 
     def _check_repeated(self, header: BatchHeader, trace: BatchTrace) -> None:
-        """Refuses a batch with the sequence of one whose transaction has ended, which no client repeats. librdkafka
-        gives the sequence numbers of records that an abort purged to records of its next transaction: to answer them
-        as duplicates would lose them."""
+        """Refuses a batch with the sequence of a batch whose transaction has ended: no client repeats such a batch.
+        librdkafka gives the sequence numbers of records that an abort purged to records of its next transaction: an
+        answer as duplicates would lose these records."""
         if header.attributes & TRANSACTIONAL_BIT:
             first_open = self._open.first_offset_of(header.producer_id)
             if first_open is None or trace.first_offset < first_open:
@@ -351,7 +351,7 @@ class ProducerStates:
 
         Kafka writes only the last batch of each producer and, when reading, lets a later entry of a producer replace an
         earlier one. So Kafka can read this snapshot, and a restart of ours keeps the whole window: a client with five
-        batches in flight can repeat all of them. Whether producers were forgotten early is in an entry of its own.
+        batches in flight can repeat all of them. A separate entry says that producers were forgotten early.
         """
         if self._forgot_ms != NEVER_MS:
             yield ProducerSnapshotEntry(FORGOTTEN_EARLY, -1, NO_SEQUENCE, -1, 0, self._forgot_ms, -1, -1)

@@ -60,7 +60,7 @@ class Search:
         self, offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
     ) -> LogSlice | None:
         """Finds the batches. Without `in_loop` it may run in any thread, beside appends, and may block."""
-        # Appends and retention go on beside a thread: it keeps to the segments and the end of this moment.
+        # Appends and retention go on beside a thread: the search keeps to the segments and the end of this moment.
         segments, then, log_end_offset = self._segments, self._segments.all, self._offsets.end
         place = bisect_right(then, offset, key=base_offset_of) - 1
         if place < 0 and (damage := self._reports.damage_at(offset)) is not None:

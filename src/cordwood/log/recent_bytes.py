@@ -1,4 +1,4 @@
-"""The last appended bytes, in memory, for disks that cannot tell what is in the page cache.
+"""The last appended bytes, in memory, for disks that cannot say which pages are in the page cache.
 
 tmpfs and overlayfs refuse RWF_NOWAIT, so a tailing reader could not be answered in the loop. The bytes of all files
 together are bounded: the oldest block is dropped first, whatever its file.

@@ -1,10 +1,10 @@
 """Recovers a log after an unclean stop: kill -9, power loss, a torn tail, a half-written index, a bad disk.
 
-Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. The same
-holds below the witnessed end, if there is one: those batches were fsynced, though not the files beside the log. From
-there on the log ends at the first invalid batch, and the cut is reported (`cutting.py`). Segments before the recovery
-point are checked only at their end; the segment that holds it is scanned from the last index entry below it,
-because index entries are durable before the recovery point passes them.
+Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. Batches below
+the witnessed end, if there is one, are not cut either: they were fsynced, though not the files beside the log. Above
+both the log ends at the first invalid batch, and the cut is reported (`cutting.py`). Segments before the recovery point
+are checked only at their end; the segment that holds it is scanned from the last index entry below it, because index
+entries are durable before the recovery point passes them.
 """
 
 import struct
@@ -32,7 +32,7 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 _TRIED_ENTRIES = 3
-"""After so many index entries that do not lead to a batch, the whole index is discarded."""
+"""After this many index entries that do not lead to a batch, the whole index is discarded."""
 
 
 class _End(NamedTuple):
@@ -40,9 +40,9 @@ class _End(NamedTuple):
 
     offset: int
     can_grow: bool
-    """Whether the next segment can follow, or an append."""
+    """True if the next segment, or an append, can follow."""
     cut: bool
-    """Whether bytes were cut there."""
+    """True if bytes were cut there."""
 
 
 class Recovery:
@@ -62,7 +62,7 @@ class Recovery:
         if end_offset < offsets.start:
             # The batches before the log's start may be gone, but their offsets must never be given out again.
             end_offset, can_grow = offsets.start, False
-        # A segment that was closed for a later one, which did not survive, is active again.
+        # A closed segment whose successor did not survive is active again.
         active = kept[-1] if kept and can_grow else None
         segments.keep_only(kept, active)
         if active is not None:
@@ -78,7 +78,7 @@ class Recovery:
             directory.sync_names()
             directory.filesystem.sync_directory(directory.parent or ".")
         report.damage = [damage for damage in report.damage if damage.end_offset > offsets.start]
-        # The offsets say that there were records up to here. Nothing says that there were none behind them.
+        # The offsets show that there were records up to here; there may have been later ones.
         offsets.end_in_doubt = not kept or any(damage.end_offset == end_offset for damage in report.damage)
         report.log_end_offset = end_offset
         self._reports.recovered(report)
@@ -112,19 +112,19 @@ class Recovery:
             self._report.damage.append(
                 Damage(directory.partition, directory.path, 0, offsets.start, end_offset, "there is no log file")
             )
-        # A log without a segment gets no checkpoint, and the next one of all logs empties the witness.
+        # A log without a segment gets no checkpoint, and the next checkpoint of all logs empties the witness.
         offsets.recovery_point = end_offset
         return end_offset
 
     def _follows(self, segment: Segment, end: _End) -> bool:
-        """Whether the segment follows the end of the one before."""
+        """True if the segment follows the end of the previous one."""
         if segment.base_offset == end.offset or not end.can_grow:
             return segment.base_offset == end.offset
         return self._may_be_compacted and not end.cut and segment.base_offset > end.offset
 
     @property
     def _may_be_compacted(self) -> bool:
-        """Whether segments that are scanned may have lost their ends to compaction.
+        """True if scanned segments may have lost their ends to compaction.
 
         Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If
         the recovery point was lost, the two cannot be told apart, and nothing may be cut.
@@ -199,7 +199,7 @@ class Recovery:
 
 
 def first_timestamp_ms(segment: Segment, wall_ms: int) -> int:
-    """About when the segment was begun: the timestamp of its first batch, but not in the future."""
+    """The approximate beginning of the segment: the timestamp of its first batch, but not in the future."""
     data = segment.file.read(0, HEADER_SIZE)
     if len(data) < HEADER_SIZE:
         return wall_ms

@@ -22,8 +22,8 @@ def relocate(
     describe_topic: DescribeTopic,
     condemned: str | None,
 ) -> list[File]:
-    """Gives each segment its file in `files`, by base offset. The caller has made the tickets void that were taken
-    before, as a cut does. Returns the old files."""
+    """Gives each segment its file in `files`, by base offset. The caller has voided earlier tickets, as a cut does.
+    Returns the old files."""
     segments.give_back_reserve()
     old = list(segments.files())
     for file in old:

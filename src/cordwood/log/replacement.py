@@ -51,7 +51,7 @@ def replace_segments(
         segments.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
     rewritten = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
     for segment in rewritten:
-        # Until this is saved, the witness has the old segments, and a start rebuilds the indexes.
+        # Until this is saved, the witness describes the old segments, and a start rebuilds the indexes.
         path = segment.path(Suffix.TXN_INDEX)
         segment.witnessed = witness_of(filesystem.read_bytes(path) if filesystem.exists(path) else b"")
     if any(each.witnessed is not None and each.witnessed.entries for each in (*replaced, *rewritten)):

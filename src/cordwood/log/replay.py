@@ -60,8 +60,8 @@ def restore_history(
 
 
 def _first_record(segments: LogSegments, first_readable: int) -> int:
-    """Where the records of a log began whose epochs are lost. Damage before the first readable batch held records: with
-    epochs that begin behind them, the next start would take the damaged file for a needless one."""
+    """The first record of a log whose epochs are lost. Damage before the first readable batch held records: if the
+    epochs began behind them, the next start would take the damaged file for a needless one."""
     damaged = segments[0].holes and segments[0].base_offset < first_readable
     return segments[0].base_offset if damaged else first_readable
 
@@ -125,8 +125,8 @@ def _load_producers(segments: LogSegments, offsets: LogOffsets, saved: SavedStat
     last = len(segments) - 1
     for place in reversed(range(len(segments))):
         # The last segment is always checked: its index may have markers beyond the log's end, which a crash took back.
-        # So may a segment that ends exactly at `known_to`: it was the last one, and was closed before a checkpoint
-        # could rewrite its index.
+        # A segment that ends exactly at `known_to` may have such markers, too: it was the last one, and was closed
+        # before a checkpoint could rewrite its index.
         if segments.end_of(place) < known_to and place != last:
             break
         segment = segments[place]
@@ -145,7 +145,7 @@ def _load_producers(segments: LogSegments, offsets: LogOffsets, saved: SavedStat
 
 
 def _rewrite_transactions(segments: LogSegments, saved: SavedState, segment: Segment) -> None:
-    """Has the next checkpoint write the segment's transaction index anew.
+    """Makes the next checkpoint write the segment's transaction index anew.
 
     Dropped entries stay in the file until then, and would be believed once the log has grown past them. A crash before
     that is harmless: the recovery point has not moved, so they are dropped again.

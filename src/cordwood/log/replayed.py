@@ -1,7 +1,7 @@
 """State that the batches of one log give: producers with their transactions, and leader epochs.
 
-Appends keep it current. After a start a replay of the log's end gives it (replay.py); after a clean stop the first use
-does that, so that a start does not read every log.
+Appends keep the state current. A start restores it by a replay of the log's end (replay.py); after a clean stop the
+first use does so, so that a start does not read every log.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Replayed:
         self._producers: ProducerStates | None = None
         self.latest_epoch = -1
         self.epochs_changed = False
-        """Whether the next checkpoint has to save the leader epochs."""
+        """True if the next checkpoint has to save the leader epochs."""
 
     def wait_for_first_use(self, make_ready: Callable[[], None]) -> None:
         """Calls `make_ready` at the first use."""
@@ -36,14 +36,14 @@ class Replayed:
         self._at_first_use = make_ready
 
     def make_ready(self) -> None:
-        """The first use. Only called while the log is not ready."""
+        """Prepares the first use. Only called while the log is not ready."""
         assert self._at_first_use is not None
         self._at_first_use()
         self._at_first_use = None
 
     def take(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
-        """Takes the state that a replay of the log gave. Only now the log is ready: after a replay that failed the next
-        use replays again, since a log without its producers would take duplicates and show open transactions."""
+        """Takes the state that a replay of the log gave. Only now is the log ready: after a failed replay the next use
+        replays again, since a log without its producers would take duplicates and show open transactions."""
         self._producers = producers
         self._leader_epochs = leader_epochs
         self.latest_epoch = leader_epochs.latest

@@ -10,7 +10,7 @@ from cordwood.model.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets below the recovery point whose bytes are damaged. They are never cut, and the rest is served."""
+    """Offsets below the recovery point whose bytes are damaged. Such offsets are never cut, and the rest is served."""
 
     partition: TopicPartition
     file: str
@@ -28,7 +28,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes above the recovery point that were no valid end of the log, and were cut."""
+    """Bytes above the recovery point that were no valid end of the log and were cut."""
 
     partition: TopicPartition
     file: str
@@ -76,7 +76,7 @@ class DeletedSegment:
 
 
 class LogReports:
-    """What is known to be wrong with one log: the report of its opening, and damage found then or since."""
+    """Known faults of one log: the report of its opening, and damage found then or since."""
 
     __slots__ = ("_offsets", "_partition", "_recovery", "damage", "on_late_report")
 
@@ -87,7 +87,7 @@ class LogReports:
         self.damage: list[Damage] = []
         """Damage found below the recovery point or the witnessed end, which is never cut."""
         self.on_late_report: Callable[[], None] | None = None
-        """Called when the first use after a clean stop found something to report: `recovery` and `damage` have it."""
+        """Called when the first use after a clean stop found something: `recovery` and `damage` have it."""
 
     @property
     def recovery(self) -> RecoveryReport:
@@ -105,7 +105,7 @@ class LogReports:
         return next((each for each in self.damage if each.first_offset <= offset < each.end_offset), None)
 
     def note_rebuilt(self, path: str) -> None:
-        """Adds a file to the report that was missing or wrong, and is made again from the log."""
+        """Adds a missing or wrong file, which is made again from the log, to the report."""
         report = self.recovery
         report.rebuilt.append(path)
         self._recovery = report
@@ -131,7 +131,7 @@ class LogReports:
         self.damage = [replace(each, file=f"{directory}/{each.file.rpartition('/')[2]}") for each in self.damage]
 
     def tell_late(self) -> None:
-        """Tells of findings of the first use after a clean stop, if there are any."""
+        """Reports the findings of the first use after a clean stop, if there are any."""
         report = self.recovery
         if self.on_late_report is not None and (report.rebuilt or not report.clean):
             self.on_late_report()

@@ -53,7 +53,7 @@ def apply(
 
 
 def _reason_to_delete(segments: LogSegments, log_start_offset: int, wall_ms: int) -> str | None:
-    """Why the oldest segment is deleted; None if it stays."""
+    """The reason to delete the oldest segment; None if it stays."""
     settings, oldest = segments.settings, segments[0]
     if segments.end_of(0) <= log_start_offset and len(segments) > 1:
         return f"it is before the log's start at {log_start_offset}"
@@ -66,7 +66,7 @@ def _reason_to_delete(segments: LogSegments, log_start_offset: int, wall_ms: int
     if settings.retention_ms >= 0:
         # Right for the active segment of a log that is not ready, too: a checkpoint saves its largest timestamp.
         latest_ms = _latest_ms(segments)
-        # Records without timestamps have no age: only their size can drive them out.
+        # Records without timestamps have no age: only their size can cause their removal.
         if 0 <= latest_ms < wall_ms - settings.retention_ms:
             return f"its records are older than retention.ms={settings.retention_ms}"
     return None
@@ -97,7 +97,7 @@ def _begin_anew(
 
 def delete_before_start(segments: LogSegments, offsets: LogOffsets, replayed: Replayed, saved: SavedState) -> None:
     """Drops segments that lie wholly before the log's start, at most DROPPED_AT_ONCE. Retention drops the others, and
-    those above the saved recovery point once that has moved."""
+    segments above the saved recovery point once that point has moved."""
     limit_offset = min(offsets.start, saved.believed_snapshot(offsets) or 0)
     for _ in range(DROPPED_AT_ONCE):
         if len(segments) <= 1 or segments[1].base_offset > limit_offset:

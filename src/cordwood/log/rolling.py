@@ -35,8 +35,8 @@ def segment_for_append(
     segment = segments.active
     if segment is None:
         if not segments.all and offsets.end == offsets.start:
-            # The first batch of a leader's compacted log may lie far behind the start of a log that is filled anew. The
-            # epochs tell the next start that no record was here before that batch.
+            # The first batch of a leader's compacted log may lie far behind the start of a log that is filled anew. By
+            # the epochs the next start knows that no record was here before that batch.
             replayed.start_at(base_offset)
         begun = begin_segment(segments, replayed, base_offset, wall_ms)
         if len(segments) == 1:

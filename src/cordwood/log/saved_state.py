@@ -1,6 +1,7 @@
-"""What checkpoints have saved beside one log's segments, and what the next checkpoint must write.
+"""The files that checkpoints have saved beside one log's segments, and the duties of the next checkpoint.
 
-Most of it are the producer snapshots: files with the state of all producers at an offset, from which a replay goes on.
+Most of these files are producer snapshots: files with the state of all producers at an offset, from which a replay goes
+on.
 """
 
 from cordwood.log.log_offsets import LogOffsets
@@ -31,9 +32,9 @@ class SavedState:
         self.unsaved_snapshots: tuple[tuple[int, bytes], ...] = ()
         self.newest_snapshot_is_empty = False
         self.checkpoint_due = False
-        """Whether files beside the log are wrong: a checkpoint must write them even without new data."""
+        """True if files beside the log are wrong: a checkpoint must write them even without new data."""
         self.witness_due = False
-        """Whether the witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
+        """True if the witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
 
     def snapshot_path(self, offset: int) -> str:
         return segment_file(self.directory.path, offset, Suffix.SNAPSHOT)
@@ -116,7 +117,7 @@ class SavedState:
         self.snapshots = [offset]
 
     def end_at(self, end_offset: int) -> None:
-        """Forgets what would have been saved of batches that were cut, and asks for a checkpoint."""
+        """Forgets unsaved state of batches that were cut, and asks for a checkpoint."""
         self.unsaved_snapshots = tuple(snapshot for snapshot in self.unsaved_snapshots if snapshot[0] <= end_offset)
         self.checkpoint_due = True
 

@@ -24,9 +24,9 @@ class Step(NamedTuple):
     bytes: int
     batches: int
     done: bool
-    """Whether the segment needs no further step."""
+    """True if the segment needs no further step."""
     sound: bool
-    """False: the segment has damage, and `confirm` tells where."""
+    """False: the segment has damage, and `confirm` finds the places."""
 
 
 class SegmentCheck:

@@ -23,7 +23,7 @@ from cordwood.segments.transaction_index import TransactionIndex
 NEVER_MS = 2**63 - 1
 
 RECENT_BATCHES = 256
-"""The places of so many last appended batches are in memory; beyond that half of them are dropped."""
+"""The most places of last appended batches in memory; beyond that half of them are dropped."""
 
 SEGMENT_SUFFIXES = (Suffix.LOG, Suffix.INDEX, Suffix.TIME_INDEX, Suffix.TXN_INDEX)
 
@@ -32,7 +32,7 @@ class Deletion(NamedTuple):
     """Files of a removed segment that wait for their last readers."""
 
     due_ms: int | None
-    """When the files are removed, on the boot clock; None until the log is next told the time."""
+    """The time at which the files are removed, on the boot clock; None until the log is next told the time."""
     file: File
     """The log file."""
     paths: list[str]
@@ -74,18 +74,18 @@ class Segment:
         """The transaction index; None: not loaded."""
         self.holes: tuple[Hole, ...] = ()
         self.suspect = False
-        """Whether a reader met bytes that are no batch: the segment has to be examined."""
+        """True if a reader met bytes that are no batch: the segment has to be examined."""
         self.full = False
-        """Whether the indexes have no room for another entry."""
+        """True if the indexes have no room for another entry."""
         self.roll_at_ms = NEVER_MS
         self.saved_offsets = 0
-        """The number of entries that the index's file has; the same for the other two indexes."""
+        """The number of entries in the index's file; the same for the other two indexes."""
         self.saved_times = 0
         self.saved_transactions = 0
         self.witnessed: Witnessed | None = None
         """The witness of the transaction index's file; None: unknown."""
         self.rewrite_transactions = False
-        """Whether the transaction index's file may be wrong, and must be written anew, even without entries."""
+        """True if the transaction index's file may be wrong, and must be written anew, even without entries."""
         self.recent_offsets: array[int] | None = None
         """Base offsets and positions of the last appended batches, without gaps between them."""
         self.recent_positions: array[int] | None = None

@@ -1,8 +1,8 @@
-"""Finding records by their timestamps.
+"""Finds records by their timestamps.
 
-Timestamps need not increase along a log. The time index gives the offset from which on a later timestamp can be. From
-there batches are read in order, and only the batch with the timestamp is opened: in this process if it is small, else
-in another.
+Timestamps need not increase along a log. The time index gives an offset before which no later timestamp is. From there
+on batches are read in order, and only the batch with the timestamp is opened: in this process if it is small, else in
+another.
 
 A search has a budget of records and bytes. A batch beyond the budget is not opened: the answer is its first offset with
 the latest time of its header. So a reader by time may read records that are too early, but misses none. The same holds
@@ -28,7 +28,7 @@ MAX_BYTES_OPENED = 256 * 1024 * 1024
 
 FEW_RECORDS = 1000
 FEW_BYTES = 1024 * 1024
-"""A batch with at most this is opened in this process: a call to another process costs as much."""
+"""A batch within these bounds is opened in this process: a call to another process costs as much."""
 
 
 class FoundTimestamp(NamedTuple):
@@ -108,7 +108,8 @@ class TimestampSearch:
             offset, timestamp_ms, opened_bytes = self._open(batch, header)
         except CorruptRecords as error:
             if crc_is_right(batch, 0, len(batch)):
-                # The producer sent a batch that cannot be opened. It must not hide later records from a reader by time.
+                # The producer sent a batch that cannot be opened. The batch must not hide later records from a reader
+                # by time.
                 return self._by_header(header)
             raise DamagedLog(f"{self._segments.directory.partition}: {segment.file.path}: {error}") from error
         self._bytes_left -= opened_bytes

@@ -18,7 +18,7 @@ from cordwood.segments.filesystem import remove_if_there
 
 
 class Truncation:
-    """A cut of one log at its end. It changes all of the log's state."""
+    """A cut of one log at its end. The cut changes all of the log's state."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Truncation:
         segment = segments[place]
         position, end_offset = self._find_cut(segment, segments.end_of(place), offset)
         if offset < max(offsets.start, segments[0].base_offset):
-            # A log that was filled from a compacted leader begins behind its start: no batch is left of it either.
+            # A log that was filled from a compacted leader begins behind its start: no batch of it is left either.
             self.restart_at(offset)
             return
         if end_offset <= offsets.start:

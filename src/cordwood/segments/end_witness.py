@@ -2,9 +2,9 @@
 
 A log file that lost whole batches from its end looks sound. Above the recovery point, which is up to a minute old, no
 other file tells that acknowledged records are gone. The witness does: it is written after every fsync, before the
-acknowledgement. It is not fsynced itself: it survives kill -9, and a power cut takes at most the newest entries. Only a
-start that learns of a loss from the witness fsyncs it. An end in the witness is never beyond the bytes that were
-durable.
+acknowledgement. The witness is not fsynced itself: it survives kill -9, and a power cut takes at most the newest
+entries. Only a start that learns of a loss from the witness fsyncs it. An end in the witness is never beyond the bytes
+that were durable.
 
 Two files of entries: a checkpoint makes the entries of one of them obsolete. An entry has 32 bytes, big endian: topic
 id (16), partition (4), end offset (8), CRC-32 of these 28 bytes (4). The entry has the topic's id, not its name: a new

@@ -1,7 +1,7 @@
 """The sparse time index of a segment: the offset from which to look for a timestamp.
 
-An entry is 12 bytes: int64 timestamp, int32 offset relative to the segment's base offset. It says: up to this offset no
-record is later than this timestamp. Timestamps increase strictly, offsets increase.
+An entry is 12 bytes: int64 timestamp, int32 offset relative to the segment's base offset. The entry says: up to this
+offset no record is later than this timestamp. Timestamps increase strictly, offsets increase.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""The data directory: all logs of one broker, what else is in it, and what a start makes of it."""
+"""The data directory: all logs of one broker, its other files, and the decisions of a start about both."""

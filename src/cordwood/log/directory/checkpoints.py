@@ -52,7 +52,7 @@ class DirectoryCheckpoints:
         self.held: set[Log] = set()
         """Logs that are about to move to another directory: they are not checkpointed."""
         self.high_watermark_of: Callable[[TopicPartition], tuple[int, int] | None] = lambda partition: None
-        """The present high watermark of a replicated partition; None: none is kept."""
+        """Returns the present high watermark of a replicated partition; None: none is kept."""
 
     def begin(self, logs: Iterable[Log] | None = None) -> Checkpoint:
         """Takes, in the loop, the checkpoint that moves the recovery points of these logs."""
@@ -62,7 +62,7 @@ class DirectoryCheckpoints:
         """Takes the checkpoint of these logs, or of all, a few logs in each step. Logs that are deleted meanwhile are
         left out."""
         tickets: list[CheckpointTicket] = []
-        # Before the first ticket: each log's ticket then covers the ends that were noted so far.
+        # The ends are noted before the first ticket: each log's ticket then covers them.
         when_saved = self._ends.begin_checkpoint() if logs is None else do_nothing
         costs = 0
         for log in list(self._logs.values()) if logs is None else logs:
@@ -106,8 +106,8 @@ class DirectoryCheckpoints:
         return save
 
     def save_offsets(self, logs: Iterable[Log] | None = None) -> Callable[[], None]:
-        """Copies the offsets, in the loop: current ones of these logs, those last noted of others. The returned
-        function writes them, in any thread."""
+        """Copies the offsets, in the loop: the current ones of these logs, the last noted ones of all others. The
+        returned function writes them, in any thread."""
         for log in self._logs.values() if logs is None else logs:
             self._note(log)
         return self._offsets.begin_save()

@@ -2,8 +2,8 @@
 until their names are free.
 
 A deletion in the loop only notes the partitions: thousands of renames would hold the loop, on a busy or full disk for
-seconds. A thread renames the directories. A new partition may need one of the names before: then the loop renames that
-one directory itself.
+seconds. A thread renames the directories. If a new partition needs one of the names earlier, the loop renames that one
+directory itself.
 """
 
 import threading
@@ -48,7 +48,7 @@ class Condemned:
         while a thread cuts a log."""
 
     def __contains__(self, partition: TopicPartition) -> bool:
-        """Whether a deleted partition's directory has the name of this partition."""
+        """True if a deleted partition's directory has the name of this partition."""
         return partition in self._named
 
     def add(
@@ -83,7 +83,7 @@ class Condemned:
             self.synced([doomed])
 
     def synced(self, doomed: Iterable[Doomed]) -> None:
-        """Notes, in any thread, that the new names of these directories are durable, as far as they have new ones."""
+        """Notes, in any thread, that the new names of these directories are durable, except where there is none."""
         with self._noting:
             for each in doomed:
                 if self._not_durable.get(each.partition) is each and self._named.get(each.partition) is not each:
@@ -136,10 +136,10 @@ class Removal:
         self._doomed = doomed
         self._save_offsets = save_offsets
         self._removable: list[str] = []
-        """Directories under their new names, of which no file has offsets any more."""
+        """Directories under their new names that no file of offsets mentions any more."""
 
     def run(self) -> None:
-        """Both halves. Waits for the disk. Raises StorageFailure in the end if a directory could not be renamed."""
+        """Does both halves, waiting for the disk. Raises StorageFailure at the end if a rename failed."""
         try:
             self.free_names()
         finally:
@@ -149,8 +149,8 @@ class Removal:
         """The first half: the names can be used again, and no file has offsets of the partitions. Raises
         StorageFailure in the end if a directory could not be renamed.
 
-        A full disk has no room for a file of offsets: then the logs are emptied at once. The directories stay until
-        the offsets are saved: they tell a restart that these partitions are deleted.
+        A full disk has no room for a file of offsets: then the logs are emptied at once. The directories stay until the
+        offsets are saved: a restart sees by them that these partitions are deleted.
         """
         paths, failures = self.rename()
         try:
@@ -174,7 +174,7 @@ class Removal:
         return paths, failures
 
     def free_disk(self) -> None:
-        """The second half: removes the directories of which the first half was done. Readers of the logs fail from now
+        """The second half: removes the directories that the first half has renamed. Readers of the logs fail from now
         on. Raises StorageFailure."""
         self._lose_files()
         while self._removable:

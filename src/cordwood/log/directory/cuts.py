@@ -1,8 +1,8 @@
 """Cuts of followers' logs in one data directory. Before a log loses records, the saved offsets that point above its new
 end are lowered, durably.
 
-A cut begins and ends in the loop, and runs in any thread. One that fails halfway leaves files as a crash does: the log
-is forgotten, and the next use of the partition recovers it as a start would.
+A cut begins and ends in the loop, and runs in any thread. A cut that fails halfway leaves files as a crash does: the
+log is forgotten, and the next use of the partition recovers it as a start would.
 """
 
 import threading
@@ -23,18 +23,18 @@ class Cuts:
         ends: DurableEnds,
         renaming: threading.Lock,
     ) -> None:
-        """`logs` are the open logs of the directory; one that fails halfway is taken out. `renaming` is held while a
-        directory gets another name."""
+        """`logs` are the open logs of the directory; a log whose cut fails halfway is taken out. `renaming` is held
+        while a directory gets another name."""
         self._logs = logs
         self._offsets = offsets
         self._ends = ends
         self._renaming = renaming
         self.under_way: set[Log] = set()
-        """Logs that a thread cuts: nothing of them is noted or checkpointed."""
+        """Logs that a thread cuts: their offsets are neither noted nor checkpointed."""
         self._halfway: set[Log] = set()
         """Logs whose files a cut has begun to change."""
         self.to_recover: dict[TopicPartition, int] = {}
-        """Partitions whose cut failed halfway, and how often the log was cut: their files are as after a crash."""
+        """Partitions whose cut failed halfway, with the number of cuts of the log: their files are as after a crash."""
 
     def about_to_be_cut(self, partition: TopicPartition, recovery_point: int) -> None:
         """Lowers the saved offsets of a log that cuts itself, waiting for the disk."""
@@ -47,7 +47,7 @@ class Cuts:
     def _lower(
         self, partition: TopicPartition, topic_id: TopicId | None, recovery_point: int, end: int, start: int
     ) -> Callable[[], None]:
-        # The first file may go with the cut: until the log has another one, nothing tells of it.
+        # The cut may remove the first file: until the log has another one, no other note says that there was one.
         gone = () if topic_id is None else (end_key(topic_id, partition.partition),)
         sync_ends = self._ends.begin_forget(gone)
         save_offsets = self._offsets.begin_cut(partition, recovery_point, end, start)
@@ -60,8 +60,8 @@ class Cuts:
 
     def begin(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
         """Prepares, in the loop, a cut of a follower's log at this offset; `anew`: the log is emptied and goes on at
-        the offset. No checkpoint may be under way. The returned function cuts, in any thread, and nobody uses the log
-        meanwhile. `end` follows, in the loop."""
+        the offset. No checkpoint may be under way. The returned function cuts, in any thread, while the log is not
+        used. `end` follows, in the loop."""
         segments, offsets = log.segments, log.offsets
         if not log.replayed.ready:
             log.replayed.make_ready()

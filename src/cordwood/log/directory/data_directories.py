@@ -2,7 +2,7 @@
 
 A broker with one directory is the common case: every call goes to that directory. With several, a new partition goes
 where the fewest partitions are, and stays there. Each directory has its own lock, checkpoints, witness of durable ends,
-condemned and set-aside partitions: a directory that is lost takes nothing of the others with it.
+condemned and set-aside partitions: the loss of one directory does no harm to the others.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ class CheckpointOfAll(NamedTuple):
 
 
 def in_all(works: Sequence[Callable[[], None]]) -> None:
-    """Does work in several directories, all of it even if some fails. Raises the failure of a sync, else the first."""
+    """Does work in several directories, all of it even if some fails. Raises a failed sync, else the first failure."""
     failures: list[StorageFailure] = []
     for work in works:
         try:
@@ -84,17 +84,17 @@ class DataDirectories:
         self.home = directories[0]
         self._only = directories[0] if len(directories) == 1 else None
         self._places: dict[TopicPartition, DataDirectory] = {}
-        """Where partitions are that have files, saved offsets or an open log; empty with one directory."""
+        """The directory of each partition that has files, saved offsets or an open log; empty with one directory."""
         self._counts: Counter[DataDirectory] = Counter()
         self.undone_moves: dict[TopicPartition, DataDirectory] = {}
-        """Moves that a crash interrupted: where the partitions were to go."""
+        """Moves that a crash interrupted: the targets of the partitions."""
         self._by_path = {directory.path: directory for directory in directories}
         self.lost: set[DataDirectory] = set()
         """Directories that failed while the broker ran: nothing in them is used until the next start."""
         self.note_durable: Callable[[Sequence[FlushTicket]], None] = (
             self._note_durable if self._only is None else self._only.note_durable
         )
-        """Notes the ends of synced tickets, before anybody is told of them."""
+        """Notes the ends of synced tickets, before any client is told of them."""
 
     # The home
 
@@ -170,14 +170,14 @@ class DataDirectories:
             directory.release()
 
     def needs_check(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a log in a directory that was not closed cleanly. An empty directory that was added
+        """True if the partition has a log in a directory that was not closed cleanly. An empty directory that was added
         makes no log suspect."""
         directory = self.directory_of(partition)
         return directory is not None and not directory.clean and self.has_log(partition)
 
     @property
     def problems(self) -> list[str]:
-        """Faults of the directories' own files, and what was done about them."""
+        """Faults of the directories' own files, and their consequences."""
         return [problem for directory in self.directories for problem in directory.problems]
 
     # Directories that fail
@@ -189,7 +189,7 @@ class DataDirectories:
         directory.give_up()
 
     def is_lost(self, partition: TopicPartition) -> bool:
-        """Whether the partition is in a directory that failed."""
+        """True if the partition is in a directory that failed."""
         return bool(self.lost) and self._places.get(partition) in self.lost
 
     @property
@@ -197,8 +197,8 @@ class DataDirectories:
         return [directory for directory in self.directories if directory not in self.lost]
 
     def probe(self) -> list[tuple[DataDirectory, StorageFailure]]:
-        """The directories that are gone, and those but the home in which nothing can be written durably, in any
-        thread. A full disk is no failure."""
+        """The directories that are gone, and those, except the home, that cannot be written durably. In any thread. A
+        full disk is no failure."""
         failed = self.gone()
         vanished = {directory for directory, _ in failed}
         for directory in self.directories[1:]:
@@ -223,14 +223,14 @@ class DataDirectories:
             except SyncFailure as failure:
                 gone.append((directory, failure))
             except StorageFailure:
-                # Nobody knows. The probe writes there, and finds out.
+                # The answer is unknown. The probe writes there, and finds out.
                 continue
         return gone
 
-    # Where partitions are
+    # The places of partitions
 
     def directory_of(self, partition: TopicPartition) -> DataDirectory | None:
-        """The directory with the partition's files, saved offsets or open log; None: it is nowhere yet."""
+        """The directory with the partition's files, saved offsets or open log; None: there is none yet."""
         only = self._only
         if only is not None:
             return only if only.has_log(partition) else None
@@ -240,7 +240,7 @@ class DataDirectories:
         return self._by_path.get(path)
 
     def prefer(self, partition: TopicPartition, directory: DataDirectory) -> None:
-        """Says where a partition that is nowhere yet is going to have its log."""
+        """Chooses the directory for the log of a partition that has no directory yet."""
         if self._only is None and partition not in self._places:
             self._put(partition, directory)
 
@@ -254,14 +254,14 @@ class DataDirectories:
         self._counts[directory] += 1
 
     def _forget(self, partition: TopicPartition, *, at: DataDirectory | None = None) -> None:
-        """Forgets where a partition is, if it is `at` that directory."""
+        """Forgets the directory of a partition, if it is `at`."""
         place = self._places.get(partition)
         if place is not None and at in (None, place):
             del self._places[partition]
             self._counts[place] -= 1
 
     def _at(self, partition: TopicPartition) -> DataDirectory:
-        """The directory that answers for a partition: its own, or the home, which knows nothing of it either."""
+        """The directory that answers for a partition: its own, or the home, which does not know it either."""
         return self._only or self._places.get(partition) or self.home
 
     def _of(self, log: Log) -> DataDirectory:
@@ -294,12 +294,12 @@ class DataDirectories:
         for directory in self.directories if self._only is None else ():
             for partition in directory.partitions_with_offsets:
                 if partition in served and directory not in served[partition]:
-                    # Offsets of a partition that left must not be those of a later one of its name.
+                    # A later partition of the same name must not get the offsets of one that left.
                     directory.on_disk.forget(partition)
         return strays
 
     def _twice(self, served: dict[TopicPartition, list[DataDirectory]]) -> Iterator[Stray]:
-        """Leaves one directory to each partition, if all others of it are empty. Raises StorageFailure otherwise."""
+        """Leaves one directory to each partition, if its other ones are empty. Raises StorageFailure otherwise."""
         for partition, directories in served.items():
             if len(directories) == 1:
                 continue
@@ -327,7 +327,7 @@ class DataDirectories:
             directory.describe_topic(topic_id, description)
 
     def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
-        """As `DataDirectory.forget_ends`, for partitions of all directories."""
+        """Does `DataDirectory.forget_ends` for partitions of all directories."""
         grouped: dict[DataDirectory, list[tuple[TopicId, TopicPartition]]] = {}
         for each in gone:
             grouped.setdefault(self._at(each[1]), []).append(each)
@@ -340,7 +340,7 @@ class DataDirectories:
             directory.forget_ends_but(each for each in known if self._places.get(each[1], directory) is directory)
 
     def has_log(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a directory or an open log, and its disk has not failed."""
+        """True if the partition has a directory or an open log, and its disk has not failed."""
         return self._at(partition).has_log(partition) and not self.is_lost(partition)
 
     def log(self, partition: TopicPartition) -> Log | None:
@@ -367,7 +367,7 @@ class DataDirectories:
         return directory.open_log(partition, topic_id, settings, now)
 
     def _choose(self, partition: TopicPartition, topic_id: TopicId | None) -> DataDirectory:
-        """The directory whose witness knows the log, whose files are lost; else that with the fewest partitions."""
+        """The directory whose witness knows the log, whose files are lost; else the one with the fewest partitions."""
         for directory in self.directories:
             if directory.has_witnessed(topic_id, partition):
                 return directory
@@ -392,7 +392,7 @@ class DataDirectories:
         *,
         until_in_sync: bool = False,
     ) -> "RemovalOfAll":
-        """As `DataDirectory.set_logs_aside`, for partitions of all directories."""
+        """Does `DataDirectory.set_logs_aside` for partitions of all directories."""
         topic_ids = {partition: topic_id for topic_id, partition in partitions}
         parts = []
         for directory, names in self._grouped(topic_ids).items():
@@ -414,11 +414,11 @@ class DataDirectories:
         return self._at(partition).durable_recovery_point(partition)
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
-        """As `DataDirectory.expect_compaction`."""
+        """See `DataDirectory.expect_compaction`."""
         return self._at(partition).expect_compaction(partition)
 
     def dropped_next(self, log: Log, highest: int, wall_ms: int) -> Dropped:
-        """As `dropped_notes.dropped_next`."""
+        """See `dropped_notes.dropped_next`."""
         return dropped_next(self._of(log).identity(), log, highest, wall_ms)
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
@@ -426,12 +426,11 @@ class DataDirectories:
 
     def saved_high_watermark(self, partition: TopicPartition) -> tuple[int, int]:
         """The last high watermark that was noted for a replicated partition, and the leader epoch in which it was
-        known; 0: none, -1: nobody remembers."""
+        known; 0: none, -1: unknown."""
         return self._at(partition).saved_high_watermark(partition)
 
     def keep_high_watermarks(self, high_watermark_of: Callable[[TopicPartition], tuple[int, int] | None]) -> None:
-        """Checkpoints the high watermarks that the function tells, with their epochs; None: none is kept of that
-        partition."""
+        """Checkpoints the high watermarks that the function returns, with their epochs; None: no watermark is kept."""
         for directory in self.directories:
             directory.checkpoints.high_watermark_of = high_watermark_of
 
@@ -472,11 +471,11 @@ class DataDirectories:
     # Cuts
 
     def begin_cut(self, log: Log, offset: int, *, anew: bool) -> Callable[[], None]:
-        """As `Cuts.begin`."""
+        """See `Cuts.begin`."""
         return self._of(log).cuts.begin(log, offset, anew=anew)
 
     def end_cut(self, log: Log) -> bool:
-        """As `Cuts.end`."""
+        """See `Cuts.end`."""
         return self._of(log).cuts.end(log)
 
     # Disks
@@ -486,7 +485,7 @@ class DataDirectories:
         return self._of(log).free_bytes()[1]
 
     def free_bytes(self) -> list[tuple[int, int]]:
-        """The size of each directory's disk and its free bytes, but for disks that failed. Raises StorageFailure."""
+        """The size of each directory's disk and its free bytes, without disks that failed. Raises StorageFailure."""
         return [directory.free_bytes() for directory in self._online]
 
 
@@ -501,9 +500,9 @@ class RemovalOfAll:
         in_all([part.run for part in self._parts])
 
     def free_names(self) -> None:
-        """As `Removal.free_names`."""
+        """See `Removal.free_names`."""
         in_all([part.free_names for part in self._parts])
 
     def free_disk(self) -> None:
-        """As `Removal.free_disk`."""
+        """See `Removal.free_disk`."""
         in_all([part.free_disk for part in self._parts])

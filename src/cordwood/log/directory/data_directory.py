@@ -2,7 +2,7 @@
 
 Files, with Kafka's names and formats: `meta.properties` (the owner of the data), `.lock`, the clean-shutdown marker,
 and the checkpoints of recovery points, log starts and compaction. The marker exists only while no broker runs on the
-directory and all logs are checkpointed: then logs open without a look at their content.
+directory and all logs are checkpointed: then logs open without reading their content.
 """
 
 import threading
@@ -75,9 +75,9 @@ class DataDirectory:
         self.filesystem = filesystem
         self.path = path
         self.clean = False
-        """Whether the last broker on this directory stopped cleanly."""
+        """True if the last broker on this directory stopped cleanly."""
         self.problems: list[str] = []
-        """Faults of the directory's own files, and what was done about them."""
+        """Faults of the directory's own files, and their consequences."""
         self._loaded_indexes = loaded_indexes
         self.sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
@@ -102,12 +102,12 @@ class DataDirectory:
             filesystem, self._logs, self._offsets, self.on_disk, self._condemned, self.cuts, self.checkpoints
         )
         self._forgetting: Callable[[], None] | None = None
-        """Makes durable that ends were forgotten; None: they are."""
+        """Makes durable that ends were forgotten; None: that is durable."""
         self._given_up: list[Log] = []
         """Logs that were open when the disk failed."""
         self._lock: Lock | None = None
         self._taken = False
-        """Whether the directory was made durably, and is locked where that is possible."""
+        """True if the directory was made durably, and is locked where that is possible."""
 
     # Life
 
@@ -119,7 +119,7 @@ class DataDirectory:
         self._taken = True
 
     def take_once(self) -> None:
-        """As `take`, unless the directory is taken already."""
+        """Does `take`, unless the directory is taken already."""
         if not self._taken:
             self.take()
 
@@ -131,12 +131,12 @@ class DataDirectory:
             self._lock = self.filesystem.lock(path)
 
     def stopped_cleanly(self) -> bool:
-        """Whether the directory has the mark of a clean stop, which `open` removes."""
+        """True if the directory has the mark of a clean stop, which `open` removes."""
         return self.filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE))
 
     @property
     def arranged_for_workers(self) -> bool:
-        """Whether the partitions are in the homes of workers, or on their way there or back."""
+        """True if the partitions are in the homes of workers, or on their way there or back."""
         return any(self.filesystem.exists(self._file(name)) for name in (WORKERS, MOVES_FILE))
 
     def open(self, identity: Identity | None = None) -> None:
@@ -165,7 +165,7 @@ class DataDirectory:
 
         Without `release` the lock is kept.
         """
-        # No move of a log comes to its switch any more.
+        # From now on no move of a log reaches its switch.
         self.checkpoints.held.clear()
         try:
             try:
@@ -219,10 +219,10 @@ class DataDirectory:
         return self.on_disk.set_aside(partition, reason, wall_ms)
 
     def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
-        """Forgets, in the loop, how far the logs of these partitions were durable, since they leave this directory: a
-        partition that comes back later with the same topic id begins anew. The returned function makes that durable,
-        in any thread, and has to be called before the partitions' names are free. That function raises StorageFailure,
-        also for a witness that could not be emptied in the loop."""
+        """Forgets, in the loop, the durable ends of these partitions, which leave this directory: a partition that
+        comes back later with the same topic id begins anew. The returned function makes that durable, in any thread,
+        and has to be called before the partitions' names are free. That function raises StorageFailure, also for a
+        witness that could not be emptied in the loop."""
         keys = [end_key(topic_id, each.partition) for topic_id, each in gone]
         try:
             sync = self._ends.begin_forget(keys)
@@ -246,7 +246,7 @@ class DataDirectory:
             self._ends.begin_forget(gone)()
 
     def has_log(self, partition: TopicPartition) -> bool:
-        """Whether the partition has a directory or an open log."""
+        """True if the partition has a directory or an open log."""
         return partition in self._logs or partition in self.on_disk
 
     @property
@@ -255,11 +255,11 @@ class DataDirectory:
         return self._offsets.partitions()
 
     def has_witnessed(self, topic_id: TopicId | None, partition: TopicPartition) -> bool:
-        """Whether the witness tells of a log that is not open yet: it was durable up to some end, or had begun."""
+        """True if the witness knows a log that is not open yet: it was durable up to some end, or had begun."""
         return bool(self._ends.of(topic_id, partition)) or self._ends.first_file(topic_id, partition) is not None
 
     def lacks(self, topic_id: TopicId, partition: TopicPartition) -> bool:
-        """Whether a log that is not open yet had records here, and has no directory any more."""
+        """True if a log that is not open yet had records here, and has no directory any more."""
         return bool(self.on_disk.missing([partition])) or (
             partition not in self.on_disk and self.has_witnessed(topic_id, partition)
         )
@@ -317,7 +317,7 @@ class DataDirectory:
         return log
 
     def _take_over(self, log: Log) -> None:
-        """Hears of an open log's beginning, cuts and removals from now on."""
+        """Listens to an open log's beginning, cuts and removals from now on."""
         partition, topic_id, offsets = log.partition, log.directory.topic_id, log.offsets
         self._ends.opened(topic_id, partition, offsets)
         self._offsets.log_opened(partition, offsets)
@@ -328,7 +328,7 @@ class DataDirectory:
             offsets.on_begin(log.segments[0].base_offset)
 
     def _knows_start(self, partition: TopicPartition) -> bool:
-        """Whether the log had its present files from the saved log start on when this directory was last in use."""
+        """True if the log had its present files from the saved log start on when this directory was last in use."""
         put_back = partition in self.on_disk.put_back or partition in self.cuts.to_recover
         return not put_back and self._offsets.saved_log_start(partition) is not None
 
@@ -346,8 +346,8 @@ class DataDirectory:
             self.set_aside(partition, "a new partition has its name", wall_ms)
 
     def free_name(self, partition: TopicPartition) -> None:
-        """Waits, before a new log in another data directory, until nothing of a deleted partition of the same name can
-        be back here after a crash."""
+        """Waits, before a new log in another data directory, until a crash can no longer bring back a deleted partition
+        of the same name here."""
         self._condemned.free_name(partition)
         self._be_forgotten(partition)
 
@@ -355,9 +355,9 @@ class DataDirectory:
         """Forgets deleted partitions, in the loop. The removal of their files runs in any thread, after `before`.
 
         The names can be used again at once: a new log waits until the old directory is renamed. After a crash before
-        that, the tombstone of the topic deletes the directory. After a crash behind it, the condemned directory tells
-        the next start to forget its offsets, so that a new topic of the same name begins at 0. If a new log exists
-        already, the offsets are its own: opening it waits until the old offsets are gone.
+        that, the tombstone of the topic deletes the directory. After a later crash, the condemned directory makes the
+        next start forget its offsets, so that a new topic of the same name begins at 0. If a new log exists already,
+        the offsets are its own: the new log was opened only after the old offsets were gone.
         """
         doomed = []
         forgotten = []
@@ -382,7 +382,7 @@ class DataDirectory:
         *,
         until_in_sync: bool = False,
     ) -> Removal:
-        """As `SettingAside.begin`."""
+        """See `SettingAside.begin`."""
         forget = self.forget_ends(partitions)
         return self._setting_aside.begin(partitions, reason, wall_ms, forget, until_in_sync=until_in_sync)
 
@@ -435,7 +435,7 @@ class DataDirectory:
         self.checkpoints.finish(checkpoint)()
 
     def note_durable(self, tickets: Sequence[FlushTicket]) -> None:
-        """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
+        """Notes the ends of synced tickets, before any client is told of them: a start must notice if they are lost."""
         self._ends.note(tickets)
 
     def saved_high_watermark(self, partition: TopicPartition) -> tuple[int, int]:
@@ -484,14 +484,14 @@ class DataDirectory:
         return forget
 
     def make_way(self, partition: TopicPartition, wall_ms: int) -> None:
-        """Moves away what has the name of a partition whose log is elsewhere, and waits until its offsets are gone."""
+        """Moves away the directory of a partition whose log is elsewhere, and waits until its offsets are gone."""
         assert partition not in self._logs, f"{partition} is in use"
         self._make_way(partition, wall_ms)
         self._be_forgotten(partition)
 
     def take_in(self, log: Log, note: Note, high_watermark: int) -> Callable[[], None]:
         """Takes a log that was moved here, in the loop. The returned function saves its offsets, in any thread: until
-        then the note in its directory has them."""
+        then they are in the note in its directory."""
         partition = log.partition
         assert partition not in self._logs, f"{partition} is here already"
         self._logs[partition] = log
@@ -505,7 +505,7 @@ class DataDirectory:
         return self.checkpoints.save_offsets([log])
 
     def describe(self, topic_id: TopicId) -> TopicDescription | None:
-        """The description of a topic, for the first append to a new log of it."""
+        """The description of a topic, for the first append to a new log of the topic."""
         return self._descriptions.of(topic_id)
 
     @property
@@ -527,7 +527,7 @@ class DataDirectory:
         return f"{self.path}/{name}"
 
     def identity(self) -> Identity | None:
-        """The owner of the data; in a home that lost its properties, as their copy names it."""
+        """The owner of the data. A home that lost its properties takes it from their copy."""
         return read_owner(self.filesystem, self.path)
 
 

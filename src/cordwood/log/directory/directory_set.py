@@ -1,8 +1,8 @@
-"""Which of several data directories is which: the home, the others, and those that are missing.
+"""Recognises several data directories of a broker: the home, the others, and those that are missing.
 
 The home has the broker's metadata, and a list of all directories by their ids. So directories can be given in another
-order or under other paths, one can be added, and a start notices if one is missing. A directory that is missing had
-partitions, and those must not begin anew at offset 0 as if they had never had records.
+order or under other paths, one can be added, and a start notices if one is missing. The partitions of a missing
+directory must not begin anew at offset 0 as if they had never had records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     path: str
 
     def identity(self) -> Identity | None:
-        """The owner of the data; in a home that lost its properties, as their copy names it."""
+        """The owner of the data. A home that lost its properties takes it from their copy."""
         return read_owner(self.filesystem, self.path)
 
 
@@ -39,14 +39,14 @@ class DirectorySet(NamedTuple):
     missing: dict[str, str]
     """Directories that the home knows and that were not given, or are empty now: the last path of each, by id."""
     home_missing: bool
-    """Whether directories of the broker were given, and none of them is the home."""
+    """True if directories of the broker were given, and none of them is the home."""
     home_path: str = ""
-    """Where a missing home was last; empty if that is unknown."""
+    """The last path of a missing home; empty if that is unknown."""
     others_homes: Mapping[str, str] = MappingProxyType({})
-    """Given directories that name another home than the given one: where that was last, by the directory's path."""
+    """Given directories that name another home than the given one: the last path of that home, by their path."""
     perhaps_begun: bool = False
-    """Whether the first start on the directories may have been interrupted before it wrote the properties of the home,
-    which `home` is then. The metadata tells: it knows no topic yet."""
+    """True if the first start on the directories may have been interrupted before it wrote the properties of the home;
+    `home` is then that directory. The metadata decides: it knows no topic yet."""
 
     @property
     def complete(self) -> bool:
@@ -65,7 +65,7 @@ def check_apart(paths: Sequence[str]) -> None:
 
 
 def look_at(places: Sequence[Place]) -> DirectorySet:
-    """Reads whose the directories are. Raises StorageFailure if they cannot be those of one broker."""
+    """Reads the owners of the directories. Raises StorageFailure if they cannot be those of one broker."""
     found = [place.identity() for place in places]
     homes = [number for number, owner in enumerate(found) if owner is not None and not owner.home_id]
     if len(homes) > 1:
@@ -106,7 +106,7 @@ def look_at(places: Sequence[Place]) -> DirectorySet:
 
 def _last_home(found: Sequence[Identity | None], homes: Sequence[int]) -> list[int]:
     """The number of the home that all other homes name as one of their directories, and that names none of them. A node
-    of a cluster that was started without its home made it one, and the others are former homes."""
+    of a cluster that was started without its home made that directory its home; the others are former homes."""
     owners = {number: owner for number in homes if (owner := found[number]) is not None}
     return [
         number
@@ -123,7 +123,7 @@ def _last_home(found: Sequence[Identity | None], homes: Sequence[int]) -> list[i
 
 def _begun_home(places: Sequence[Place], found: Sequence[Identity | None]) -> int | None:
     """The number of the directory that all others name as their home, and that has no properties, if there is no log in
-    any of them. A claim writes the home last: one that was interrupted leaves the directories so."""
+    any of them. A claim writes the home last: an interrupted claim leaves the directories so."""
     homes = {owner.home_path for owner in found if owner is not None}
     numbers = [number for number, place in enumerate(places) if found[number] is None and homes == {place.path}]
     if not numbers or any(place.filesystem.list_directories(place.path) for place in places):
@@ -135,7 +135,7 @@ class Claim:
     """Takes the directories for their owner; the first is the home."""
 
     def __init__(self, places: Sequence[Place], identity: Identity, new_id: Callable[[], str]) -> None:
-        """Changes nothing. Raises StorageFailure if another node owns a directory."""
+        """Plans the claim, and changes nothing. Raises StorageFailure if another node owns a directory."""
         self._places = places
         found = [place.identity() for place in places]
         for place, owner in zip(places, found, strict=True):
@@ -152,9 +152,9 @@ class Claim:
         ]
 
     def write(self) -> None:
-        """The home names a directory durably before the first log is made in it, and names missing directories no
-        longer."""
-        # The home is last: it names no directory that does not say whose it is.
+        """Writes the names: the home names a directory durably before the first log is made in it, and names missing
+        directories no longer."""
+        # The home is written last: it names no directory that does not name its owner.
         for place, own in reversed(list(zip(self._places, self._wanted, strict=True))):
             if read_identity(place.filesystem, place.path) != own:
                 write_identity(place.filesystem, place.path, own)

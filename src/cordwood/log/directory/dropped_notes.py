@@ -6,8 +6,8 @@ from cordwood.segments.dropped_deletions import NONE, Dropped, next_mark
 
 
 def dropped_before(owner: Identity | None, log: Log, cleaned_to: int) -> Dropped:
-    """The note of a log that was compacted up to an offset and has none: by a release without notes, or the note is
-    lost. Any deletion below may have been dropped."""
+    """The note of a log that was compacted up to an offset and has none, because an earlier release compacted it, or
+    the note is lost. Any deletion below the offset may have been dropped."""
     return Dropped(next_mark(None, _name(owner, log), cleaned_to), cleaned_to - 1)
 
 
@@ -21,6 +21,6 @@ def dropped_next(owner: Identity | None, log: Log, highest: int, wall_ms: int) -
 
 
 def _name(owner: Identity | None, log: Log) -> str:
-    """Tells a log from all others, also from later logs of its partition on another disk."""
+    """A name that no other log has, not even a later log of the partition on another disk."""
     where = None if owner is None else (owner.node_id, owner.storage_id, owner.directory_id)
     return f"{where} {log.directory.path} {log.directory.topic_id} {log.partition}"

@@ -1,9 +1,9 @@
-"""Notes the durable end of each log behind every fsync, and the first file of each log that begins
-(segments/end_witness.py), and tells both to the next start.
+"""Notes the durable end of each log after every fsync, and the first file of each log that begins, for the next start
+(segments/end_witness.py).
 
 Entries are appended to one of two files. A checkpoint of all logs begins the other file when it is taken, in the loop;
-once its recovery points are saved, it empties the file before, in any thread. Ends of the last life whose logs are not
-open yet are carried over, and so are the first files of logs without a checkpoint. A failure to read or write the
+once its recovery points are saved, it empties the previous file, in any thread. Ends of the last life whose logs are
+not open yet are carried over, and so are the first files of logs without a checkpoint. A failure to read or write the
 witness is no failure of a start or a flush: a log without an entry is believed.
 """
 
@@ -28,7 +28,7 @@ from cordwood.segments.end_witness import (
 from cordwood.segments.filesystem import File, Filesystem, KnowsBoot
 
 MAX_FILE_BYTES = 4 << 20
-"""A file of this size is written anew, with the last entry of each log only, unless most of it are last entries."""
+"""A file of this size is written anew with the last entry of each log, unless most entries are last ones."""
 
 
 def do_nothing() -> None:
@@ -45,7 +45,7 @@ class Begun(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """Whether a checkpoint tells by now that the log was there."""
+        """True if a checkpoint by now says that the log was there."""
         return self.offsets is not None and self.offsets.saved_recovery_point > self.first_file
 
 
@@ -54,7 +54,7 @@ class DurableEnds:
     thread."""
 
     def __init__(self, filesystem: Filesystem, path: str, *, kept: bool) -> None:
-        """`kept`: False for files that end with the process, where nobody reads the witness."""
+        """`kept`: False for files that end with the process, whose witness is never read."""
         self._kept = kept
         self._boot = filesystem.boot_number() if isinstance(filesystem, KnowsBoot) else None
         """The number of the machine's boot; None: unknown, and no beginning is noted."""
@@ -70,7 +70,7 @@ class DurableEnds:
         self._begun: dict[EndKey, Begun] = {}
         """Logs that began in this boot of the machine, and that may have no checkpoint yet."""
         self._durable = False
-        """Whether all inherited ends are synced. A checkpoint copies those that are left."""
+        """True if all inherited ends are synced. A checkpoint copies those that are left."""
 
     def read(self) -> list[str]:
         """Reads the ends that the last life noted; returns the faults of the files."""
@@ -88,7 +88,7 @@ class DurableEnds:
         return problems
 
     def of(self, topic_id: TopicId | None, partition: TopicPartition) -> int:
-        """The end up to which a log was durable when the last life ended, as far as is known; else 0."""
+        """The end up to which a log was durable when the last life ended; 0: unknown."""
         return 0 if topic_id is None else self._inherited.get(end_key(topic_id, partition.partition), 0)
 
     def opened(self, topic_id: TopicId | None, partition: TopicPartition, offsets: LogOffsets) -> None:
@@ -100,13 +100,13 @@ class DurableEnds:
                 self._append({key: offsets.durable_end})
 
     def first_file(self, topic_id: TopicId | None, partition: TopicPartition) -> int | None:
-        """The base offset of the first file of a log that began in this boot of the machine, and has no checkpoint as
-        far as the witness knows; None: unknown. The file was there, if no power was cut since."""
+        """The base offset of the first file of a log that began in this boot of the machine, and that the witness knows
+        no checkpoint of; None: unknown. The file existed, if there was no power cut since."""
         begun = None if topic_id is None else self._begun.get(end_key(topic_id, partition.partition))
         return None if begun is None else begun.first_file
 
     def began(self, topic_id: TopicId | None, partition: TopicPartition, first_file: int, offsets: LogOffsets) -> None:
-        """Notes that a log has its first file, unless a checkpoint tells of it."""
+        """Notes that a log has its first file, unless a checkpoint says so."""
         if topic_id is None or self._boot is None:
             return
         key = end_key(topic_id, partition.partition)
@@ -117,7 +117,7 @@ class DurableEnds:
             self._append({}, {key: first_file})
 
     def deleted(self, topic_id: TopicId | None, partition: TopicPartition) -> None:
-        """Notes no more that a log began whose topic was deleted: nobody asks for its id again."""
+        """Notes no longer that a log of a deleted topic began: its id is never used again."""
         if topic_id is not None:
             self._begun.pop(end_key(topic_id, partition.partition), None)
 
@@ -127,7 +127,7 @@ class DurableEnds:
         return {key: begun.first_file for key, begun in self._begun.items()}
 
     def make_durable(self) -> None:
-        """Syncs the witness, waiting for the disk. Called when only the witness tells of a loss: if a power cut took
+        """Syncs the witness, waiting for the disk. Called when only the witness knows of a loss: if a power cut took
         the witness back before the next checkpoint, the lost offsets would be given out again, and records that were
         acknowledged behind them would be cut."""
         if self._durable:
@@ -149,7 +149,7 @@ class DurableEnds:
         )
 
     def _append(self, ends: dict[EndKey, int], first_files: Mapping[EndKey, int] = MappingProxyType({})) -> bool:
-        """Writes entries. False if the disk refuses them, of which those tell who must write."""
+        """Writes entries. False if the disk refuses; the caller reports it."""
         if not self._kept or not (ends or first_files):
             return True
         try:
@@ -190,7 +190,7 @@ class DurableEnds:
         except (StorageFailure, FileNotFoundError):
             return do_nothing
         if other.size:
-            # The checkpoint before this one was not saved: this one covers the entries of both.
+            # The previous checkpoint was not saved: this one covers the entries of both.
             covered = other
         else:
             self._files, self._noted = [other, covered], {}

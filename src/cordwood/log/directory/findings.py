@@ -17,7 +17,7 @@ from cordwood.segments.damaged import DamagedCheckpoint
 
 FILE_NAME = "scrub-checkpoint"
 MAX_FINDINGS = 1000
-"""Further findings are counted but not kept: a disk this bad is not repaired range by range."""
+"""Further findings are counted but not kept: a disk in such a state is not repaired range by range."""
 MAX_REPAIRS = 100
 """The newest repairs are kept."""
 
@@ -79,7 +79,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.pass_began_ms: int | None = None
-        """When the present pass began; None: no pass is under way."""
+        """The beginning of the present pass; None: no pass is under way."""
         self.last_pass_began_ms: int | None = None
         self.last_pass_ended_ms: int | None = None
         self.checked: Place | None = None

@@ -1,6 +1,6 @@
 """Finishes or undoes, at a start, the moves of logs between data directories that a crash has interrupted.
 
-A copy without a note is unfinished and is removed. A copy with a damaged one may be the log: it is left alone, and the
+A copy without a note is unfinished and is removed. A copy with a damaged note may be the log: it is left alone, and the
 start is refused if no directory has the partition's name. A copy whose log is in one of the directories was never
 switched to and is removed. Moves that are undone so begin anew. A copy whose log is nowhere is the log: the old
 directory was condemned, and the copy gets the partition's name. If a directory is missing, the log may be there: then
@@ -41,7 +41,7 @@ P = TypeVar("P", bound=Place)
 
 
 class Finished(NamedTuple, Generic[P]):
-    """What a start makes of interrupted moves."""
+    """The consequences of interrupted moves for a start."""
 
     words: list[str]
     undone: dict[TopicPartition, P]
@@ -60,11 +60,11 @@ class _Copy(NamedTuple, Generic[P]):
 
 
 class UnfinishedMoves(Generic[P]):
-    """The copies that a start finds, and what becomes of each. `finish` carries that out."""
+    """The copies that a start finds, and the decision about each. `finish` carries the decisions out."""
 
     def __init__(self, places: Sequence[P], *, all_present: bool, known: Known | None = None) -> None:
-        """Changes nothing. Raises StorageFailure if it cannot be told which copy is the log, or if its name is taken.
-        `known`: the topics of the metadata; None if they are not known yet."""
+        """Decides, and changes nothing. Raises StorageFailure if it is unclear which copy is the log, or if its name is
+        taken. `known`: the topics of the metadata; None if they are not known yet."""
         self._places = places
         self._all_present = all_present
         self._known = known

@@ -1,11 +1,11 @@
 """`meta.properties`, with Kafka's name and format: the cluster and node that own a data directory.
 
 A broker with several directories keeps its metadata in one of them, its home, which names all of them. The others name
-their home. Files of such directories have version 2: a release that knows one directory only refuses them, and does not
-begin the partitions of the other directories anew.
+their home. Files of such directories have version 2: a release that knows only one directory refuses them, instead of
+beginning the partitions of the other directories anew.
 
 The home of several directories has a copy of the file, `home.properties`: if `meta.properties` is lost, a start still
-knows which other directories there are.
+knows the other directories.
 """
 
 import json
@@ -43,11 +43,11 @@ class Identity(NamedTuple):
     directory_id: str = ""
     """A random id of this directory. Empty if the broker never had several."""
     home_id: str = ""
-    """The id of the directory with the broker's metadata; empty if this is it."""
+    """The id of the directory with the broker's metadata; empty if that is this one."""
     home_path: str = ""
-    """The path at which that directory was last; empty if it is unknown, or if this is it."""
+    """The last path of that directory; empty if it is unknown, or if that is this one."""
     directories: Mapping[str, str] = _NONE
-    """In the home of several directories: the path at which each was last, by id."""
+    """In the home of several directories: the last path of each, by id."""
 
 
 def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
@@ -59,7 +59,7 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
 
 
 def read_owner(filesystem: Filesystem, directory: str) -> Identity | None:
-    """The owner of the data; in a home that lost its properties, as their copy names it. None if there is none yet.
+    """The owner of the data; None if there is none yet. A home that lost its properties takes it from their copy.
     Raises StorageFailure if the file is damaged."""
     return read_identity(filesystem, directory) or _read_copy(filesystem, directory)
 
@@ -88,14 +88,14 @@ def keep_copy(filesystem: Filesystem, directory: str, identity: Identity) -> Non
 
 
 def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) -> None:
-    """Writes the identity into a directory without one, and the storage id into one without that. A storage id that is
-    there stays. Raises StorageFailure if another node owns the directory."""
+    """Writes the identity into a directory without one, and the storage id into one without that. An existing storage
+    id stays. Raises StorageFailure if another node owns the directory."""
     found = read_identity(filesystem, directory)
     if found is None or (found == identity._replace(storage_id="") and identity.storage_id):
         write_identity(filesystem, directory, identity)
     else:
         check_owner(directory, found, identity)
-        # A crash may have come when several directories had become one, and their copy was still there.
+        # A crash may have come after several directories had become one, and before their copy was removed.
         keep_copy(filesystem, directory, found)
 
 

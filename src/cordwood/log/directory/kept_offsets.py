@@ -43,23 +43,23 @@ Kept = TypeVar("Kept")
 class KeptOffsets:
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self.recovery_points: dict[TopicPartition, int] = {}
-        """A recovery point that was never saved is not in it; a lost one is 0."""
+        """A recovery point that was never saved is missing here; a lost one is 0."""
         self.log_starts: dict[TopicPartition, int] = {}
         """Logs that never had a segment, and those that Kafka wrote, may be missing."""
         self._starts_on_disk: Mapping[TopicPartition, int] = {}
         """The log starts in the file, if its witness knows the file."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """Of partitions with several replicas only."""
+        """Only partitions with several replicas have one."""
         self.watermark_epochs: dict[TopicPartition, int] = {}
-        """The leader epochs in which the high watermarks were known; of an unknown one there is none."""
+        """The leader epochs in which the high watermarks were known; an unknown one is missing."""
         self._watermarks_on_disk: Mapping[TopicPartition, int] = {}
-        """The high watermarks in their file. Their epochs are written before, with the higher of the two."""
+        """The high watermarks in their file. Their epochs are written first, with the higher of the two."""
         self._filesystem = filesystem
         self._path = path
         self._open_logs: dict[TopicPartition, LogOffsets] = {}
         self.recovery_points_lost = False
-        """Whether neither the file of recovery points nor its witness has offsets."""
+        """True if neither the file of recovery points nor its witness has offsets."""
         self._written: dict[str, bytes] = {}
         """The content of each file, if it is sound."""
         self._saves = 0
@@ -70,7 +70,7 @@ class KeptOffsets:
         self._forgotten: dict[TopicPartition, int] = {}
         """The number of the first save without the partition, by deleted partition."""
         self._notes: list[Callable[[], None]] = []
-        """Write the offsets of forgotten partitions elsewhere, before the next save leaves them out."""
+        """Functions that write the offsets of forgotten partitions elsewhere, before the next save leaves them out."""
         self._saving = threading.Lock()
 
     def read(self) -> list[str]:
@@ -85,8 +85,8 @@ class KeptOffsets:
         self.high_watermarks = self._read(HIGH_WATERMARK_FILE, problems, decode_offsets) or {}
         noted = self._read(WATERMARK_EPOCH_FILE, problems, decode_watermark_epochs) or {}
         self._watermarks_on_disk = dict(self.high_watermarks)
-        # What is written here never has a high watermark above the one that its epoch is written with, whenever the
-        # process is killed. An earlier release knows only the high watermarks, and moves them without an epoch.
+        # A high watermark in its file is never above the one that was written with its epoch, whenever the process is
+        # killed. An earlier release knows only the high watermarks, and moves them without an epoch.
         self.watermark_epochs = {
             partition: epoch
             for partition, (offset, epoch) in noted.items()
@@ -120,7 +120,7 @@ class KeptOffsets:
         return self.recovery_points.keys() | self.log_starts.keys() | self.clean_offsets.keys()
 
     def log_opened(self, partition: TopicPartition, offsets: LogOffsets) -> None:
-        """Notes that the partition has an open log, which hears of its saved recovery points and starts from now on."""
+        """Notes that the partition has an open log, which is told its saved recovery points and starts from now on."""
         self._forgotten.pop(partition, None)
         self._open_logs[partition] = offsets
         offsets.saved_start = self._starts_on_disk.get(partition, 0)
@@ -137,9 +137,9 @@ class KeptOffsets:
         elif offsets.recovery_point > max(before or 0, offsets.start):
             # All files of the log are lost: only the recovery point keeps its offsets from being given out again.
             self.recovery_points[partition] = offsets.recovery_point
-        # A start of 0 is noted as well: it tells the next start of the log that the file of offset 0 has to be there.
+        # A start of 0 is noted, too: by it the next start knows that the file of offset 0 has to be there.
         if offsets.start_in_doubt:
-            # A start that was saved would be a fact at the next start of the log.
+            # A saved start would count as a fact at the next start of the log.
             self.log_starts.pop(partition, None)
         elif has_segments or offsets.start or partition in self.log_starts:
             self.log_starts[partition] = offsets.start
@@ -158,7 +158,7 @@ class KeptOffsets:
         if self.high_watermarks.get(partition, 0) > end:
             self.high_watermarks[partition] = end
             lowered += [WATERMARK_EPOCH_FILE, HIGH_WATERMARK_FILE]
-        # An earlier cut may have failed on a full disk: its offsets are lower here, and not in the file.
+        # An earlier cut may have failed on a full disk: its offsets are lower here than in the file.
         lowered += [name for name, number in self._lowered_by.items() if self._saved.get(name, 0) < number]
         save = self.begin_save(lowered)
         self._lowered_by.update(dict.fromkeys(lowered, self._saves))
@@ -180,7 +180,7 @@ class KeptOffsets:
             for partition, epoch in self.watermark_epochs.items()
             if WATERMARK_EPOCH_FILE in names and epoch >= 0 and partition in self.high_watermarks
         ]
-        # The open logs of now: by the time of the write, other logs may have their names.
+        # Only the logs that are open now: by the time of the write, other logs may have their names.
         open_logs = list(self._open_logs.items())
 
         def write() -> None:
@@ -236,8 +236,8 @@ class KeptOffsets:
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
     def note_before_saving(self, note: Callable[[], None]) -> None:
-        """Has every save call `note` first, until one call succeeds: it keeps the offsets of a partition that was
-        forgotten, and is not deleted. For the loop, before the partition is forgotten."""
+        """Makes every save call `note` first, until one call succeeds. `note` keeps the offsets of a partition that is
+        forgotten but not deleted. Called in the loop, before the partition is forgotten."""
         self._notes.append(note)
 
     def forgotten_with_last_save(self, partitions: Iterable[TopicPartition]) -> None:
@@ -246,7 +246,7 @@ class KeptOffsets:
         self._forgotten.update(dict.fromkeys(partitions, self._saves))
 
     def in_a_file_still(self, partition: TopicPartition) -> bool:
-        """Whether a file may have offsets of a deleted partition of this name."""
+        """True if a file may have offsets of a deleted partition of this name."""
         number = self._forgotten.get(partition)
         return number is not None and not self._is_saved(number)
 

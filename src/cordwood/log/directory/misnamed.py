@@ -1,10 +1,10 @@
-"""Directories of partitions that somebody renamed within their topic: the number in `partition.metadata` is right.
+"""Directories of partitions that were renamed within their topic: the number in `partition.metadata` is right.
 
 The topic's id is the same in all directories of a topic, so it does not tell partition 0 from partition 1. Served under
 another number, records would be in a partition that their keys do not lead to, and offsets would be given out twice.
 
-All misnamed directories are set aside first, so that swapped ones find their names free. Then each gets its own name.
-One whose name another directory has, as after a copy, stays set aside. After a crash in between the next start goes on.
+All misnamed directories are set aside first, so that swapped ones find their names free. Then each gets its own name. A
+directory whose name is taken, as after a copy, stays set aside. After a crash in between the next start goes on.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _RENAMED = "it was renamed to"
 
 
 def straighten_names(filesystem: Filesystem, path: str, names: Iterable[str]) -> list[str]:
-    """Gives misnamed directories their names back, durably; returns what was found and done."""
+    """Gives misnamed directories their names back, durably; returns the findings and repairs."""
     aside: list[tuple[str, Note]] = []
     for name in names:
         directory = f"{path}/{name}"
@@ -68,7 +68,7 @@ def straightened(filesystem: Filesystem, path: str) -> dict[TopicPartition, str]
 
 
 def _note(filesystem: Filesystem, path: str, name: str) -> Note | None:
-    """None if the directory is no partition's, or has the right name, or does not say."""
+    """The note of a misnamed directory; None if it is no partition's, has the right name, or does not say."""
     try:
         partition = TopicPartition.parse(name)
     except ValueError:

@@ -39,7 +39,7 @@ LAST_BYTES = 1 << 20
 """The most bytes that the switch copies in the loop. With so few bytes left to copy a move may settle."""
 
 MOST_DOUBLINGS = 5
-"""How often LAST_BYTES is doubled, once for each time that a log grew too fast to switch."""
+"""The number of times that LAST_BYTES is doubled: once for each time that a log grew too fast to switch."""
 
 _FIXED = (Suffix.INDEX, Suffix.TIME_INDEX, Suffix.SNAPSHOT)
 """Files that no longer change once their segment is closed and saved, unless the log is cut."""
@@ -93,7 +93,7 @@ class Piece:
         if self._closed:
             self._move.sync_copy(copy)
             assert copy.file is not None
-            # A large log that is only copied must not drive what is read often out of the page cache.
+            # A large log that is only copied must not drive often read pages out of the page cache.
             copy.file.forget_cached()
             copy.file.close()
             for suffix in (Suffix.INDEX, Suffix.TIME_INDEX):
@@ -101,8 +101,8 @@ class Piece:
 
 
 class LogMove:
-    """One move. Methods are called in the loop, and the functions that they return, and `Piece.run`, in any thread;
-    only one of them at a time."""
+    """One move. Methods are called in the loop; the functions that they return, and `Piece.run`, in any thread, one at
+    a time."""
 
     def __init__(self, source: DataDirectory, target: DataDirectory, log: Log, path: str) -> None:
         """`path`: the directory of the copy, as `path_of_copy` has it."""
@@ -120,7 +120,7 @@ class LogMove:
         self._note: Note | None = None
         self._settled = 0
         self.decided = False
-        """Whether the old directory may be condemned: the copy may be the log, and is never removed."""
+        """True if the old directory may be condemned: the copy may be the log, and is never removed."""
         if not log.replayed.ready:
             log.replayed.make_ready()
 
@@ -160,8 +160,8 @@ class LogMove:
     # Copying
 
     def begin(self, directories: list[DataDirectory], under_way: Container[str]) -> Callable[[], None]:
-        """The returned function makes the directory of the copy, and removes the copies that earlier moves of the
-        partition left in these directories. `under_way`: the paths of the copies of other moves."""
+        """Begins the move. The returned function makes the directory of the copy, and removes copies that earlier moves
+        of the partition left in these directories. `under_way`: the paths of the copies of other moves."""
         part = future_part(self.path.rpartition("/")[2])
 
         def work() -> None:
@@ -247,11 +247,11 @@ class LogMove:
 
     def settle(self, wall_ms: int) -> Callable[[], None]:
         """Copies the rest and the files beside the segments, and makes all of it durable. Called when a checkpoint of
-        the log was saved and none is under way; nobody may replace segments until the switch. `switch` follows."""
+        the log was saved and none is under way; no segment may be replaced until the switch. `switch` follows."""
         self._enter(Phase.SETTLING)
         self._settled += 1
         self.source.hold(self.log)
-        # The name in the target may be that of a directory which is about to be removed.
+        # The name in the target may belong to a directory that is about to be removed.
         self.target.make_way(self.partition, wall_ms)
         self._note = self.source.note_for_move(self.log, wall_ms)
         note = encode_note(self._note)
@@ -297,8 +297,8 @@ class LogMove:
                 self._fixed.discard(name)
 
     def can_go_on(self, failure: Exception) -> bool:
-        """Whether a piece or `settle` failed only because the log was cut, or a segment was dropped or replaced. Each
-        segment excuses one failure: what fails again has another cause."""
+        """True if a piece or `settle` failed only because the log was cut, or a segment was dropped or replaced. Each
+        segment excuses one failure: a second one has another cause."""
         if isinstance(failure, SyncFailure | DiskFull) or not isinstance(failure, StorageFailure | FileNotFoundError):
             return False
         live = {segment.file for segment in self.log.segments}
@@ -363,7 +363,7 @@ class LogMove:
         for place in (source, target):
             place.filesystem.check_present(place.path)
         self.decided = True
-        # Before the rename: a thread that syncs the log does not find its directory from then on, and need not.
+        # Tickets are voided before the rename: a thread that syncs the log does not find its directory afterwards.
         log.offsets.truncations += 1
         condemned = condemn_directory(source.filesystem, log.directory.path)
         source.filesystem.sync_directory(source.path)
@@ -445,7 +445,7 @@ def make_futures(wanted: Iterable[tuple[DataDirectory, str]]) -> dict[str, Stora
 
 
 def remove_futures(gone: Iterable[tuple[DataDirectory, str]]) -> StorageFailure | None:
-    """Removes copies, all that can be removed. Returns the first failure."""
+    """Removes all copies that can be removed. Returns the first failure."""
     failures: list[StorageFailure] = []
     for target, path in gone:
         try:
@@ -466,7 +466,7 @@ def remove_future(filesystem: Filesystem, path: str) -> None:
 
 
 def _belongs(name: str) -> bool:
-    """Whether a file in a partition's directory is part of the log: no leftover, temporary file or note."""
+    """True if a file in a partition's directory is part of the log: no leftover, temporary file or note."""
     parsed = parse_segment_file(name)
     if parsed is not None:
         return parsed.stage is Stage.LIVE

@@ -1,4 +1,4 @@
-"""The partitions that have a directory in a data directory, and whose directories these are.
+"""The partitions that have a directory in a data directory, and the topic ids in those directories.
 
 At a start the directories are looked through once: names are straightened, notes of directories that were put back are
 taken, and the removal of condemned directories is finished. Afterwards this object knows which partitions are on disk.
@@ -77,7 +77,7 @@ class PartitionsOnDisk:
         ]
 
     def take_missing_id(self, partition: TopicPartition) -> bool:
-        """Whether the partition's topic id has to be written anew. False from the second call on."""
+        """True if the partition's topic id has to be written anew. False from the second call on."""
         missing = partition in self._without_id
         self._without_id.discard(partition)
         return missing
@@ -89,8 +89,7 @@ class PartitionsOnDisk:
     ) -> dict[TopicPartition, Verdict]:
         """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions.
 
-        `clean` says whether the last broker on this directory stopped cleanly. Only the partitions `among` are judged;
-        None: all.
+        `clean`: the last broker on this directory stopped cleanly. Only the partitions `among` are judged; None: all.
         """
         found: dict[TopicPartition, Verdict] = {}
         points = self._offsets.recovery_points
@@ -136,7 +135,7 @@ class PartitionsOnDisk:
     # The look around at a start
 
     def look_around(self) -> list[str]:
-        """Finds the partitions, before any log is open. Returns faults, and what was done about them."""
+        """Finds the partitions, before any log is open. Returns faults, and their consequences."""
         problems = straighten_names(self._filesystem, self._path, self._filesystem.list_directories(self._path))
         names = self._filesystem.list_directories(self._path)
         self._known |= _partitions_of(names)
@@ -189,8 +188,8 @@ class PartitionsOnDisk:
 
     def ends_of_condemned(self) -> list[EndKey]:
         """The keys of the durable ends of partitions whose directories were condemned, and that have no other one here.
-        A killed process may have forgotten these ends, and not durably: the partition may have moved to a directory
-        that is lost, and would count as lost here when it comes back."""
+        A killed process may not have forgotten these ends durably: a partition that had moved to a directory that is
+        lost would count as lost here when it comes back."""
         names = self._filesystem.list_directories(self._path)
         here = {name[:LONGEST_PART] for name in names if _partition_of(name) is not None}
         keys = []
@@ -222,7 +221,7 @@ class PartitionsOnDisk:
         # partitions.
         self._filesystem.sync_directory(self._path)
         for directory in condemned:
-            # As in `Removal`: on a full disk this frees the room that saving the offsets needs.
+            # On a full disk this frees the room that saving the offsets needs, as in `Removal`.
             empty_logs(self._filesystem, directory)
         # On a disk that is still full the directories stay for the next start, and this start does not fail.
         save = self._offsets.begin_save()
@@ -234,7 +233,7 @@ class PartitionsOnDisk:
 
 
 def partitions_in(filesystem: Filesystem, path: str) -> set[TopicPartition]:
-    """The partitions after which directories in a data directory are named."""
+    """The partitions whose names the directories in a data directory have."""
     return _partitions_of(filesystem.list_directories(path))
 
 

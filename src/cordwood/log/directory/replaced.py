@@ -17,7 +17,7 @@ def replaced_directories(directory: DataDirectory) -> list[tuple[Note, str]]:
 
 
 def remove_replaced(directory: DataDirectory, path: str) -> None:
-    """Removes such a directory, in any thread. After a crash in between the next start finishes it."""
+    """Removes a replaced directory, in any thread. After a crash in between the next start finishes it."""
     condemned = condemn_directory(directory.filesystem, path)
     if condemned is not None:
         directory.filesystem.sync_directory(directory.path)

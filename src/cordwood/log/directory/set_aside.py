@@ -18,8 +18,8 @@ def set_aside(
 ) -> str:
     """Renames the directory, durably; returns the new path. On a full disk the directory keeps its name.
 
-    Calls `before_moving` when the note is durable. `named`: the name from which the new one is made, if it is not that
-    of the directory.
+    Calls `before_moving` when the note is durable. `named`: the name from which the new one is made, if not the
+    directory's.
     """
     write_note(filesystem, directory, note)
     before_moving()
@@ -58,8 +58,8 @@ def read_note(filesystem: Filesystem, directory: str) -> Note | None:
 
 
 def remove_note(filesystem: Filesystem, directory: str) -> None:
-    """Removes the note, durably: one that a power cut brought back would raise a recovery point that a cut had lowered
-    since, and the records that were cut would count as lost."""
+    """Removes the note, durably: a note that a power cut brought back would raise a recovery point that a cut had
+    lowered since, and the records that were cut would count as lost."""
     remove_if_there(filesystem, f"{directory}/{NOTE_FILE}")
     filesystem.sync_directory(directory)
 

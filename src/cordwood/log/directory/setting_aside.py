@@ -1,7 +1,7 @@
-"""Sets logs aside that are open: partitions that went on elsewhere without records that only this broker may have.
+"""Sets open logs aside: partitions that went on elsewhere without records that only this broker may have.
 
 A partition is forgotten in the loop. A thread makes its last records and a note of its offsets durable, and renames its
-directory: `cordwood recover` shows what is there.
+directory: `cordwood recover` shows it.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping
@@ -48,7 +48,7 @@ class SettingAside:
         *,
         until_in_sync: bool = False,
     ) -> Removal:
-        """Forgets partitions whose records nobody else may have, in the loop. Their directories are renamed in any
+        """Forgets partitions whose records no other broker may have, in the loop. Their directories are renamed in any
         thread, and keep all files. `forget_ends` makes durable that their ends are forgotten. `until_in_sync`: the
         partitions are filled anew here.
 

@@ -56,7 +56,7 @@ class Known(NamedTuple):
     tombstones: Mapping[TopicId, str]
     """Deleted topics whose directories may still exist: id to name."""
     is_replica: Callable[[TopicPartition], bool] = lambda partition: True
-    """Whether this broker is a replica of a partition that exists."""
+    """Tells whether this broker is a replica of a partition that exists."""
 
 
 def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
@@ -92,7 +92,7 @@ def judge(
             f"{METADATA_FILE} in it is missing or damaged, and another topic of this name was deleted just before",
         )
     if not filesystem.list(directory):
-        # Another program's directory, or the place to mount a disk: nothing tells it from one of a killed process.
+        # Another program's directory, or a mount point: it looks like the directory of a killed process.
         return Verdict(Fate.LEFT_ALONE, "it is empty")
     if not holds_a_log(filesystem, directory):
         return Verdict(Fate.LEFT_ALONE, "other files than a log's are in it")
@@ -102,10 +102,10 @@ def judge(
 
 
 def doubt(partition: TopicPartition, lost: Iterable[TopicPartition], *, clean: bool, had_records: bool) -> str | None:
-    """Why a directory that does not say whose it is may be another partition's; None if its name can be believed.
+    """The reason why a directory without a topic id may be another partition's; None if its name can be believed.
 
     The saved recovery points are the second witness: `lost` are partitions that had records and have no directory,
-    `had_records` says whether this one had any. After a clean stop they are complete.
+    `had_records`: this one had some. After a clean stop they are complete.
     """
     renamed = [other for other in lost if other.topic == partition.topic]
     if renamed:

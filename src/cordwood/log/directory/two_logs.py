@@ -1,6 +1,6 @@
 """Refuses, before a start changes anything, two data directories that both have the log of one partition.
 
-Which of the two logs is right cannot be told. A start that noticed after its first change would have taken a directory
+The right one of the two logs cannot be known. A start that noticed after its first change would have taken a directory
 that does not belong here for one of the broker's, and would miss it from then on. A directory that was renamed within
 its topic counts under its own name, which the start is going to give it back.
 """
@@ -77,7 +77,7 @@ def _served(
 
 
 def two_logs(first: str, second: str, *, others: Sequence[tuple[str, str]] = ()) -> StorageFailure:
-    """`others`: more pairs, of other partitions."""
+    """The refusal of two logs of one partition. `others`: more pairs, of other partitions."""
     also = f" The same is so of {'; of '.join(' and '.join(pair) for pair in others[:MOST_NAMED])}." if others else ""
     if len(others) > MOST_NAMED:
         also += f" And of {len(others) - MOST_NAMED} pairs more."

@@ -69,7 +69,7 @@ def pages_not_cached(descriptor: int, position: int, length: int) -> list[Range]
 
 
 def would_not_wait(descriptor: int, position: int, length: int) -> bool:
-    """Whether these bytes, all within the file, can be read without waiting for the disk. False if unknown."""
+    """True if these bytes, all within the file, can be read without waiting for the disk. False if unknown."""
     asked, answer = _ByteRange(position, length), _CacheStat()
     if _libc.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(asked), ctypes.byref(answer), 0) == 0:
         pages = (position + length - 1) // PAGE_SIZE - position // PAGE_SIZE + 1

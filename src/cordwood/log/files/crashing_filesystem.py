@@ -1,8 +1,8 @@
 """A disk that forgets, tears, reorders and fails as real disks do, by a seed: for tests of recovery.
 
-`crash` is a power cut. Of its unsynced writes each file keeps, independently of the others: nothing, all, the writes up
-to some moment with the last one torn, or a random choice of sectors with zeros in place of the rest. A directory keeps
-its synced names plus a prefix of the changes since. Every File opened before the crash is dead.
+`crash` is a power cut. Each file keeps some of its unsynced writes, independently of the other files: none, all, the
+writes up to some moment with the last one torn, or a random choice of sectors with zeros in place of the rest. A
+directory keeps its synced names plus a prefix of the changes since. Every File opened before the crash is dead.
 """
 
 import random
@@ -53,7 +53,7 @@ class _Inode:
         return bytes(content)
 
     def _some_sectors(self, chance: random.Random) -> bytes:
-        """The size reached the disk, some of the data did not: missing sectors read as zeros."""
+        """Keeps the new size and some of the data: missing sectors read as zeros."""
         final = bytes(self.content)
         old = self.durable[: len(final)].ljust(len(final), b"\0")
         first_change = min(position for position, _ in self.pending)
@@ -181,7 +181,7 @@ class CrashingFilesystem:
         self.crashes = 0
         self.syncs = 0
         self.nothing_cached = False
-        """Whether every read that must not block finds nothing."""
+        """True if every read that must not block finds nothing."""
         self.free_for_appends: int | None = None
         """The bytes that can be appended before the disk is full; None: no limit."""
         self.fail_sync_at: int | None = None
@@ -255,7 +255,7 @@ class CrashingFilesystem:
             directory = node
 
     def check_present(self, path: str) -> None:
-        """Does nothing: nobody else can take a directory away."""
+        """Does nothing: no other program can take a directory away."""
 
     def rename(self, old: str, new: str) -> None:
         old_directory, old_name = self._parent(old)

@@ -104,7 +104,7 @@ class MemoryFilesystem:
         self._enter(path)
 
     def check_present(self, path: str) -> None:
-        """Does nothing: nobody else can take a directory away."""
+        """Does nothing: no other program can take a directory away."""
 
     def rename(self, old: str, new: str) -> None:
         if old in self._directories:

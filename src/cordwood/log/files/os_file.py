@@ -18,7 +18,7 @@ from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.records.batch import Buffer
 
 HOT_TAIL_BYTES = 8 << 20
-"""So much of a file's end is read without a look at the cache: it was just written."""
+"""The end of a file, up to this many bytes, is read without a look at the cache: it was just written."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -86,7 +86,7 @@ class OsFile:
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
-        """Held during fdatasync: the kernel tells only one of two overlapping calls of a lost write."""
+        """Held during fdatasync: the kernel reports a lost write to only one of two overlapping calls."""
         self._pins = 0
         """The number of threads inside a call on the handle without holding the lock."""
         self._closing = False
@@ -115,8 +115,7 @@ class OsFile:
                 if written != length:
                     write_rest(descriptor, data, position, written)
             except OSError as error:
-                # A part that was written lies beyond the known size: the next append overwrites it even if this
-                # truncate fails.
+                # A written part lies beyond the known size: the next append overwrites it even if this truncate fails.
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, position)
                 raise storage_failure(error, "append to", self.path) from error
@@ -164,7 +163,7 @@ class OsFile:
             self._used = True
             if position < self._size - HOT_TAIL_BYTES and not would_not_wait(descriptor, position, len(into)):
                 # The cache is checked first, because even a read that does not wait makes the kernel read ahead: a
-                # reader far behind would fill the cache with pages that nobody drops.
+                # reader far behind would fill the cache with pages that are never dropped.
                 return 0
             try:
                 return os.preadv(descriptor, (into,), position, os.RWF_NOWAIT)
@@ -344,7 +343,7 @@ class OsFile:
             self._used = True
             self._pins += 1
             if syncing:
-                # Before the call, so that an append during it counts as unsynced again.
+                # Set before the call, so that an append during it counts as unsynced again.
                 self._unsynced = False
             return descriptor
 

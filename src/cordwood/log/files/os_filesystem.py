@@ -1,8 +1,8 @@
 """The machine's own disk: the only part of the log that calls `os`.
 
-Promises: the number of open handles is bounded, and no handle with unsynced writes is closed (a failed write-back would
-be reported to nobody); a failed append leaves the file as it was; reads that must not block do not; a cold read leaves
-the page cache as it found it. os_file.py has the operations on one file.
+Promises: the number of open handles is bounded, and no handle with unsynced writes is closed (the kernel would not
+report a failed write-back); a failed append leaves the file as it was; reads that must not block do not; a cold read
+leaves the page cache as it found it. os_file.py has the operations on one file.
 """
 
 import contextlib
@@ -43,9 +43,9 @@ class OsFilesystem:
         self.root = root
         self.max_open_files = max_open_files
         self.forced_syncs = 0
-        """How often a file had to be synced to free a handle, because all handles were unsynced."""
+        """The number of times that a file had to be synced to free a handle, because all handles were unsynced."""
         self.reads_without_waiting: bool | None = None
-        """Whether reads with RWF_NOWAIT work on this disk; unknown before the first append."""
+        """True if reads with RWF_NOWAIT work on this disk; unknown before the first append."""
         self.syncing = Syncing(root, self._open_directory)
         self.recent_bytes = RecentBytes(tail_bytes)
         self._handles: OrderedDict[OsFile, None] = OrderedDict()
@@ -125,7 +125,7 @@ class OsFilesystem:
             self.syncing.claim()
 
     def _make_below_root(self, path: str) -> None:
-        """Makes a directory and its parents, but not the root: one that vanished must not begin anew, empty."""
+        """Makes a directory and its parents, but not the root: a root that vanished must not begin anew, empty."""
         parent = os.path.dirname(path)
         if parent != self.root:
             self._make_below_root(parent)
@@ -168,7 +168,7 @@ class OsFilesystem:
         self.syncing.directory(path)
 
     def sync_everything(self) -> None:
-        # Before files are marked as synced: if this fails, they stay unsynced.
+        # The descriptor is opened before files are marked as synced: if that fails, they stay unsynced.
         self.syncing.watch()
         with self._handles_lock:
             files = list(self._handles)
@@ -222,7 +222,7 @@ class OsFilesystem:
         return FileLock(path)
 
     def learn_reads_without_waiting(self, descriptor: int, position: int) -> bool:
-        """Tries RWF_NOWAIT on a byte that was just written; tmpfs and overlayfs refuse it. Returns whether it works."""
+        """Tries RWF_NOWAIT on a byte that was just written; tmpfs and overlayfs refuse it. True if it works."""
         try:
             os.preadv(descriptor, (bytearray(1),), position, os.RWF_NOWAIT)
             works = True
@@ -234,7 +234,7 @@ class OsFilesystem:
         return works
 
     def open_descriptor(self, path: str, flags: int) -> int:
-        """Opens a file. If the process is out of descriptors, a handle is closed for it. Raises OSError."""
+        """Opens a file. If the process is out of descriptors, another handle is closed. Raises OSError."""
         if flags & _WRITING and not self.syncing.watching:
             with contextlib.suppress(StorageFailure):  # without a root there is nothing to watch
                 self.syncing.watch()

@@ -1,11 +1,11 @@
 """Syncs by fdatasync, fsync and syncfs, none of which succeeds after a lost write.
 
 The kernel reports a lost write once to each descriptor that was open at the time, and to no later descriptor if another
-process was told first. So the descriptor for syncfs is opened before the first write and kept. Of two threads that sync
-the same file at once, one gets the error and the other a success: so threads take turns, and after the first failure
-every call fails. A failed sync is never tried again: the kernel drops the pages that it could not write.
+process was told first. So the descriptor for syncfs is opened before the first write and kept. If two threads sync the
+same file at once, one gets the error and the other a success: so threads take turns, and after the first failure every
+call fails. A failed sync is never tried again: the kernel drops the pages that it could not write.
 
-The same descriptor tells whether the data directory is still at its path. A directory that was renamed, or whose disk
+The same descriptor shows whether the data directory is still at its path. A directory that was renamed, or whose disk
 was unmounted, fails as a sync does: files made at its path would be missing when it is back.
 """
 
@@ -38,7 +38,7 @@ class Syncing:
         self._descriptor = -1
         """The descriptor for syncfs, which hears of every write lost since it was opened."""
         self.claimed = False
-        """Whether the root is a data directory in use, which has to stay at its path."""
+        """True if the root is a data directory in use, which has to stay at its path."""
         self._close_descriptor: weakref.finalize[[int], Syncing] | None = None
         self._opening = threading.Lock()
         self._everything = threading.Lock()
@@ -57,7 +57,7 @@ class Syncing:
                 self._descriptor = descriptor
 
     def claim(self) -> None:
-        """Remembers which directory is the root: no other one takes its place until `close`."""
+        """Remembers the directory at the root: no other one takes its place until `close`."""
         self.watch()
         self.claimed = True
 
@@ -89,8 +89,8 @@ class Syncing:
 
     def directory(self, path: str) -> None:
         """Syncs the names in a directory."""
-        # Opened with the lock held: a directory opened after another thread's failure, before that is noted, would hear
-        # of no failure.
+        # Opened with the lock held: a directory that is opened between another thread's failure and the note of it
+        # would not hear of the failure.
         with self._directories[hash(path) % _DIRECTORY_LOCKS]:
             self.check_root()
             descriptor = self._open_directory(path)
