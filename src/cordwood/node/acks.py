@@ -16,7 +16,7 @@ ENDED_PER_STEP = 64
 """The most partitions whose waiting requests end in one turn: the topic was deleted, or the requests took too long."""
 
 Ended = tuple[Partition, list[WaitingAck]]
-"""A partition whose waits end, and its acks, which it has no longer."""
+"""A partition whose waits end, and the acks that were taken from it."""
 
 
 class Acks:
@@ -74,7 +74,7 @@ class Acks:
         self._partitions.pop(partition, None)
 
     def end(self, ended: Iterable[Ended], error: ErrorCode) -> None:
-        """Ends all waits for these partitions: acks hear the error, readers look again. Some now, others in turns."""
+        """Ends all waits for these partitions: acks get the error, readers look again. Some now, others in turns."""
         waited = [each for each in ended if each[1] or each[0].waiting_readers or each[0].waiting_followers]
         self._loop.in_turns.begin_steps(self._end_in_steps(waited, error))
 
@@ -93,10 +93,10 @@ class Acks:
             self._loop.in_turns.begin_steps(self._expire_in_steps())
 
     def _expire_in_steps(self) -> Iterator[None]:
-        """A disk that hangs lets the acks of all partitions expire at the same time.
+        """Expires acks in steps: a disk that hangs lets the acks of all partitions expire at the same time.
 
-        A leader that is cut off from the others hears of no successor. Its producers are told to look for one: else
-        they wait here until their requests time out.
+        A leader that is cut off from the others hears of no successor. Its producers are told to look for one, instead
+        of waiting here until their requests time out.
         """
         for number, partition in enumerate(list(self._partitions), 1):
             if partition.waiting_committed and self._hosted.may_be_replaced(partition):

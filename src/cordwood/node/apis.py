@@ -1,6 +1,6 @@
 """The table of APIs that a node serves, gathered from the handlers' own declarations.
 
-`served_by` is where the type checker sees that a node has every room that a handler asks for.
+In `served_by` the type checker sees that a node has every room that a handler asks for.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Which requests are those of other brokers: fetches of followers, markers, verifications, requests for sound batches,
+"""Recognises requests of other brokers: fetches of followers, markers, verifications, requests for sound batches,
 reports of positions and traffic.
 
 A client that passes for a broker could commit records that no follower has, or end transactions of others. Broker
@@ -16,15 +16,15 @@ from cordwood.wire.requests import RequestHeader
 
 
 def is_proven(image: ClusterImage, header: RequestHeader) -> bool:
-    """Whether the request carries the key of the broker that it says it is of."""
+    """True if the request carries the key of the broker that it names as its sender."""
     sender = header.sender
     registered = None if sender is None else image.brokers.get(sender.broker_id)
-    # The difference takes the same time for every wrong key.
+    # The comparison takes the same time for every wrong key.
     return sender is not None and registered is not None and registered.key > 0 and not registered.key ^ sender.key
 
 
 def may_be_keyless(image: ClusterImage, broker_id: int | None = None) -> bool:
-    """Whether the broker (None: any broker) is registered without a key."""
+    """True if the broker (None: any broker) is registered without a key."""
     if broker_id is None:
         return any(not broker.key for broker in image.brokers.values())
     registered = image.brokers.get(broker_id)
@@ -32,7 +32,7 @@ def may_be_keyless(image: ClusterImage, broker_id: int | None = None) -> bool:
 
 
 def is_broker(image: ClusterImage, header: RequestHeader, entrance: Entrance, broker_id: int | None = None) -> bool:
-    """Whether the request is that of the broker (None: of any broker)."""
+    """True if the request comes from the broker (None: from any broker)."""
     if entrance.callers is Callers.ITSELF:
         return True
     if is_proven(image, header):
@@ -42,15 +42,14 @@ def is_broker(image: ClusterImage, header: RequestHeader, entrance: Entrance, br
 
 
 def may_write_markers(image: ClusterImage, header: RequestHeader, entrance: Entrance) -> bool:
-    """Whether the request may write markers. Operators may, too, where no clients come: `kafka-transactions abort`."""
+    """True if the request may write markers. Operators may, too, where no clients come: `kafka-transactions abort`."""
     return entrance.callers in (Callers.BROKERS, Callers.ALONE) or is_broker(image, header, entrance)
 
 
 def check_broker(
     image: ClusterImage, header: RequestHeader, entrance: Entrance, broker_id: int, broker_epoch: int
 ) -> None:
-    """Refuses a request that is not that of the broker which is registered under this id, as far as this broker
-    knows."""
+    """Refuses a request that does not come from the broker that this broker knows under this id."""
     if not entrance.between_brokers and header.sender is None:
         raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Brokers ask at the listener of brokers.")
     registered = image.broker_epochs.get(broker_id)

@@ -1,13 +1,13 @@
 """Requests of brokers that know more than this one: they wait until this broker's image has caught up.
 
 A broker says in each request which revision of the metadata it knew. Without the wait a broker that lags behind would
-answer about a topic or a leadership of which it has not heard yet. The wait is bounded: after PATIENCE_MS the request
-is handled with the image at hand, and later requests of its connection do not wait for that revision again. A revision
-may never come: brokers of earlier releases name the revision of a listing, which counts changes of other users of the
-store. What one connection waited for in vain says nothing about the others: a client may name any revision.
+answer about a topic or a leadership that it does not know yet. The wait is bounded: after PATIENCE_MS the request is
+handled with the image at hand, and later requests of its connection do not wait for that revision again. A revision may
+never come: brokers of earlier releases name the revision of a listing, which counts changes of other users of the
+store. A vain wait of one connection says nothing about the others: a client may name any revision.
 
-A request that carries the key of a broker waits in any case. The sender of another may be a broker whose registration
-this one has not heard of yet, or a client: such requests wait while few of them do.
+A request that carries the key of a broker waits in any case. The sender of a request without a key may be a client, or
+a broker whose registration this one does not know yet: only a few such requests wait at a time.
 
 A request that waits holds its connection, so at most one of each connection waits, and requests of one connection take
 effect in their order.
@@ -37,7 +37,7 @@ class _Waiting(NamedTuple):
     steps: Steps
     timer: Timer
     stranger_bytes: int
-    """The size of a request that does not prove its sender; 0: it does."""
+    """The size of a request that does not prove its sender; 0 for one that does."""
 
 
 class CatchingUp:
@@ -55,7 +55,7 @@ class CatchingUp:
         return len(self._waiting)
 
     def has_room(self, header: RequestHeader, reply: Reply, size: int) -> bool:
-        """Whether a request of this size that names a revision beyond the image's waits for it."""
+        """True if a request of this size that names a revision beyond the image's waits for it."""
         if header.image_revision <= self._given_up.get(reply.connection_id, 0):
             return False
         if is_proven(self._image, header):

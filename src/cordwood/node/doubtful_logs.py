@@ -2,16 +2,16 @@
 other replicas lead.
 
 The saved offsets say that a log had records which its files do not have: its directory or its last files were removed.
-Nothing tells where the log ended. Followers of such a leader would cut off acknowledged records that only they have,
-and it would give the lost offsets out again. So it leads nothing (`HostedReplicas`), takes no records while it counts
-as in sync, and leaves ISR and ELR: after a start before the broker's fence is lifted, else as soon as the loss is
-found. Then it follows another replica. A log that is wholly gone and has nobody to follow waits for an operator; one
-that has records goes on with them, as nobody can have more.
+The former end of the log is unknown. Followers of such a leader would cut off acknowledged records that only they have,
+and the leader would give the lost offsets out again. So the replica does not lead (`HostedReplicas`), takes no records
+while it counts as in sync, and leaves ISR and ELR: after a start before the broker's fence is lifted, else as soon as
+the loss is found. Then it follows another replica. Without a replica to follow, a log that is wholly gone waits for an
+operator; a log that has records goes on with them, as no replica can have more.
 
-A log whose first file lies behind its start, with nothing durable that tells why, may lack files at its beginning. As a
-leader it would have followers delete records that only they have. So it gives way, too, and neither tells nor saves its
+A log whose first file lies behind its start for no recorded reason may lack files at its beginning. As a leader it
+would make followers delete records that only they have. So the replica gives way, too, and neither tells nor saves its
 start. A leader with the same or a later start ends the doubt; behind a leader with an earlier start the log is filled
-anew. Without others in sync the log leads on in doubt: replicas that come back keep what they have, and the first of
+anew. Without others in sync the log leads on in doubt: replicas that come back keep their records, and the first of
 them that is in sync leads.
 """
 
@@ -46,12 +46,12 @@ class DoubtfulLogs:
         self._reports = reports
         self._shared = shared
         self.deposed: Callable[[list[Deposed]], None] = lambda deposed: None
-        """Called with the partitions that this broker leads no longer."""
+        """Called with the partitions that this broker no longer leads."""
         self._found: dict[Partition, None] = {}
         self._leaving = False
 
     def found(self, partition: Partition, log: Log) -> None:
-        """A log was opened that may lack records."""
+        """Takes in an opened log that may lack records."""
         if not partition.replicated:
             log.start_is_known()
             return
@@ -69,7 +69,7 @@ class DoubtfulLogs:
 
     @property
     def names(self) -> list[PartitionName]:
-        """The partitions with such a log."""
+        """The partitions with a doubtful log."""
         for partition in list(self._found):
             log = partition.opened
             if not self._hosted.hosts(partition) or log is None or not log.in_doubt:
@@ -96,8 +96,8 @@ class DoubtfulLogs:
         )
 
     def _plan(self, name: PartitionName, own: int) -> GuardedPut | None:
-        """Has others lead. Without others a log that has records leads on with them; in the place of one that is gone
-        nobody leads until an operator accepts the loss."""
+        """Lets other replicas lead. Without others a log that has records leads on with them; a partition whose log is
+        gone has no leader until an operator accepts the loss."""
         leaving = plan_leaving(self._image, *name, own)
         partition = self._hosted.get(*name)
         if leaving is not None or partition is None or partition.opened is None or not partition.opened.lost:

@@ -2,8 +2,8 @@
 
 Answers leave in the order of requests, so a request behind a waiting fetch would wait with it. Kafka lets that request
 wait. A fetch that is answered early lets an idle consumer have its watermarks at once; but a client that answers each
-empty fetch with another request and the next fetch would poll in a circle, as fast as it can. So each connection has a
-hundred early answers in a second. Beyond that limit its requests wait, as with Kafka.
+empty fetch with another request and the next fetch would poll in a tight circle. So each connection has a hundred early
+answers in a second. Beyond that limit its requests wait, as with Kafka.
 """
 
 WINDOW_MS = 1000
@@ -18,7 +18,7 @@ class EarlyAnswers:
         self._given: dict[int, int] = {}
 
     def may_give(self, connection_id: int, boot_ms: int) -> bool:
-        """Whether a fetch of this connection may be answered early now. Counts an early answer if so."""
+        """True if a fetch of this connection may be answered early now; the early answer is then counted."""
         if not 0 <= boot_ms - self._since_ms < WINDOW_MS:
             self._since_ms = boot_ms
             self._given.clear()

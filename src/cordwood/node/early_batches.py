@@ -1,9 +1,9 @@
-"""Batches that reach a new leader before the batch that their producer sent to the leader before it.
+"""Batches that reach a new leader before an earlier batch that their producer sent to the former leader.
 
-The former leader loses that batch, which it has not acknowledged. The producer repeats it when it hears so, and the
-next one may be at the new leader by then. There that one shows a gap, which closes by itself. librdkafka answers
-OUT_OF_ORDER_SEQUENCE_NUMBER with the abort of its transaction, or with a new epoch in all partitions, in which it
-writes again what waits for its ack (docs/decisions/gaps-after-elections.md).
+The former leader loses the earlier batch, which it has not acknowledged. The producer repeats that batch when it learns
+of the loss. By then the next batch may be at the new leader, where it shows a gap that closes by itself. librdkafka
+answers OUT_OF_ORDER_SEQUENCE_NUMBER with the abort of its transaction, or with a new epoch in all partitions, in which
+it writes unacknowledged records again (docs/decisions/gaps-after-elections.md).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 GAP_CLOSES_WITHIN_MS: Final = 75_000
 """librdkafka waits 60 s for an answer of a machine that is gone before it repeats a batch."""
 FIRST_BATCH_WITHIN_MS: Final = 5_000
-"""For the first batch of a producer that the log does not know. That one may also have expired, or all its records were
-deleted: it is not kept waiting for long, and not for as long as a transaction may last."""
+"""The wait for the first batch of a producer that the log does not know. The producer may also have expired, or all its
+records were deleted: it does not wait for long, and not for as long as a transaction may last."""
 
 
 class EarlyBatch(ProtocolError):
-    """A batch that its producer has to repeat, behind the one before it."""
+    """A batch that its producer has to repeat, after the batch before it."""
 
     def __init__(self, partition: TopicPartition) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class EarlyBatch(ProtocolError):
 
 
 def is_early(partition: Partition, log: Log, batch: Buffer, now: Moment) -> bool:
-    """Whether an earlier batch of the producer may be on its way back from the former leader of the partition."""
+    """True if an earlier batch of the producer may be on its way back from the former leader of the partition."""
     since_ms = partition.took_over_ms
     if since_ms is None or now.boot_ms - since_ms >= GAP_CLOSES_WITHIN_MS:
         return False

@@ -1,4 +1,4 @@
-"""Topics as Metadata answers tell them: who leads each partition, for a client that reaches some of the brokers.
+"""Topics in Metadata answers: the leader of each partition, for a client that reaches some of the brokers.
 
 Encoded entries are kept until their topic or the brokers change.
 """
@@ -22,7 +22,7 @@ class EncodedTopics:
     encoding 10,000 partitions takes a while."""
 
     def __init__(self, image: ClusterImage, suspects: Callable[[], frozenset[int]]) -> None:
-        """`suspects` tells the leaders that may be dead. A client that is told a dead leader asks again only seconds
+        """`suspects` returns the leaders that may be dead. A client that is told a dead leader asks again only seconds
         later; a client that is told of no leader asks again at once."""
         self._image = image
         self._suspects = suspects
@@ -88,7 +88,7 @@ def leader_told(
     suspected: frozenset[int] = frozenset(),
 ) -> tuple[int, int, ErrorCode]:
     """The leader that a client is told, its epoch, and the error of a partition without one; `why` if the client cannot
-    reach the leader. A leader that is not among the brokers that clients are told, or may be dead, is none."""
+    reach the leader. A leader that may be dead, or that clients are not told, does not count."""
     leader, epoch = image.leadership(partition)
     if leader in unreachable:
         return NO_LEADER, epoch, why
@@ -100,7 +100,8 @@ def leader_told(
 def _successor(
     image: ClusterImage, partition: PartitionImage, hidden: frozenset[int]
 ) -> tuple[int, int, ErrorCode] | None:
-    """The broker that will probably lead a partition whose leader is away, for clients on librdkafka; None: nobody.
+    """The broker that will probably lead a partition whose leader is away, for clients on librdkafka; None: there is
+    none.
 
     A consumer on librdkafka that asks for the ends of a partition and is told of no leader answers its application
     _UNKNOWN_PARTITION from then on, and does not ask again for minutes. A broker that does not lead yet refuses the

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): the broker remembers which partitions a reader reads, so that a fetch names only changes.
+"""Fetch sessions (KIP-227): the broker remembers the partitions of a reader, so that a fetch names only changes.
 
 `FetchSessions.resolve` decides the protocol's table of (session id, session epoch), in one place. Three numbers are
 bounded: all sessions, the sessions of one connection, and the partitions that all sessions remember. When a connection
@@ -61,7 +61,7 @@ class Target:
         log_start: int = -1,
         high_watermark: int = UNKNOWN_HIGH_WATERMARK,
     ) -> None:
-        """`log_start` and `high_watermark` are those that a follower knows of."""
+        """`log_start` and `high_watermark`: the values that a follower knows."""
         self.topic = topic
         self.partition = partition
         self.fetch_offset = fetch_offset
@@ -178,7 +178,7 @@ class FetchSessions:
             if session_id in self._sessions:
                 self._forget(session_id)
             if epoch == INITIAL_EPOCH and asked:
-                # Without a call of `key` for each: there may be 50,000.
+                # `key` is not called for each partition: there may be 50,000.
                 targets = {(target.topic, target.partition): target for target in asked}
                 session = self._create(targets, uses_topic_ids, connection_id, boot_ms)
                 return FetchPlan(list(targets.values()), Mode.FULL, session)

@@ -1,4 +1,4 @@
-"""The book of flushes: which open logs the next flush round syncs, and who waits for the disk.
+"""The book of flushes: the open logs that the next flush round syncs, and the waits for the disk.
 
 A log under ack.durability=disk is dirty from each append on. A log under ack.durability=os waits for its settings
 (flush.messages, flush.ms), or until too many files would have unsynced writes. The driver takes tickets for a round,
@@ -27,7 +27,7 @@ class FlushBook:
         self._open: dict[LogOffsets, Partition] = {}
         """Partitions with an open log, by the offsets of the log."""
         self.dirty: dict[Partition, None] = {}
-        """Partitions that the next flush round syncs, those that wait for longest first."""
+        """Partitions that the next flush round syncs, the longest waiting first."""
         self._parts = 2 * len(logs.directories)
         """Each data directory has its part of the open files, and half of them may be unsynced."""
         self._unsynced: dict[Partition, None] = {}
@@ -46,7 +46,7 @@ class FlushBook:
         self._unsynced.pop(partition, None)
 
     def sync(self, partition: Partition) -> None:
-        """Has the next flush round sync the partition's log."""
+        """Puts the partition's log into the next flush round."""
         self.dirty[partition] = None
         self._loop.effects.wake()
 

@@ -1,9 +1,9 @@
-"""The partitions of which this broker is a replica, and which of them it leads.
+"""The partitions that this broker hosts as a replica, and its leaderships.
 
-The image of the metadata decides both; the table follows its deltas. Whether a topic or a partition exists is the
-image's answer alone: a partition that exists and is not here is led elsewhere. This broker leads a partition if the
-image names it as the leader in the broker epoch of this very process: a later incarnation of the broker ends all
-leaderships of an earlier one. A leader serves while the broker's lease holds, or while its followers vouch for it.
+The image of the metadata decides both; the table follows its deltas. Only the image says whether a topic or a partition
+exists: a partition that exists and is not here is led elsewhere. This broker leads a partition if the image names it as
+the leader in the broker epoch of this very process: a later incarnation of the broker ends all leaderships of an
+earlier one. A leader serves while the broker's lease holds, or while its followers vouch for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,10 +27,10 @@ class Deposed(NamedTuple):
     acks: list[WaitingAck]
     """Acks that have to be told NOT_LEADER_OR_FOLLOWER."""
     hosted: bool = True
-    """Whether this broker is still a replica."""
+    """True if this broker is still a replica."""
     given_up: bool = False
-    """Whether the partition went on elsewhere with a leader that lacked acknowledged records, and this replica has not
-    followed it: its log may be all that is left of these records."""
+    """True if the partition went on elsewhere with a leader that lacked acknowledged records, and this replica has not
+    followed that leader: its log may be all that is left of these records."""
 
 
 class HostedReplicas:
@@ -57,7 +57,7 @@ class HostedReplicas:
         for partitions in self.topics.values():
             yield from partitions.values()
 
-    # Who asks
+    # Lookups
 
     def leader(self, topic: str, index: int) -> Partition:
         """The partition, which this broker leads.
@@ -90,7 +90,7 @@ class HostedReplicas:
         return partition
 
     def leader_in(self, topic: str | TopicId, index: int) -> Partition:
-        """As `leader`, for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
+        """Does `leader` for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
         if isinstance(topic, str):
             return self.leader(topic, index)
         found = self._image.topics_by_id.get(topic)
@@ -134,7 +134,7 @@ class HostedReplicas:
         return [partition for partition in self.topics.get(topic, {}).values() if partition.leads]
 
     def hosts(self, partition: Partition) -> bool:
-        """Whether the partition is still here: its topic may have been deleted, and even created anew."""
+        """True if the partition is still here: its topic may have been deleted, and even created anew."""
         return self.get(*partition.name) is partition
 
     @property
@@ -143,21 +143,22 @@ class HostedReplicas:
 
     @property
     def registration_shows(self) -> bool:
-        """Whether the image shows the registration of this process. An image that does not is behind it."""
+        """True if the image shows the registration of this process. An image that does not is older than the
+        registration."""
         image = self._image
         return self._broker_id in image.brokers and (
             image.broker_epochs.get(self._broker_id) == self._serving.broker_epoch
         )
 
     def serves(self, partition: Partition) -> bool:
-        """Whether the leader has the authority to serve: by the broker's lease, or by its followers."""
+        """True if the leader has the authority to serve: by the broker's lease, or by its followers."""
         serving, now = self._serving, self._loop.now
         if now.boot_ms < serving.until_ms:
             return True
         return serving.registered_here and partition.followers_vouch(now, serving.lasts_ms)
 
     def may_be_replaced(self, partition: Partition) -> bool:
-        """Whether another broker may lead by now: the whole time of the lease is over, and no followers vouch."""
+        """True if another broker may lead by now: the whole time of the lease is over, and no followers vouch."""
         serving = self._serving
         return self._loop.now.boot_ms >= serving.until_ms + serving.lasts_ms // 2 and not self.serves(partition)
 
@@ -235,7 +236,7 @@ class HostedReplicas:
         else:
             acks = partition.follow(leader, leader_epoch, image)
             if partition.waiting_readers and not led:
-                # Clients that read at this follower: it may have another leader, or be in sync no longer.
+                # Clients that read at this follower look again: it may have another leader, or be out of sync.
                 self._loop.after(0, partition.wake_readers)
         if partition.replicated:
             self.on_role(partition)
@@ -258,9 +259,10 @@ class HostedReplicas:
         return self._follow_image(topic, partition.name.partition, now)
 
     def _gives_way(self, partition: Partition, image: PartitionImage) -> bool:
-        """Whether the partition must not be led here: records are missing in its log, and others may have them. Only
-        if nobody can have them, or an operator has accepted the loss, the log goes on without them. Replicas that are
-        not in sync may have records before a start that is in doubt: it stays in doubt until one of them is in sync."""
+        """True if the partition must not be led here: records are missing in its log, and other replicas may have them.
+        The log goes on without them only if no replica can have them, or an operator has accepted the loss. Replicas
+        that are not in sync may have records before a start that is in doubt: the start stays in doubt until one of
+        them is in sync."""
         log = partition.opened
         if log is None or not log.in_doubt:
             return False
@@ -273,7 +275,7 @@ class HostedReplicas:
         return True
 
     def _leadership(self, image: PartitionImage) -> tuple[bool, int, int]:
-        """Whether this process leads the partition, the leader that others have, and the partition's leader epoch."""
+        """True if this process leads the partition; the leader that others have; and the partition's leader epoch."""
         leader, leader_epoch = self._image.leadership(image)
         leads = leader == self._broker_id and self._image.broker_epochs.get(leader) == self._serving.broker_epoch
         return leads, NO_LEADER if leader == self._broker_id else leader, leader_epoch

@@ -1,6 +1,6 @@
 """The node's own long work, one piece in each turn of the loop: requests are served in between.
 
-Work for a connection's request, which ends when the connection closes, is in `turns`.
+`turns` has the work for a connection's request, which ends when the connection closes.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from cordwood.model.moment import Moment
 from cordwood.node.timers import Timers
 
 Work = Callable[[Moment], None]
-"""One piece of work. Gets the current time."""
+"""One piece of work, called with the current time."""
 
 
 class InTurns:

@@ -1,4 +1,5 @@
-"""Tells clients that asked the wrong broker who leads a partition, and where (KIP-951): they need no Metadata request.
+"""Names the leader of a partition, and its address, to clients that asked the wrong broker (KIP-951): they need no
+Metadata request.
 
 The answer is this broker's image, which may lag behind. A client takes a hint only if its epoch is higher than the one
 that the client knows.
@@ -25,7 +26,7 @@ class LeaderHints:
         self._image = image
 
     def hint(self, topic: str | TopicId, index: int, error: ErrorCode) -> Hint | None:
-        """Who leads the partition, if that helps a client with this error."""
+        """The leader of the partition, if that helps a client with this error."""
         if error not in MOVED:
             return None
         image = self._image

@@ -1,4 +1,4 @@
-"""Which connections are those of clients on librdkafka, by the software name that clients give in ApiVersions.
+"""The connections of clients on librdkafka, by the software name that clients give in ApiVersions.
 
 Some faults of librdkafka do not show if its clients are answered differently from others: `told_brokers.py`,
 `replication/near_reads.py`, `handlers/metadata.py` and `handlers/positions.py` say how.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 
 def is_on_librdkafka(software: str) -> bool:
-    """Whether a client with this software name (ApiVersions 3 and later) is built on librdkafka: bindings have names of
-    their own."""
+    """True if a client with this software name (ApiVersions 3 and later) is built on librdkafka: bindings have their
+    own names."""
     return "rdkafka" in software or software.startswith("confluent-kafka")
 
 

@@ -1,8 +1,8 @@
-"""Tells the controller where logs end, of partitions whose replicas may all have lost acknowledged records.
+"""Tells the controller the ends of logs, for partitions whose replicas may all have lost acknowledged records.
 
 The partition's row asks (`PartitionImage.seeks_longest_log`), and the broker's row answers: the replica with the
-longest log is elected (`cluster/planner/survivors.py`). Nobody leads the partition meanwhile, so the end stays. The
-answer goes when the partition has a leader.
+longest log is elected (`cluster/planner/survivors.py`). The partition has no leader meanwhile, so the end stays. The
+answer is removed when the partition has a leader.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class LogEnds:
         self._asked: dict[Partition, None] = {}
         self._told: tuple[LogEnd, ...] = ()
         self._busy = False
-        """Whether logs are looked at, or the broker's row is written."""
+        """True if logs are looked at, or the broker's row is written."""
         self._again = False
-        """Whether partitions were asked for, or got leaders, since the present look began."""
+        """True if partitions were asked for, or got leaders, since the present look began."""
 
     def role_changed(self, partition: Partition) -> None:
         """Looks whether the partition's row asks for the end of its log."""
@@ -51,7 +51,7 @@ class LogEnds:
         self._again = True
         if not self._busy:
             self._busy = True
-            # Later: one change of the image asks for many partitions.
+            # The look comes later: one change of the image asks for many partitions.
             self._loop.after(0, self._look)
 
     def _look(self, now: Moment) -> None:
@@ -70,7 +70,7 @@ class LogEnds:
         self._tell(tuple(sorted(ends)[:MOST_TOLD]))
 
     def _end_of(self, partition: Partition) -> LogEnd | None:
-        """The end of a log; None: it cannot be told now."""
+        """The end of a log; None: it is not known now."""
         if partition.cutting or partition.offline:
             return None
         name, leader_epoch = damaged_name(partition.topic_id, partition.name.partition), partition.image.leader_epoch

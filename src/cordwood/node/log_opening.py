@@ -25,7 +25,7 @@ class LogOpening:
     def __init__(
         self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook, *, in_cluster: bool
     ) -> None:
-        """`in_cluster`: the metadata is in a store that brokers share, which `cordwood recover` does not write."""
+        """`in_cluster`: brokers share the metadata store, and `cordwood recover` does not write to it."""
         self._put_back = ALONE
         if in_cluster:
             self._put_back = ELSEWHERE % "a node of a cluster"
@@ -68,7 +68,7 @@ class LogOpening:
                 self._reported_set_aside.add(path)
                 note = read_note(directory.filesystem, path)
                 if note is not None and note.until_in_sync:
-                    continue  # it goes by itself
+                    continue  # removed once the partition is in sync
                 logger.error(
                     "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
                     "what is set aside, %s",
@@ -80,7 +80,7 @@ class LogOpening:
 
 
 def _report_recovery(log: Log) -> None:
-    """Logs what opening a log has cut and rebuilt. The book of damage reports damage."""
+    """Logs the cuts and rebuilt files of opening a log. The book of damage reports damage."""
     recovery = log.reports.recovery
     for cut in recovery.cuts:
         logger.warning("%s", cut)

@@ -1,6 +1,6 @@
 """The event loop as the rooms of a node see it: the present moment, deadlines, work in turns, effects.
 
-One thread drives a node. Everything that happens in one event of the node happens at one moment, `now`.
+One thread drives a node. Everything in one event of the node happens at one moment, `now`.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Loop:
         self.effects = effects
         """Work that must not be done in the loop."""
         self.now = now
-        """The moment of the node's current event. Whoever begins an event sets it."""
+        """The moment of the node's current event, set when the event begins."""
         self.timers = Timers()
         self.turns = Turns(self.timers, effects.wake, lambda: self.now)
         """Steps of wide requests."""
@@ -27,7 +27,7 @@ class Loop:
         """Steps of the node's own work."""
 
     def after(self, delay_ms: int, callback: Callable[[Moment], None]) -> Timer:
-        """Calls back once, when the delay is over. The driver hears of the deadline."""
+        """Calls back once, when the delay is over. The driver is told of the deadline."""
         timer = self.timers.at(self.now.boot_ms + delay_ms, callback)
         self.effects.wake()
         return timer

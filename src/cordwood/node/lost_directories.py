@@ -1,9 +1,9 @@
 """Data directories whose disks fail while the broker runs: only their partitions go offline.
 
 A failed sync of a directory, or a failed write and then a failed probe, ends the use of the directory until the next
-start. So does a directory that was renamed or unmounted: a partition that began anew at its path would lose its
-acknowledged records as soon as the directory is back. The partitions of such a directory are led no longer by this
-broker: clients are told KAFKA_STORAGE_ERROR, and in a cluster the broker takes itself out of their in-sync sets, so
+start. A directory that was renamed or unmounted counts as failed, too: a partition that began anew at its path would
+lose its acknowledged records as soon as the directory is back. This broker no longer leads the partitions of such a
+directory: clients are told KAFKA_STORAGE_ERROR, and in a cluster the broker takes itself out of their in-sync sets, so
 that other replicas lead. A partition that no other replica has stays with this broker: its records may be there again
 after a restart. Without the home, which has the metadata, the broker cannot go on.
 """
@@ -59,7 +59,7 @@ class LostDirectories:
     # Failures
 
     def survived(self, failure: StorageFailure, path: str | None = None) -> bool:
-        """Whether the broker can go on after a failed sync, without the directory that failed."""
+        """True if the broker can go on after a failed sync, without the directory that failed."""
         root = failure.root if path is None and isinstance(failure, SyncFailure) else path
         directory = None if root is None else self._logs.directory_at(root)
         if directory is None or directory is self._logs.home:
@@ -68,7 +68,7 @@ class LostDirectories:
         return True
 
     def suspect(self, failure: Exception) -> None:
-        """Probes the disks after a failure that may be one of a whole disk."""
+        """Probes the disks after a failure that may affect a whole disk."""
         if self._probing or not isinstance(failure, StorageFailure) or isinstance(failure, DiskFull | DamagedLog):
             return
         self._probing = True
@@ -80,7 +80,7 @@ class LostDirectories:
         self._loop.effects.blocking(self._logs.probe, probed)
 
     def look(self) -> None:
-        """Looks, waiting for the disks, whether all directories are at their paths: before a stop checkpoints them."""
+        """Checks, waiting for the disks, that all directories are at their paths: before a stop checkpoints them."""
         self._fail(self._logs.gone())
 
     def _fail(self, failed: list[tuple[DataDirectory, StorageFailure]]) -> None:
@@ -112,7 +112,7 @@ class LostDirectories:
             logs.lose(directory)
         self.deposed([self._hosted.take_offline(partition) for partition in gone])
         if len(gone) < len(here):
-            # A thread has the logs of the others. Their cuts fail or end.
+            # A thread has the logs of the other partitions. Their cuts fail or end.
             self._loop.after(AGAIN_MS, lambda now: self._lose(directory, failure))
         self.leave()
 

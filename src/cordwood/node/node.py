@@ -2,8 +2,8 @@
 
 A node puts its rooms together and is driven: by requests (`handle`), changes of the metadata (`apply`), deadlines
 (`tick`) and flush rounds (`take_flush_tickets`, `flushed`). One thread drives it, the event loop's; blocking work goes
-through `Effects`. docs/architecture.md draws the rooms. Each takes the other rooms that it needs, and none takes the
-node.
+through `Effects`. docs/architecture.md draws the rooms. Each room takes the other rooms that it needs, and none takes
+the node.
 """
 
 from __future__ import annotations
@@ -204,11 +204,11 @@ class Node:
         self.lag_watch.schedule(now)
         self.loop.timers.at(now.boot_ms, lambda _: self._refills.find())
         if logs.undone_moves:
-            # Later: nothing drives the node yet.
+            # The moves resume later: the node is not driven yet.
             self.loop.timers.at(now.boot_ms, lambda _: self.log_moves.resume(logs.undone_moves))
         self.in_sync_changes.schedule(now)
 
-    # As its driver sees it
+    # The view of the driver
 
     @property
     def now(self) -> Moment:
@@ -229,7 +229,7 @@ class Node:
         self._router.handle(header, frame, reply, now)
 
     def connection_closed(self, connection_id: int) -> None:
-        """Drops the waiting requests of a closed connection: nobody reads their answers."""
+        """Drops the waiting requests of a closed connection: their answers would not be read."""
         self.held_heartbeats.connection_closed(connection_id)
         self.librdkafka_clients.connection_closed(connection_id)
         self.catching_up.connection_closed(connection_id)
@@ -252,12 +252,12 @@ class Node:
         self.flushes.flushed(tickets, now)
 
     def survived(self, failure: StorageFailure, path: str | None = None) -> bool:
-        """Whether the node goes on after a failed sync: the data directory at `path`, or that of the failure, is lost,
-        and only its partitions with it."""
+        """True if the node goes on after a failed sync: only the data directory at `path`, or that of the failure, is
+        lost, with its partitions."""
         return self.lost_directories.survived(failure, path)
 
     def recover_all(self) -> Iterator[TopicPartition]:
-        """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
+        """Prepares for the first request: sorts out strays and, after an unclean stop, recovers every log in turn."""
         missing = self._removals.sort_out_strays()
         for partition in list(self.hosted):
             if partition.name in missing or self.logs.needs_check(partition.name):
@@ -279,7 +279,7 @@ class Node:
         return known
 
     def stop_waiting(self, now: Moment) -> None:
-        """The broker stops: answers waiting fetches with the records at hand, and waiting members with a refusal."""
+        """Stops waiting: answers waiting fetches with the records at hand, and waiting members with a refusal."""
         self.loop.now = now
         self.catching_up.stop_waiting()
         self.held_heartbeats.stop()
@@ -294,8 +294,8 @@ class Node:
     def apply(self, delta: ImageDelta, now: Moment) -> None:
         """Applies a change of the cluster's metadata. The image is up to date already.
 
-        In this order: the own registration, deleted topics, new topics, regular expressions of groups, changed topics,
-        leaderships that depend on this broker's epoch, coordinators of new leaderships, settings of the broker,
+        The order is: this broker's registration, deleted topics, new topics, regular expressions of groups, changed
+        topics, leaderships that depend on this broker's epoch, coordinators of new leaderships, settings of the broker,
         requests that waited for this image.
         """
         self.loop.now = now
@@ -345,7 +345,7 @@ class Node:
     def _look_for_own_row(self) -> None:
         """Stops serving if the row of this process's registration is gone from the metadata."""
         image, serving = self.image, self.serving
-        # An image of another epoch is behind a new registration, or tells of a later incarnation.
+        # An image of another epoch is behind a new registration, or shows a later incarnation.
         if image.node_id not in image.brokers and image.broker_epochs.get(image.node_id) == serving.broker_epoch:
             serving.lost()
 
@@ -365,7 +365,7 @@ class Node:
 
     def _high_watermark_of(self, name: TopicPartition) -> tuple[int, int] | None:
         """The high watermark that the checkpoint keeps, and the leader epoch in which it was known. A lone replica has
-        none: all of its log is committed."""
+        no high watermark: all of its log is committed."""
         partition = self.hosted.get(*name)
         if partition is None or not partition.replicated or partition.opened is None:
             return None
@@ -431,7 +431,7 @@ class Node:
         self.acks.end(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _deposed(self, deposed: list[Deposed]) -> None:
-        """Ends the waits of partitions that this broker leads no longer, and unloads their coordinators."""
+        """Ends the waits of partitions that this broker no longer leads, and unloads their coordinators."""
         gone = [each.partition for each in deposed if not each.hosted]
         for partition in gone:
             self.flushes.forget(partition)

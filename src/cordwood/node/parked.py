@@ -28,7 +28,7 @@ class ParkedRequests:
         self._early_answers = EarlyAnswers()
 
     def park(self, connection_id: int, waiting: Parked, *, gives_way: bool = False) -> None:
-        """`gives_way`: the next request of the connection, whatever it is, has the parked one answered first."""
+        """Parks a request. `gives_way`: any next request of the connection has the parked one answered first."""
         self.by_connection.setdefault(connection_id, {})[waiting] = None
         if gives_way:
             self.giving_way[connection_id] = waiting
@@ -47,8 +47,8 @@ class ParkedRequests:
         """Answers waiting requests of the connection: answers leave in order, and the new request must not wait behind
         them.
 
-        A fetch does wait behind a fetch: a reader that fetches ahead would else be answered at once, again and again. A
-        connection beyond its limit of early answers waits, as with Kafka (`EarlyAnswers`).
+        But a fetch waits behind a fetch: otherwise a reader that fetches ahead would be answered at once, again and
+        again. A connection beyond its limit of early answers waits, as with Kafka (`EarlyAnswers`).
         """
         gives_way = self.giving_way.get(connection_id)
         if gives_way is not None:
@@ -60,7 +60,7 @@ class ParkedRequests:
             parked.hurry(now)
 
     def connection_closed(self, connection_id: int) -> None:
-        """Drops the waiting requests of a closed connection: nobody reads their answers."""
+        """Drops the waiting requests of a closed connection: their answers would not be read."""
         for parked in list(self.by_connection.pop(connection_id, ())):
             parked.abandon()
 

@@ -45,7 +45,7 @@ class WaitingAck:
         self.deadline_ms = deadline_ms
         self.done = done
         self.needs_enough = needs_enough
-        """Whether the wait ends when the in-sync set has too few members, or the leader may have been replaced."""
+        """True if the wait ends when the in-sync set has too few members, or the leader may have been replaced."""
 
 
 class WaitingReader(Protocol):
@@ -104,9 +104,9 @@ class Partition:
         high_watermark: int,
         watermark_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """A follower of nobody; `lead` makes it the leader. `take_turns` takes each step of some work in a turn of its
-        own. `high_watermark`: the last one that was saved, with the leader epoch in which it was known; -1: nobody
-        remembers."""
+        """The partition begins as a follower without a leader; `lead` makes it the leader. `take_turns` takes each step
+        of some work in a separate turn. `high_watermark`: the last one that was saved, with the leader epoch in which
+        it was known; -1: unknown."""
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
@@ -116,40 +116,40 @@ class Partition:
         self.agreed_epoch = 0
         """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
         self.led_since_ms = 0
-        """When this broker last took the lead, or began a new epoch as the leader."""
+        """The time at which this broker last took the lead, or began a new epoch as the leader."""
         self.took_over_ms: int | None = None
-        """When this leader took over from another broker, with all that was acknowledged; None: it did not."""
+        """The time at which this leader took over from another broker, with all acknowledged records, if it did."""
         self.leader = NO_LEADER
-        """The broker that leads; -1: nobody, as far as this broker knows."""
+        """The broker that leads; -1: this broker knows none."""
         self.image = image
         """The partition's row that its present role comes from."""
         self.cutting = False
-        """Whether a thread cuts the log: nobody else may use it, and the role does not change."""
+        """True if a thread cuts the log: no other work may use it, and the role does not change."""
         self.offline = False
-        """Whether the data directory of the log failed: the partition leads and follows nobody until the next start."""
+        """True if the data directory of the log failed: the partition leads and follows nobody until the next start."""
         self.rewriting = False
-        """Whether compaction or a repair writes new segments for the log: only one of them does at a time."""
+        """True if compaction or a repair writes new segments for the log: only one of them does at a time."""
         self._broker_id = broker_id
         self._open = open_log
         self._take_turns = take_turns
         self._waking = False
-        """Whether readers are being woken in turns."""
+        """True if readers are being woken in turns."""
         self._moved_again = False
-        """Whether the partition moved while they were: all of them look once more."""
+        """True if the partition moved while readers were woken: all of them look once more."""
         self._log: Log | None = None
         self._replica: LeaderReplica | None = None
         self._following: FollowerReplica | None = None
         self._high_watermark = high_watermark
         """The last high watermark of an earlier leadership, or of a follower."""
         self._watermark_epoch = watermark_epoch
-        """The leader epoch in which that was known."""
+        """The leader epoch in which that high watermark was known."""
         self.withholds = False
-        """Whether the log has committed records that its leader lacks, and is kept as it is until an operator accepts
+        """True if the log has committed records that its leader lacks, and is kept as it is until an operator accepts
         their loss."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
         self.waiting_starts: deque[WaitingAck] = deque()
-        """DeleteRecords: the offset is the log start that every replica has to save that may be elected."""
+        """Waits of DeleteRecords: the offset is the log start that every electable replica has to save."""
         self.waiting_readers: dict[WaitingReader, None] = {}
         self.waiting_followers: dict[WaitingReader, None] = {}
         self.unsynced_messages = 0
@@ -158,8 +158,8 @@ class Partition:
         self.fetched_bytes = 0
         """Bytes sent to readers since the broker started."""
         self.news_until_ms = 0
-        """Until when this broker, as a follower, asks for news of the high watermark: clients read here, or it
-        stops."""
+        """The time until which this broker, as a follower, asks for news of the high watermark: clients read here, or
+        it stops."""
 
     # The log and its leader
 
@@ -191,7 +191,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The high watermark as far as this broker knows it. The log has to be open."""
+        """The high watermark that this broker knows. The log has to be open."""
         replica, log = self._replica, self._log
         if replica is not None:
             return replica.high_watermark
@@ -202,7 +202,7 @@ class Partition:
 
     @property
     def watermark_epoch(self) -> int:
-        """The leader epoch in which the high watermark was last known; -1: nobody remembers."""
+        """The leader epoch in which the high watermark was last known; -1: unknown."""
         if self._replica is not None:
             return max(self._watermark_epoch, self._replica.leader_epoch)
         following = self._following
@@ -210,7 +210,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for a read_committed reader, as far as this broker knows it. The log has to be open."""
+        """The end for a read_committed reader, by what this broker knows. The log has to be open."""
         log = self._log
         assert log is not None
         return max(log.replayed.last_stable_offset(self.high_watermark), log.offsets.start)
@@ -229,7 +229,8 @@ class Partition:
         if self.replicated and (
             offsets.end_in_doubt or (offsets.start_in_doubt and self.image.others_in_sync(self._broker_id))
         ):
-            # Others have the records; behind a lost end they would cut them off (`doubtful_logs.py` ends the role).
+            # Other replicas have the records, and would cut them off behind a lost end (`doubtful_logs.py` ends the
+            # role).
             raise StorageFailure(f"{self.name}: records are missing in its log: another replica has to lead")
         replica = self._replica = LeaderReplica(
             log,
@@ -273,8 +274,8 @@ class Partition:
                 self._watermark_moved(self._take_the_lead(), now)
 
     def follow(self, leader: int, leader_epoch: int, image: PartitionImage) -> list[WaitingAck]:
-        """Leads no longer, and follows this leader; -1: nobody. Returns the acks that waited for a leadership that
-        ends; the caller ends them, and wakes the readers."""
+        """Stops leading, and follows this leader; -1: there is none. Returns the acks that waited for the leadership
+        that ends; the caller ends them, and wakes the readers."""
         led = self.leads
         self.image = image
         if led or (leader, leader_epoch) != (self.leader, self.leader_epoch):
@@ -321,13 +322,13 @@ class Partition:
         return len(self.image.replicas) > 1
 
     def followers_vouch(self, now: Moment, within_ms: int) -> bool:
-        """Whether every other in-sync replica fetched in this epoch within that time: nobody else was elected."""
+        """True if every other in-sync replica fetched in this epoch within that time: no other broker was elected."""
         replica = self._replica
         return replica is not None and replica.followers_vouch(now.boot_ms, within_ms)
 
     @property
     def must_sync(self) -> bool:
-        """Whether the ack of the last append waits for this replica's disk."""
+        """True if the ack of the last append waits for this replica's disk."""
         settings = self.settings
         return settings.ack_durability == "disk" or self.unsynced_messages >= settings.flush_messages
 
@@ -405,7 +406,7 @@ class Partition:
             ack.done(error)
 
     def proposal_ended(self, now: Moment) -> None:
-        """The leader knows more about a change of its in-sync set."""
+        """Counts anew: the leader knows more about a change of its in-sync set."""
         if (replica := self._replica) is not None:
             self._in_sync_changed(replica, replica.proposal_ended(), now)
 
@@ -420,12 +421,12 @@ class Partition:
             self._starts_moved(replica)
 
     def wake_everybody(self, now: Moment) -> None:
-        """Has all waiting fetches look again: records went, or the leadership ended."""
+        """Makes all waiting fetches look again: records were removed, or the leadership ended."""
         self.wake_readers(now)
         self.wake_followers(now)
 
     def wake_readers(self, now: Moment) -> None:
-        """Has waiting fetches of clients look again, many of them in turns."""
+        """Makes waiting fetches of clients look again, many of them in turns."""
         if self._waking:
             self._moved_again = True
             return
@@ -439,7 +440,7 @@ class Partition:
     def _wake_in_steps(self, readers: list[WaitingReader], now: Moment) -> Iterator[None]:
         while readers:
             for number, reader in enumerate(readers, 1):
-                # Else it has its answer, or its connection is closed.
+                # A reader that no longer waits has its answer, or its connection is closed.
                 if reader in self.waiting_readers:
                     reader.woken_by(self, now)
                 if not number % WOKEN_AT_ONCE:

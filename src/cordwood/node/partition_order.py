@@ -24,11 +24,11 @@ class PartitionOrder:
         """Waiting requests by partition; partitions without waiting requests are left out."""
 
     def __bool__(self) -> bool:
-        """Whether any request waits."""
+        """True if any request waits."""
         return bool(self.queues)
 
     def busy(self, partitions: Iterable[Hashable]) -> bool:
-        """Whether a request that names these partitions has to wait for others."""
+        """True if a request that names these partitions has to wait for others."""
         return any(partition in self.queues for partition in partitions)
 
     def enter(self, partitions: Iterable[Hashable], go: Callable[[], None]) -> Callable[[], None]:

@@ -1,8 +1,8 @@
 """The port of a node towards other brokers: a request goes out, and its answer or its failure comes back as an event.
 
-Whoever talks to a broker (fetchers, writers of markers, verification) talks through this port, also to the broker that
-it runs on: nothing may depend on where a partition is led. The port promises one call of `done` for each request, and
-no order among requests. It repeats nothing: only the sender knows whether a request may be sent twice.
+Every room that talks to a broker (fetchers, writers of markers, verification) uses this port, also for its own broker:
+nothing may depend on where a partition is led. The port promises one call of `done` for each request, and no order
+among requests. The port repeats nothing: only the sender knows whether a request may be sent twice.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class PeerRequest(NamedTuple, Generic[Response]):
     values: Mapping[str, Any]
     """The body, with Kafka's field names (`wire/messages`)."""
     timeout_ms: int
-    """How long the sender waits from now on, connecting included."""
+    """The sender's timeout from now on, connecting included."""
     waits_long: bool = False
-    """Whether the peer may hold the request while others of the same API come: it goes on a connection of its own."""
+    """True if the peer may hold the request while others of the same API come: it goes on a connection of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PeerAnswer(Generic[Response]):
 
 
 class PeerFailure(Enum):
-    """Why there is no answer."""
+    """The reason why there is no answer."""
 
     UNKNOWN_BROKER = "no broker of this id is registered"
     NO_CONNECTION = "the broker cannot be connected to"
@@ -54,7 +54,7 @@ class PeerFailed(NamedTuple):
     reason: PeerFailure
     text: str
     perhaps_handled: bool = False
-    """Whether the peer may have got the request. If not, sending it again does nothing twice."""
+    """True if the peer may have got the request. If not, it is safe to send the request again."""
 
 
 PeerOutcome = PeerAnswer[Response] | PeerFailed
@@ -67,7 +67,7 @@ class Peers(Protocol):
 
 
 class Home(Protocol):
-    """The broker itself, for those who need no codec between their rooms."""
+    """The broker itself, for rooms that need no codec between them."""
 
     def call(self, work: Callable[[], None]) -> None:
         """Does the work in a later event of the node: a call to oneself takes effect no sooner than a request."""

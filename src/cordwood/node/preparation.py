@@ -68,7 +68,7 @@ class Preparation:
         self._reserved_bytes = 0
 
     def topic_settled(self, topic: TopicImage) -> None:
-        """Notes whether a new or changed topic asks for preparation."""
+        """Notes a new or changed topic that may ask for preparation."""
         names = (topic.name, topic.topic_id)
         if _asks_for_it(topic.settings) and topic.name not in INTERNAL_TOPICS:
             self._topics.update(names)
@@ -79,7 +79,7 @@ class Preparation:
         self._topics.difference_update((topic.name, topic.topic_id))
 
     def may_concern(self, topics: Sequence[tuple[str | TopicId, object]]) -> bool:
-        """Whether a request that names these topics may need preparation. Cheap, and nearly always False."""
+        """True if a request that names these topics may need preparation. Cheap, and nearly always False."""
         if self._order.queues:
             return True
         return bool(self._topics) and any(topic in self._topics for topic, _ in topics)
@@ -168,8 +168,8 @@ class Preparation:
             request.ready()
 
         def work() -> list[Prepared]:
-            # A request without a task goes through a thread, too: else many requests behind one would be appended in
-            # one turn.
+            # A request without a task goes through a thread, too: otherwise many requests behind one would be appended
+            # in one turn.
             if not tasks:
                 return []
             as_bytes = [task._replace(batch=bytes(task.batch)) for task in tasks]

@@ -1,8 +1,8 @@
-"""Batches that a leader refused for a reason that passes: those behind them are refused for the same reason.
+"""Batches that a leader refused for a temporary reason: later batches are refused for the same reason.
 
 A producer with sequence numbers has several requests in flight. If the reason ends between two of them, the second one
-shows a gap, or is taken as the first batch of a producer that nobody knows: then the order of its records changes.
-librdkafka answers a gap with a new epoch in all partitions, and writes again there what waits for its ack.
+shows a gap, or is taken as the first batch of an unknown producer: then the order of its records changes. librdkafka
+answers a gap with a new epoch in all partitions, and writes unacknowledged records again there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Refused(NamedTuple):
     leader_epoch: int
     producer_epoch: int
     sequence: int
-    """The lowest one that was refused: the batch that has to come first."""
+    """The lowest sequence that was refused: the batch that has to come first."""
     until_ms: int
     refusal: Callable[[], Exception]
 
@@ -41,8 +41,8 @@ class RefusedBatches:
         return bool(self._refused)
 
     def note(self, partition: Partition, batch: memoryview, refusal: Callable[[], Exception], now: Moment) -> None:
-        """Notes that a client's batch was refused, for a reason that passes. `refusal` makes the exception again: one
-        that was raised keeps the batch."""
+        """Notes that a client's batch was refused, for a temporary reason. `refusal` makes the exception again: an
+        exception that was raised keeps the batch in memory."""
         header = numbered(batch)
         if header is None:
             return
@@ -58,7 +58,7 @@ class RefusedBatches:
             del self._refused[oldest]
 
     def check(self, partition: Partition, batch: memoryview, now: Moment) -> None:
-        """Raises the reason for which the batch before this one was refused. Forgets it if this is that batch."""
+        """Raises the reason for which the previous batch was refused. Forgets it if this is the refused batch."""
         header = numbered(batch)
         key = (partition, -1 if header is None else header.producer_id)
         refused = self._refused.get(key)
@@ -72,7 +72,7 @@ class RefusedBatches:
             if is_later(header.base_sequence, refused.sequence):
                 raise refused.refusal()
             if header.base_sequence != refused.sequence:
-                # A batch from before the refused one is repeated.
+                # A batch older than the refused one is repeated.
                 return
         del self._refused[key]
 

@@ -17,7 +17,7 @@ class Reports:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self.survived: Callable[[SyncFailure], bool] = lambda failure: False
-        """Whether the broker goes on after a failed sync, without the data directory that failed."""
+        """Returns True if the broker goes on after a failed sync, without the data directory that failed."""
         self.suspect: Callable[[Exception], None] = lambda failure: None
         """Called with each failure: a data directory may have failed."""
         self._reported: dict[str, int] = {}

@@ -19,7 +19,7 @@ from cordwood.wire.bad_messages import AnswerTooLarge
 from cordwood.wire.requests import RequestHeader, begin_response, decode_in_steps, decode_request
 
 NARROW_BYTES = 2 * 1024
-"""Requests of at most so many bytes are decoded in one go: an element takes a byte or more."""
+"""Requests of at most this many bytes are decoded in one go: an element takes a byte or more."""
 
 T = TypeVar("T")
 Element = TypeVar("Element", covariant=True)
@@ -82,7 +82,7 @@ class Request(Generic[Served_co]):
 
         @property
         def answer(self: Request[ApiTypes[Any, Answer, Any]]) -> Answer:
-            """As `_answer`, with the fields of this API's response."""
+            """Does `_answer` with the fields of this API's response."""
 
     else:
         answer = _answer
@@ -129,7 +129,7 @@ class Made(Generic[Element]):
 class Handler(Generic[Rooms]):
     """An API as a node serves it: the versions stand beside the function, so the advertised versions are true.
 
-    The function takes the rooms that it needs, and nothing else of the node (`apis.py` checks that a node has them).
+    The function takes only the rooms that it needs (`apis.py` checks that a node has them).
     """
 
     __slots__ = ("api", "handle")

@@ -1,11 +1,10 @@
-"""Which brokers clients are told in answers to Metadata: those that take part, which are registered and not fenced.
+"""The brokers in answers to Metadata: those that take part, which are registered and not fenced.
 
 librdkafka drops every broker that an answer leaves out (since 2.10), and then fails to come back in two ways. A client
-that is told of no broker at all has nobody to ask again, and may stay so for ever (its issue 5301). A call that waits
-for a coordinator does not return if that broker was left out for a moment (its issue 5511). So no client is told of an
-empty cluster, and clients on librdkafka are told a broker for a while after it left. They are always told the broker
-that answers, also while it does not take part: a client that is told of nobody but a dead broker has nobody to ask
-either.
+that is told of no broker at all cannot ask again, and may stay so for ever (its issue 5301). A call that waits for a
+coordinator does not return if that broker was left out for a moment (its issue 5511). So no client is told of an empty
+cluster, and clients on librdkafka are told a broker for a while after it left. Such clients are always told the broker
+that answers, even while it does not take part: a client that is told only of a dead broker cannot ask again either.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
 
 TOLD_AFTER_LEAVING_MS: Final = 60_000
-"""How long clients on librdkafka are told a broker that left: longer than a restart takes."""
+"""The time for which clients on librdkafka are told a broker that left: longer than a restart takes."""
 
 
 class ToldBrokers:
@@ -32,7 +31,7 @@ class ToldBrokers:
         self._image = image
         self._taking_part: dict[int, BrokerImage] = {}
         self._left: dict[int, tuple[BrokerImage, int]] = {}
-        """Brokers that took part and do not any more, each with its last row and the time on the boot clock."""
+        """Brokers that no longer take part, each with its last row and the time on the boot clock."""
         self._librdkafka_clients = librdkafka_clients
         self.brokers_changed()
 
@@ -65,7 +64,7 @@ class ToldBrokers:
         return found
 
     def _this_broker(self) -> dict[int, BrokerImage]:
-        """This broker, by its registration or its last one; empty if it never registered."""
+        """The row of this broker, from its registration or its last one; empty if it never registered."""
         own = self._image.node_id
         if own in self._image.brokers:
             return {own: self._image.brokers[own]}

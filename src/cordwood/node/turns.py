@@ -24,7 +24,7 @@ Steps = Generator[None, None, None]
 """Work that pauses where other requests may be served."""
 
 ANSWERED_BYTES_PER_EVENT = 64 * 1024
-"""A flush may answer hundreds of requests: answers beyond so many bytes are made in turns."""
+"""A flush may answer hundreds of requests: answers beyond this many bytes are made in turns."""
 
 
 MADE_AT_ONCE_BYTES = 64 * 1024 * 1024
@@ -53,7 +53,8 @@ class Turns:
         self._work: dict[int, deque[tuple[Waiting, Steps]]] = {}
         """Work by connection, in the order of the connections' next turns."""
         self.stepped_for: object | None = None
-        """The reply of the last request or step. The driver clears it before each event, to name who held the loop."""
+        """The reply of the last request or step. The driver clears it before each event, to name the client that held
+        the loop."""
         self._counted_from: Moment | None = None
         self.answered_bytes = 0
         """Bytes of answers in the current event: senders of answers add their sizes."""
@@ -76,8 +77,8 @@ class Turns:
             reply.hang_up(str(reason))
 
     def answered_much(self) -> bool:
-        """Whether the next answer waits for a turn: this event has answered ANSWERED_BYTES_PER_EVENT. In a new event
-        counting begins anew instead."""
+        """True if the next answer waits for a turn: this event has answered ANSWERED_BYTES_PER_EVENT. In a new event
+        counting begins anew."""
         now = self._now()
         if self._counted_from is now:
             return True
@@ -86,20 +87,20 @@ class Turns:
 
     @property
     def made_enough(self) -> bool:
-        """Whether answers that are being made have so many bytes that further ones wait."""
+        """True if answers that are being made have so many bytes that further ones wait."""
         return self._made_bytes > MADE_AT_ONCE_BYTES
 
     def makes(self, connection_id: int, so_far: int) -> None:
-        """Tells the bytes so far of the answer that is being made for a connection."""
+        """Notes the bytes so far of the answer that is being made for a connection."""
         self._made_bytes += so_far - self._making.get(connection_id, 0)
         self._making[connection_id] = so_far
 
     def made(self, connection_id: int) -> None:
-        """The answer is finished, or given up."""
+        """Notes that the answer is finished, or given up."""
         self._made_bytes -= self._making.pop(connection_id, 0)
 
     def forget(self, connection_id: int) -> None:
-        """Drops the work of a closed connection: nobody waits for its answers."""
+        """Drops the work of a closed connection: its answers would not be read."""
         for _, steps in self._work.pop(connection_id, ()):
             steps.close()
 

@@ -1,8 +1,8 @@
-"""Files of logs whose records could not be sent: for a while readers are refused them.
+"""Files of logs whose records could not be sent: for a while their records are refused to readers.
 
 An answer to a fetch says its size before the records of all its partitions are read, so its connection is closed when
-one file cannot be read. A follower asks for many partitions in one request, and would ask for that file again with
-each: a single bad sector would keep every partition of the leader from its followers.
+one file cannot be read. A follower asks for many partitions in one request, and would ask for that file again with each
+request: a single bad sector would keep every partition of the leader from its followers.
 """
 
 from cordwood.model.errors import StorageFailure
@@ -10,7 +10,7 @@ from cordwood.node.loop import Loop
 from cordwood.node.reports import Reports
 
 REFUSED_MS = 5_000
-"""How long records of a file are refused. Then the file is tried again, at the cost of one more connection."""
+"""The time for which records of a file are refused. A new try costs one more connection."""
 MOST_FILES = 10_000
 
 
@@ -21,13 +21,13 @@ class UnreadableFiles:
         self._loop = loop
         self._reports = reports
         self._until_ms: dict[str, int] = {}
-        """When each file is tried again, on the boot clock."""
+        """The time at which each file is tried again, on the boot clock."""
 
     def __bool__(self) -> bool:
         return bool(self._until_ms)
 
     def found(self, path: str, failure: StorageFailure) -> None:
-        """Records of this file could not be read when their answer was sent."""
+        """Notes that records of this file could not be read when their answer was sent."""
         self._reports.failure(failure)
         if len(self._until_ms) >= MOST_FILES:
             self._until_ms.clear()

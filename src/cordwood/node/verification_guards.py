@@ -1,7 +1,7 @@
 """Guards of verifications: the leader of a partition notes each open question to a transaction's coordinator.
 
 A marker for the producer voids the question, since the transaction may have ended after the coordinator gave its
-answer. A guard belongs to one leadership (`LeaderReplica`) and holds no longer than that.
+answer. A guard belongs to one leadership (`LeaderReplica`) and ends with it.
 """
 
 from cordwood.node.coordinators.coordinator_log import Writer

@@ -3,10 +3,10 @@
 The contract of every coordinator: a request yields records and an answer; state changes only when those records are
 replayed, at append; the answer, and every read of that state, waits until the records are committed.
 
-A shard belongs to one leader epoch of its partition. It is loaded from its log when the leadership begins, and requests
-wait for the load. It is unloaded when the leadership ends, or goes over to a new epoch: whoever still holds the shard
-is told NOT_COORDINATOR. Deadlines, leases and waits of a coordinator live in its shards and end with them. State whose
-records were never committed ends with its shard, too.
+A shard belongs to one leader epoch of its partition. The shard is loaded from its log when the leadership begins, and
+requests wait for the load. The shard is unloaded when the leadership ends, or goes over to a new epoch: requests that
+still hold the shard are told NOT_COORDINATOR. Deadlines, leases and waits of a coordinator live in its shards and end
+with them. State whose records were never committed ends with its shard, too.
 
 Records of a transaction are held back until its marker: a commit replays the records, an abort drops them, in every
 kind of machine.
@@ -81,7 +81,7 @@ class Shard(Generic[M]):
         self.machine = machine
         self.loaded = False
         self.unloaded = False
-        """Whether the leadership that this shard belongs to is over."""
+        """True if the leadership that this shard belongs to is over."""
         self.waiting: list[Done] = []
         self.last_written_offset = -1
         self.pending = PendingRecords()
@@ -341,7 +341,7 @@ class CoordinatorLog(Generic[S]):
         self._acks.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
 
     def _may_answer(self, shard: S) -> bool:
-        """Whether an answer that has waited may rest on the shard: another broker may coordinate by now."""
+        """True if an answer that has waited may rest on the shard: another broker may coordinate by now."""
         return not shard.unloaded and self._hosted.serves(shard.partition)
 
     # Loading and unloading
@@ -436,7 +436,7 @@ class CoordinatorLog(Generic[S]):
         self._loop.effects.blocking(lambda: read_records(chunk), replay)
 
     def _met_damage(self, shard: S, offset: int, damage: DamagedLog) -> None:
-        """Some records cannot be read: an operator decides whether the coordinator goes on without them."""
+        """Handles records that cannot be read: an operator decides whether the coordinator goes on without them."""
         if self._image.settings.coordinator_damaged_records == "skip":
             known = shard.partition.replica.log.reports.damage
             behind = [each.end_offset for each in known if each.first_offset <= offset < each.end_offset]

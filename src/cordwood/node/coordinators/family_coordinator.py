@@ -39,7 +39,7 @@ _FULL = f"There are {MAX_FAMILIES} families already; `cordwood transaction forge
 
 
 class Standing(NamedTuple):
-    """Whether a family has decided a batch."""
+    """The state of a family towards a batch: decided or not."""
 
     error: ErrorCode
     decided: bool = False
@@ -254,7 +254,7 @@ class FamilyCoordinator:
 
     @staticmethod
     def _some_at_a_time(shard: LedTransactions) -> Iterator[list[Family]]:
-        """All families of a shard, as many at a time as have about SLOTS_PER_STEP slots."""
+        """All families of a shard, in groups with about SLOTS_PER_STEP slots."""
         some: list[Family] = []
         slots = 0
         for name in shard.machine.families.names():
@@ -273,7 +273,7 @@ class FamilyCoordinator:
 
 
 def _is_full(shard: LedTransactions, name: str) -> bool:
-    """Whether the family is new and its shard has no place for another family."""
+    """True if the family is new and its shard has no place for another family."""
     families = shard.machine.families
     return name not in families and len(families) >= MAX_FAMILIES
 

@@ -38,7 +38,7 @@ class CommitRequest(NamedTuple):
     author: Author
     commits: list[Commit]
     knows_epochs: bool = True
-    """Whether members of the consumer protocol may use the version of the request."""
+    """True if members of the consumer protocol may use the version of the request."""
 
 
 class GroupPositions:
@@ -58,10 +58,10 @@ class GroupPositions:
     def commit_in_transaction(
         self, asked: CommitRequest, admit: Callable[[TopicPartition, Done], None], writer: Writer, done: Settled
     ) -> None:
-        """As `commit`, but the positions hold only once the writer's transaction is committed.
+        """Stores the positions as `commit` does, but they hold only once the writer's transaction is committed.
 
         `admit` asks the transaction's coordinator whether the transaction includes the partition of __consumer_offsets.
-        Its answer holds within the event that brings it.
+        The coordinator's answer holds within the event that brings it.
         """
 
         def loaded(shard: LedGroups) -> None:
@@ -97,7 +97,8 @@ class GroupPositions:
     def _records(
         self, asked: CommitRequest, machine: GroupShard, held: Collection[bytes], now: Moment
     ) -> CommitOutcome:
-        """Checks again that each topic exists: it may have been deleted, and created anew, while the commit waited."""
+        """The records of the positions. Checks again that each topic exists: it may have been deleted, and created
+        anew, while the commit waited."""
         there = list(map(self._exists, asked.commits))
         present = [commit for commit, exists in zip(asked.commits, there, strict=True) if exists]
         outcome = machine.positions.commit(

@@ -31,7 +31,7 @@ ORDINARY_MEMBER_BYTES = 64 * 1024
 
 
 def nothing(error: ErrorCode) -> None:
-    """The callback of a write whose outcome nobody waits for."""
+    """The callback of a write whose outcome is not needed."""
 
 
 class Author(NamedTuple):
@@ -60,7 +60,7 @@ class LedGroups(Shard[GroupShard]):
         self.deleted_topics: list[TopicId] = []
         """Deleted topics whose positions are still to be removed."""
         self.expiring = False
-        """Whether the removal of expired positions is under way."""
+        """True if the removal of expired positions is under way."""
 
 
 class GroupShards:
@@ -93,12 +93,12 @@ class GroupShards:
         return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._image.settings.groups_max
 
     def room_for_positions(self) -> int:
-        """The room for new positions. Positions of open transactions take some: they are kept if those commit."""
+        """The room for new positions. Positions of open transactions take some room: a commit keeps them."""
         kept = sum(shard.machine.positions.weight + shard.pending.weight for shard in self.log.loaded_shards())
         return self._image.settings.positions_max - kept
 
     def room_for_members(self) -> int:
-        """Bytes that members may have this broker keep beyond those that it keeps; 0: newcomers are refused."""
+        """The further bytes that this broker may keep for members; 0: newcomers are refused."""
         kept = sum(shard.machine.kept.total for shard in self.log.loaded_shards())
         return max(self._image.settings.groups_members_max_bytes - kept, 0)
 
@@ -146,7 +146,7 @@ class GroupShards:
         self._held.look(shard.held, group_id, self._loop.now)
         self.set_alarm(shard, group_id)
 
-    # Time, and the end of it
+    # Time, and the end of waiting
 
     def stop_waiting(self) -> None:
         """Refuses members that wait for a round: the broker stops, and members look for a coordinator again."""

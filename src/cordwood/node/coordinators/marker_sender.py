@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.write_txn_markers import WriteTxnMarkers
 
 TIMEOUT_MS = COMMIT_TIMEOUT_MS + 5_000
-"""Longer than a leader waits for its markers to be committed: it answers for each of them."""
+"""The timeout is longer than a leader waits for its markers to be committed: the leader answers for each of them."""
 
 VERSIONS = (1, 2)
 
@@ -46,7 +46,7 @@ class _Marker(NamedTuple):
     written: Sent
 
     def settle(self, told: dict[TopicPartition, ErrorCode]) -> None:
-        """Calls back; with NETWORK_EXCEPTION for partitions of which nothing was told."""
+        """Calls back; with NETWORK_EXCEPTION for partitions without an outcome."""
         self.written({name: told.get(name, ErrorCode.NETWORK_EXCEPTION) for name in self.names})
 
 
@@ -159,7 +159,7 @@ def _marker(ending: Ending, names: list[TopicPartition]) -> dict[str, Any]:
 
 
 def _outcomes(outcome: PeerOutcome) -> dict[int, dict[TopicPartition, ErrorCode]]:
-    """The outcome of each partition that the broker told, by producer id."""
+    """The outcome of each partition in the broker's answer, by producer id."""
     if not isinstance(outcome, PeerAnswer):
         return {}
     body: WriteTxnMarkers.Response = outcome.body

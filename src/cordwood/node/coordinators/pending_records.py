@@ -7,7 +7,7 @@ record of its key has.
 from collections.abc import Collection, Iterable, Iterator
 
 _BYTES_OF_ONE = 256
-"""So many bytes of a value take as much memory as a small record."""
+"""The bytes of a value that take as much memory as a small record."""
 
 
 class PendingRecords:

@@ -1,7 +1,7 @@
 """Hands out producer ids from blocks that the cluster reserved for this node: no two nodes give the same id.
 
-A broker of a cluster reserves its first block as soon as it takes part, and the next one while half a block is left: a
-metadata store that does not answer keeps no new producer waiting until these ids are used up.
+A broker of a cluster reserves its first block as soon as it takes part, and the next one while half a block is left:
+until these ids are used up, no new producer waits for a metadata store that does not answer.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class ProducerIds:
         self._ids: deque[int] = deque()
         self._waiting: deque[Callable[[int | ErrorCode], None]] = deque()
         self._asked = False
-        """Whether a block is being reserved."""
+        """True if a block is being reserved."""
 
     def next(self, done: Callable[[int | ErrorCode], None]) -> None:
         """Calls back with an id that was never given before, or with an error if the cluster cannot reserve a block."""

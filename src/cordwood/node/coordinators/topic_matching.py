@@ -54,7 +54,7 @@ class TopicMatching:
         self._finished = 0
         self._busy = False
 
-    # As the groups see it
+    # The view of the groups
 
     @property
     def version(self) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class TopicMatching:
     def matching(self, expression: str) -> Resolution | None:
         return self._known.get(expression)
 
-    # What happens
+    # Events
 
     def when_known(self, expressions: Collection[str], done: Callable[[dict[str, ProtocolError]], None]) -> None:
         """Calls back when all expressions are matched, with the reasons why some are not regular expressions."""

@@ -30,7 +30,7 @@ LONGEST_RETRY_MS = 10_000
 a full disk stays full for a while, and thousands of transactions may wait for it."""
 
 PATIENCE_MS = 100
-"""How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
+"""The wait of a request for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
 before they ask again, mostly for longer than the markers take."""
 
 MARKERS_AT_ONCE = 200
@@ -58,7 +58,7 @@ class Completions:
         self._tell_marked = marked
 
     def unloaded(self, shard: LedTransactions) -> None:
-        """Leaves completions to the next leader, and has waiting requests decided again, which fails."""
+        """Leaves completions to the next leader, and decides waiting requests again, which fails."""
         for waiting in shard.next_tries.values():
             waiting.timer.cancel()
         shard.next_tries.clear()
@@ -82,7 +82,7 @@ class Completions:
             self._loop.after(1, lambda _: self.complete_all(shard, rest))
 
     def leaders_changed(self) -> None:
-        """Tries completions again, without a pause, whose markers are missing where another broker leads now."""
+        """Tries completions again without a pause if their missing markers belong to partitions with a new leader."""
         for shard in self._shards.log.loaded_shards():
             due = [each for each, waiting in shard.next_tries.items() if self._led_anew(waiting.leaders)]
             for transactional_id in due:
@@ -98,7 +98,7 @@ class Completions:
         return {name: image.leadership(each) for name, each in found.items() if each is not None}
 
     def _led_anew(self, leaders: dict[TopicPartition, Leadership]) -> bool:
-        """Whether one of the partitions has another leader by now, or is gone."""
+        """True if one of the partitions has another leader by now, or is gone."""
         return self._leaders(leaders) != leaders
 
     def complete(self, shard: LedTransactions, transactional_id: str) -> None:
@@ -176,7 +176,7 @@ class Completions:
         self._shards.when_safe(shard, decided.partitions, committed)
 
     def _gone(self, decided: Transaction) -> frozenset[TopicPartition]:
-        """The partitions of a transaction whose topics were deleted, as this broker's image says."""
+        """The partitions of a transaction whose topics were deleted, by this broker's image."""
         image = self._image
         deleted = {topic for topic, topic_id in decided.topic_ids if topic_id not in image.topics_by_id}
         return frozenset(

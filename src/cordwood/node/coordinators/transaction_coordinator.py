@@ -159,7 +159,7 @@ class TransactionCoordinator:
     ) -> None:
         """Answers the leader of some partitions whether the transaction includes them; with `add`, adds them first.
 
-        `topic_ids` are the ids of the topics that the leader means, if it tells them. Calls back when the state behind
+        `topic_ids` are the ids of the topics that the leader means, if it names them. Calls back when the state behind
         the answer is committed. The transaction may end at any time after that.
         """
         if not transactional_id:
@@ -327,8 +327,8 @@ class TransactionCoordinator:
         def safe(error: ErrorCode) -> None:
             if changed.state in PREPARED:
                 self.completions.complete(shard, changed.transactional_id)
-                # Behind the markers for partitions that this broker leads: whoever hears of the end of a transaction
-                # and asks this broker next, finds its positions and records.
+                # The answer follows the markers for partitions that this broker leads: a client that hears of the end
+                # of a transaction and asks this broker next finds its positions and records.
                 self._home.call(lambda: done(error))
             else:
                 done(error)

@@ -16,22 +16,22 @@ from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
 
 COMMIT_TIMEOUT_MS = 5_000
-"""How long a leader waits for the replicas of a marker. The answers to later requests of the coordinator wait behind
-it; a marker that is not committed by then is written again."""
+"""The wait of a leader for the replicas of a marker. Answers to later requests of the coordinator wait behind it; a
+marker that is not committed in this time is written again."""
 MARKERS_PER_TURN = 100
 
 
 class Ending(NamedTuple):
-    """How a producer's transaction ends, as its coordinator decided."""
+    """The end of a producer's transaction, as its coordinator decided."""
 
     writer: Writer
     marker: TransactionMarker
     transaction_version: int
     durable: bool = False
-    """Whether the markers have to be on disk, whatever the acks of their topics mean. The completion is on disk, and
-    after it the markers are never written again."""
+    """True if the markers have to be on disk, whatever the acks of their topics mean: once the completion is on disk,
+    the markers are never written again."""
     topic_ids: Mapping[str, TopicId] = MappingProxyType({})
-    """The ids of the transaction's topics, as far as the coordinator knows them."""
+    """The ids of the transaction's topics that the coordinator knows."""
 
 
 class MarkerWriter:
@@ -145,7 +145,7 @@ class MarkerWriter:
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
-    """Refuses a marker whose epoch is not above the transaction's: in version 2 it may be an old one."""
+    """Refuses a marker whose epoch is not above the transaction's: in version 2 the marker may be an old one."""
     if ending.transaction_version < EPOCH_BUMPED:
         return
     open_epoch = partition.replica.log.replayed.producers.epoch_in_transaction(ending.writer.producer_id)

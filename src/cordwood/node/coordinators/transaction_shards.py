@@ -32,7 +32,7 @@ class WaitingDecision:
 
 
 class NextTry(NamedTuple):
-    """The next try to complete a transaction."""
+    """The next attempt to complete a transaction."""
 
     timer: Timer
     leaders: dict[TopicPartition, Leadership]
@@ -107,7 +107,7 @@ class TransactionShards:
         self.log.when_committed(shard, committed)
 
     def _outlast(self, shard: LedTransactions, partitions: Collection[TopicPartition]) -> bool:
-        """Whether records in one of these partitions may survive a power cut that the shard's records do not."""
+        """True if records in one of these partitions may survive a power cut that the shard's records do not."""
         if shard.partition.settings.acks_mean_disk:
             return False
         topics = self._image.topics

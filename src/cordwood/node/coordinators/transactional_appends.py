@@ -1,7 +1,7 @@
 """Appends of transactional batches: the coordinator vouches for the first batch in each partition.
 
 Each request asks as soon as it comes, and requests of one transactional id are appended in the order of arrival, so
-that sequences stay in order. A client that sends a request for each partition has all of them in one flush round.
+that sequences stay in order. The requests of a client that sends one for each partition are all in one flush round.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class _Waiting:
 class TransactionalAppends:
     """Requests of one transactional id have their turns one after the other, in the order of arrival.
 
-    A request has its turn when it has its verdict and all earlier ones are through. It waits in `_ready` for its start
-    then. Starts never nest: a request that is through at once puts the next of its id at the end of `_ready`, and the
-    start that came first goes on with it.
+    A request has its turn when it has its verdict and all earlier ones are through. Then it waits in `_ready` for its
+    start. Starts never nest: a request that is through at once puts the next request of its id at the end of `_ready`,
+    and the first start goes on with that one.
     """
 
     def __init__(self, verification: Verification) -> None:
         self._verification = verification
         self._queues: dict[str, deque[_Waiting]] = {}
-        """Requests by transactional id, the first that came first; ids without requests have no queue."""
+        """Requests by transactional id, in the order of arrival; ids without requests have no queue."""
         self._ready: deque[_Waiting] = deque()
         """Requests that have their turn and are not started yet, behind the one that is being started."""
 

@@ -1,7 +1,7 @@
-"""Asks the coordinator of a transaction whether partitions are part of it, at the broker of the coordinator.
+"""Asks the coordinator of a transaction, at its broker, whether partitions are part of the transaction.
 
-The answer is an event of its own, and the transaction may have ended meanwhile. So each question has a guard at each
-partition: a marker for the producer voids it, and so does the end of the leadership in which the question was asked. An
+The answer is a later event, and the transaction may have ended meanwhile. So each question has a guard at each
+partition: a marker for the producer voids the question, and so does the end of the leadership in which it was asked. An
 answer that names a coordinator's epoch below that of the producer's last marker in the partition comes from a
 coordinator that was deposed, and is void too. The guards stay until the verdict is taken: the batch may be appended in
 that very event, and in no later one.
@@ -33,12 +33,12 @@ BROKERS_VERSIONS = (4, 5)
 """The versions of AddPartitionsToTxn that brokers send."""
 
 VOID = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The outcome of a question whose answer holds no longer. Asking again is safe."""
+"""The outcome of a question whose answer is void. Asking again is safe."""
 
 _STRANGER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 Verdict = Callable[[], dict[TopicPartition, ErrorCode]]
-"""Tells the error code of each partition, in the coordinator's words, as it holds in this event. Called once."""
+"""Returns the error code of each partition, in the coordinator's words, for the present event. Called once."""
 
 
 class Verification:

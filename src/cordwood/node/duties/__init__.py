@@ -1,1 +1,1 @@
-"""What a node does by the clock and not for a request: retention, checkpoints, compaction, scrub, lag."""
+"""The duties of a node by the clock, not for a request: retention, checkpoints, compaction, scrub, lag."""

@@ -40,7 +40,7 @@ class Checkpoints:
             self._loop.after(SOON_MS, self._once)
 
     def when_idle(self, work: Callable[[], None]) -> None:
-        """Calls back when no checkpoint is under way: now, or behind the present one."""
+        """Calls back when no checkpoint is under way: now, or after the present one."""
         if self._under_way:
             self._when_idle.append(work)
         else:
@@ -96,7 +96,7 @@ class Checkpoints:
             if isinstance(result, Exception):
                 self._over(result)
                 return
-            # A directory that failed keeps no other directory's recovery points from moving.
+            # A failed directory does not keep the recovery points of other directories from moving.
             self._loop.in_turns.begin_steps(self._book(checkpoint))
             for failure in checkpoint.failures.values():
                 self._reports.failed_write(failure)

@@ -26,10 +26,11 @@ from cordwood.node.reports import Reports
 logger = logging.getLogger("cordwood.compaction")
 
 FAILED_PAUSE_MS = 300_000
-"""How long a log whose compaction failed is passed over. Without the pause it would be the first choice for ever."""
+"""The time for which a log whose compaction failed is passed over: otherwise it would always be chosen first."""
 
 PATIENCE = 30
-"""How many times replica.lag.time.max.ms a leader waits at least for a follower that comes no nearer to its end."""
+"""The least wait of a leader for a follower that comes no nearer to its end, in multiples of
+replica.lag.time.max.ms."""
 
 PASSED_PER_STEP = 1000
 EXAMINED_PER_STEP = 32
@@ -42,7 +43,7 @@ class Candidate(NamedTuple):
     partition: Partition
     job: CompactionJob
     truncations: int
-    """How often the log had been cut when it was looked at."""
+    """The number of cuts of the log when it was looked at."""
 
 
 class Compaction:
@@ -57,8 +58,8 @@ class Compaction:
         compact: Callable[[CompactionJob], CompactionResult],
         remove_dropped: Callable[[Partition], None],
     ) -> None:
-        """`compact` may take minutes; it is called in a thread. `remove_dropped` removes the files of segments that
-        were replaced, in their time."""
+        """`compact` may take minutes; it is called in a thread. `remove_dropped` removes the files of replaced segments
+        when they are due."""
         self._loop = loop
         self._image = image
         self._logs = logs
@@ -147,9 +148,9 @@ class Compaction:
             self._loop.effects.blocking(partial(log.segments.save_dropped, dropped), noted)
 
     def _may_drop(self, partition: Partition) -> bool:
-        """Whether deletions may be dropped from the log now. A replica that is filled drops none: its note is that of
-        its leader. A leader drops none while a follower catches up, which would have to begin anew. A follower that
-        came no nearer for delete.retention.ms, or the least patience, holds nothing up any more."""
+        """True if deletions may be dropped from the log now. A replica that is being filled drops none: its note is its
+        leader's. A leader drops none while a follower catches up: the follower would have to begin anew. A follower
+        that came no nearer for delete.retention.ms, or the least patience, holds nothing up any more."""
         if not partition.replicated:
             return True
         if self._image.node_id not in partition.image.isr:
@@ -236,7 +237,7 @@ class Compaction:
         return end_offset, count
 
     def _overdue(self, log: Log, clean_offset: int, now: Moment) -> bool:
-        """Whether max.compaction.lag.ms has passed since the first record that is not compacted was written."""
+        """True if max.compaction.lag.ms has passed since the first record that is not compacted was written."""
         if log.settings.max_compaction_lag_ms == NO_LIMIT:
             return False
         for place, segment in enumerate(log.segments):

@@ -1,4 +1,4 @@
-"""The book of damage: what is known to be damaged in this broker's logs, across restarts (`log/directory/findings.py`).
+"""The book of damage: the known damage in this broker's logs, across restarts (`log/directory/findings.py`).
 
 A finding is logged once and kept; its offsets are refused to readers. Recovery, readers and the scrub find damage.
 """
@@ -92,7 +92,7 @@ class DamageBook:
         self._said.difference_update(gone)
 
     def emptied(self, log: Log, leader: int) -> None:
-        """A log was emptied, and is filled anew from its leader: its damage is gone with its files."""
+        """Forgets the damage of a log that was emptied, and is filled anew from its leader."""
         log.reports.damage.clear()
         if known := self.findings.of(log.partition):
             self.repaired_from(known, [leader])

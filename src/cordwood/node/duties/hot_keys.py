@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cordwood.node.duties.lag_watch import PartitionTraffic
 
 HOT_FACTOR = 2.0
-"""A partition is hot if it gets at least so many times its even share of its topic's traffic."""
+"""A partition is hot if it gets at least this many times its even share of its topic's traffic."""
 MAX_HOT_PARTITIONS = 8
 KEYS_PER_PARTITION = 64
 MAX_KEY_BYTES = 128

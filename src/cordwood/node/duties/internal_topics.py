@@ -1,7 +1,7 @@
 """The controller's duty towards internal topics: they get the replicas that they lack as brokers register.
 
-Any broker could do it, since each write is a compare-and-set; one does, so that writes do not race. Each change of the
-metadata leads to a look. A look that failed is repeated after a pause.
+Any broker could do this, since each write is a compare-and-set; one broker does, so that writes do not race. The
+controller looks after each change of the metadata, and again after a pause if a look failed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ MAX_WATCHED = 20_000
 STEPS_PER_TURN = 32
 PAUSE_MS = 5
 REARM_FACTOR = 2
-"""A warning is repeated only after the time to loss was this many times the warning time: estimates waver."""
+"""A warning is repeated only after the time to loss was this many times the warning time: estimates fluctuate."""
 
 
 class PartitionTraffic(NamedTuple):
@@ -46,7 +46,7 @@ class PartitionTraffic(NamedTuple):
 
     ends: tuple[Sample, ...]
     reached: Sample
-    """The newest end, and when it was first seen: for an idle log, long before the samples."""
+    """The newest end, and the time at which it was first seen: for an idle log, long before the samples."""
     bytes: tuple[Sample, ...]
     fetched_bytes: int
     size_bytes: int
@@ -54,7 +54,7 @@ class PartitionTraffic(NamedTuple):
     topic_partitions: int
     """The number of partitions of the topic."""
     oldest_transaction: Sample | None = None
-    """The first offset of the oldest open transaction, and when it was first seen; None: none is open."""
+    """The first offset of the oldest open transaction, and the time at which it was first seen; None: none is open."""
 
     @property
     def records_per_s(self) -> float:
@@ -69,16 +69,16 @@ class WatchedPosition(NamedTuple):
     lag: PositionLag
     samples: tuple[Sample, ...]
     warned: bool
-    """Whether a warning of an impending loss was given."""
+    """True if a warning of an impending loss was given."""
     mourned: bool
-    """Whether the loss was logged: retention has overtaken the position."""
+    """True if the loss was logged: retention has overtaken the position."""
 
 
 Watched = dict[tuple[str, TopicPartition], WatchedPosition]
 
 
 class _Sweep:
-    """What a sweep has seen so far."""
+    """The observations of a sweep so far."""
 
     def __init__(self) -> None:
         self.spans: dict[TopicPartition, LogSpan] = {}
@@ -115,14 +115,14 @@ class LagWatch:
         self.traffic: dict[TopicPartition, PartitionTraffic] = {}
         """Traffic of the partitions whose logs are open. The dict is replaced whole, never changed."""
         self.topics: dict[str, float] = {}
-        """Bytes per second that come into whole topics, of topics with partitions here; absent where that is not known.
-        The dict is replaced whole, never changed."""
+        """Bytes per second that come into whole topics, of topics with partitions here; unknown rates are absent. The
+        dict is replaced whole, never changed."""
         self.groups = 0
         """Groups with this broker as their coordinator that have positions or read topics."""
         self.left_out = 0
         """Positions beyond MAX_WATCHED in the last sweep, and positions that their leaders did not take."""
         self.overtaken_total = 0
-        """How often a position was overtaken since the broker started."""
+        """The number of times that a position was overtaken since the broker started."""
         self._near_losses, self._losses = LossLines(), LossLines()
         self._steps: Iterator[None] | None = None
         self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
@@ -202,7 +202,7 @@ class LagWatch:
             self._elsewhere.report_position(leader, group_id, topic.topic_id, name.partition, position)
 
     def _watch(self, group_id: str, name: TopicPartition, position: int | None, seen: "_Sweep") -> bool:
-        """False: the partition is not led here."""
+        """Watches a position. False: the partition is not led here."""
         partition = self._hosted.get(*name)
         if partition is None or not partition.leads:
             return False
@@ -306,7 +306,7 @@ class LagWatch:
         mourned = self._say_lost(group_id, name, lag, before is not None and before.mourned)
         return WatchedPosition(lag, samples, warned, mourned)
 
-    # What the log knows
+    # Facts from the log
 
     def _span(self, partition: Partition) -> LogSpan:
         rules = RetentionRules.of(partition.settings)
@@ -348,7 +348,7 @@ class LagWatch:
     # Warnings: once for each event
 
     def _warn_of_loss(self, group_id: str, partition: Partition, lag: PositionLag, warned: bool) -> bool:
-        """Warns once of a loss that is near. Returns whether the warning for the present loss was given."""
+        """Warns once of a loss that is near. True if the warning for the present loss was given."""
         limit_ms = warning_time_ms(self._image.settings.lag_warning_ms, partition.settings)
         loss_ms = lag.time_to_data_loss_ms
         if not limit_ms or loss_ms is None or not lag.lag_records or loss_ms > limit_ms * REARM_FACTOR:

@@ -31,14 +31,14 @@ from cordwood.replication.throttle import Throttle
 logger = logging.getLogger("cordwood")
 
 PAUSE_MS = 100
-"""How long a move waits for a compaction, a repair or a cut of its log."""
+"""The wait of a move for a compaction, a repair or a cut of its log."""
 
 MAX_WISHES = 10_000
-"""The most partitions that are not here yet whose directory is remembered."""
+"""The most partitions without a log here whose wished directory is remembered."""
 
 
 class Directories(Protocol):
-    """The data directories of the broker, as far as moves need them."""
+    """The part of the broker's data directories that moves need."""
 
     @property
     def directories(self) -> tuple[DataDirectory, ...]: ...
@@ -54,7 +54,7 @@ class Directories(Protocol):
 
 
 class FutureLog(NamedTuple):
-    """The progress of a move, as DescribeLogDirs tells it."""
+    """The progress of a move, as in the answer to DescribeLogDirs."""
 
     directory: DataDirectory
     size_bytes: int
@@ -71,9 +71,9 @@ class _Running:
         self.path = path
         self.move: LogMove | None = None
         self.cancelled = ""
-        """Why the move is given up; empty: it goes on."""
+        """The reason why the move is given up; empty: it goes on."""
         self.holds = False
-        """Whether the move keeps others from replacing segments of the log."""
+        """True if the move keeps other work from replacing segments of the log."""
 
 
 class LogMoves:
@@ -88,7 +88,7 @@ class LogMoves:
         reports: Reports,
         new_id: Callable[[], str],
     ) -> None:
-        """`new_id` returns 32 hexadecimal digits, others each time."""
+        """`new_id` returns 32 hexadecimal digits, different ones each time."""
         self._loop = loop
         self._image = image
         self._logs = logs
@@ -103,7 +103,7 @@ class LogMoves:
         self._wishes: dict[TopicPartition, DataDirectory] = {}
         """The directories of partitions that are not here yet."""
         self._old: list[tuple[int, DataDirectory, str]] = []
-        """Condemned directories of logs that have moved, and when they are removed."""
+        """Condemned directories of logs that have moved, and the times of their removal."""
         self._throttle = Throttle()
 
     @property
@@ -114,19 +114,19 @@ class LogMoves:
     # Requests
 
     def wish(self, name: TopicPartition, directory: DataDirectory) -> None:
-        """Remembers in which directory a partition is to be made that is not here yet."""
+        """Remembers the directory in which a partition that is not here yet is to be made."""
         if len(self._wishes) < MAX_WISHES:
             self._wishes[name] = directory
 
     def arrived(self, names: Iterable[TopicPartition]) -> None:
-        """Places partitions that are here now where a client wished them to be."""
+        """Moves partitions that have arrived to the directories that clients wished."""
         if self._wishes:
             for name in names:
                 if (directory := self._wishes.pop(name, None)) is not None:
                     self._logs.prefer(name, directory)
 
     def move(self, partition: Partition, target: DataDirectory) -> None:
-        """Has the log of a partition moved to a directory. The directory where the log is ends a move under way."""
+        """Moves the log of a partition to a directory. Its present directory as the target ends a move under way."""
         name = partition.name
         running = self._running
         if (waiting := self._waiting.get(name)) is not None:
@@ -144,7 +144,7 @@ class LogMoves:
             self._waiting.add(name, target)
 
     def resume(self, undone: Mapping[TopicPartition, DataDirectory]) -> None:
-        """Begins the moves anew that the end of the last process interrupted."""
+        """Begins again the moves that the end of the last process interrupted."""
         for name, target in undone.items():
             if (partition := self._hosted.get(*name)) is not None:
                 self.move(partition, target)
@@ -265,7 +265,7 @@ class LogMoves:
             self._loop.after(PAUSE_MS, lambda _: self._go_on(running, self._copy))
             return
         if move.log.segments.replacing:
-            # Only a start finishes it: the files would not fit the log.
+            # Only a start finishes the replacement: until then the files would not fit the log.
             self._give_up(running, StorageFailure(f"{partition.name} waits for a restart to replace segments"))
             return
         partition.rewriting = running.holds = True
@@ -337,7 +337,7 @@ class LogMoves:
         if self._old:
             self._loop.after(min(each[0] for each in self._old) - now.boot_ms, self._remove_old)
 
-        # A directory that cannot be removed keeps none of the others.
+        # A directory that cannot be removed does not keep the others from being removed.
         remove = partial(in_all, [partial(source.filesystem.remove_tree, path) for _, source, path in due])
 
         def removed(result: Exception | None) -> None:

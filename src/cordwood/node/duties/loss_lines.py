@@ -1,7 +1,7 @@
 """Log lines about losses of groups: a few a second, however many groups and partitions lose records.
 
-Retention may remove unread records of all partitions of all groups at once. One line for each would be thousands a
-second, which hide all other lines and fill the disk.
+Retention may remove unread records of all partitions of all groups at once. A line for each loss would mean thousands
+of lines a second, which hide all other lines and fill the disk.
 """
 
 import logging
@@ -32,7 +32,7 @@ class _Losses:
 
 
 class LossLines:
-    """Collects losses of one kind, and says them by group."""
+    """Collects losses of one kind, and logs them by group."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, _Losses] = {}

@@ -115,8 +115,8 @@ class Maintenance:
         return len(removed)
 
     def remove_dropped(self, partition: Partition) -> None:
-        """Removes the files of dropped segments, each file.delete.delay.ms after the segment was dropped: a disk that
-        is full waits for the room."""
+        """Removes the files of dropped segments, each file.delete.delay.ms after the segment was dropped: a full disk
+        needs the room."""
         log, now_ms = partition.opened, self._loop.now.boot_ms
         if log is None or partition.cutting or not self._hosted.hosts(partition):
             return
@@ -139,7 +139,7 @@ class Maintenance:
 
 
 def _remove(filesystem: Filesystem, paths: list[str], save_start: Callable[[], None]) -> None:
-    """Removes the files of dropped segments, once it is on disk where their log starts."""
+    """Removes the files of dropped segments once the start of their log is on disk."""
     try:
         save_start()
     except DiskFull:

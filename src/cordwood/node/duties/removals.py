@@ -1,4 +1,4 @@
-"""Files that go: logs of deleted topics and of partitions that moved away; at the start directories that the metadata
+"""Removes files: logs of deleted topics and of partitions that moved away; at the start directories that the metadata
 does not know."""
 
 import logging
@@ -69,8 +69,8 @@ class Removals:
         self._loop.effects.blocking(removal.free_names, renamed)
 
     def remove_replicas(self, partitions: list[Partition]) -> None:
-        """Removes the files of partitions that other brokers have now. These were in sync before, and no leader was
-        elected without acknowledged records since this replica last agreed with a leader."""
+        """Removes the files of partitions that other brokers have now. Those brokers were in sync before, and since
+        this replica last agreed with a leader no leader without acknowledged records was elected."""
         names = [partition.name for partition in partitions]
 
         def freed(result: Exception | None) -> None:
@@ -82,7 +82,7 @@ class Removals:
         self._loop.effects.blocking(self._logs.condemn_logs(names, forget).run, freed)
 
     def set_given_up_aside(self, partitions: list[Partition]) -> None:
-        """Sets the files of replicas aside that were given up while this broker was cut off: nobody else may have
+        """Sets aside the files of replicas that were given up while this broker was cut off: no other broker may have
         their records."""
         self._set_aside(
             [(partition.topic_id, partition.name) for partition in partitions],
@@ -135,7 +135,7 @@ class Removals:
         self._logs.forget_ends_but((partition.topic_id, partition.name) for partition in self._hosted)
         self._opening.report_set_aside()
         if tombstones.keys() - remaining:
-            # The metadata is written later: nothing drives the node yet.
+            # The metadata is written later: the node is not driven yet.
             forgotten = sorted(tombstones.keys() - remaining)
             self._loop.timers.at(self._loop.now.boot_ms, lambda _: self._forget_deletions(forgotten))
         missing = set(self._logs.missing((partition.topic_id, partition.name) for partition in self._hosted))

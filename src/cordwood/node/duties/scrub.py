@@ -1,8 +1,8 @@
 """The scrub reads closed segments again and again, slowly, so that damage is known before a reader needs the records.
 
 A pass goes through the partitions by name and through the closed segments of each partition, oldest first. After a
-restart the pass goes on where it was. Only segments below the recovery point are read, in small pieces that are far
-apart (`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread of their own. Findings go to the
+restart the pass goes on at its last place. Only segments below the recovery point are read, in small pieces with pauses
+between them (`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a separate thread. Findings go to the
 `DamageBook`. Segments with findings from before a restart are read first: they may have been repaired.
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from cordwood.node.reports import Reports
 
 FIRST_AFTER_MS: Final = 10_000
-"""The scrub leaves the disk to the start of the broker for so long."""
+"""The time for which the scrub leaves the disk to the start of the broker."""
 STEP_BYTES: Final = 1024 * 1024
 STEP_BATCHES: Final = 256
-"""So many batches hold the interpreter for about a millisecond, for which the loop may have to wait."""
+"""The most batches in one piece: they hold the interpreter for about a millisecond, and the loop may have to wait."""
 BATCHES_PER_SECOND: Final = 8192
 LOOK_AGAIN_MS: Final = 60_000
 PARTITIONS_PER_TURN: Final = 32
@@ -54,7 +54,7 @@ class _Target(NamedTuple):
 
     @property
     def still_there(self) -> bool:
-        """Whether the log has this very segment, and has not been cut since."""
+        """True if the log has this very segment, and has not been cut since."""
         return self.truncations == self.log.offsets.truncations and any(
             each is self.segment for each in self.log.segments
         )
@@ -83,7 +83,7 @@ class Scrub:
         self._in_background: InBackground | None = None
         self._suspects: deque[Place] = deque()
         self._waiting: Iterator[Partition] | None = None
-        """Partitions behind `_next` that this pass has not come to yet; None: no pass is under way."""
+        """Partitions behind `_next` that this pass has not reached yet; None: no pass is under way."""
         self._next: Partition | None = None
         """The partition whose segments are read now."""
         self._target: _Target | None = None

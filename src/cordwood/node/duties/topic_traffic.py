@@ -1,8 +1,8 @@
 """The bytes per second that come into a topic, wherever its partitions are led.
 
 The broker that leads partition 0 of a topic collects the rates of all its partitions, from itself and from reports of
-the other leaders (`watch_reports.py`), and tells these leaders the sum. Rates and sums hold for a time. Without the
-rate of a partition that has a leader there is no sum: a part of the traffic looks like skew.
+the other leaders (`watch_reports.py`), and tells these leaders the sum. Rates and sums hold for a time. The sum is
+unknown while the rate of a partition with a leader is missing: a part of the traffic looks like skew.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TopicTraffic:
         the others. The dict is replaced whole, never changed."""
 
     def collector(self, topic: TopicImage) -> int | None:
-        """The broker that collects the rates of a topic; None: nobody does."""
+        """The broker that collects the rates of a topic; None: there is none."""
         leader = self._image.leadership(topic.partitions[0]).leader
         return leader if leader in self._image.brokers else None
 
@@ -51,7 +51,7 @@ class TopicTraffic:
                 noted[partition] = Rate(bytes_per_s, until_ms)
 
     def told(self, topic_id: TopicId, bytes_per_s: float, until_ms: int) -> None:
-        """The broker that collects the rates of a topic told their sum."""
+        """Notes the sum of a topic's rates, from the broker that collects them."""
         if topic_id in self._image.topics_by_id:
             self._sums[topic_id] = Rate(bytes_per_s, until_ms)
 
@@ -85,7 +85,7 @@ class TopicTraffic:
         self.skews = skews
 
     def _complete(self, topic: TopicImage, rates: Mapping[int, Rate], now_ms: int) -> list[float] | None:
-        """The rates of all partitions, 0 for one that nobody leads; None if a leader has not reported."""
+        """The rates of all partitions, 0 for one without a leader; None if a leader has not reported."""
         found = []
         for index, partition in enumerate(topic.partitions):
             rate = rates.get(index)

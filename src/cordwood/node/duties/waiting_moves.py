@@ -1,8 +1,8 @@
 """Moves of logs that have not begun, in the order in which clients asked.
 
-Each has a directory in its target, so that a restart knows of the move. One job at a time makes and removes these
-directories, many together with one sync of each target: ten thousand moves that are asked for at once must not take all
-threads from the broker's other work.
+Each waiting move has a directory in its target, so that a restart knows of the move. One job at a time makes and
+removes these directories, many together with one sync of each target: ten thousand moves that are asked for at once
+must not occupy all threads of the broker.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class WaitingMove:
         self.target = target
         self.path = path
         self.made = False
-        """Whether the directory is there."""
+        """True if the directory exists."""
         self.given_up = False
 
 
 class _Done(NamedTuple):
     failures: dict[str, StorageFailure]
-    """Why directories could not be made, by their paths."""
+    """The reasons why directories could not be made, by their paths."""
     not_removed: StorageFailure | None
 
 
 class WaitingMoves:
     def __init__(self, loop: Loop, reports: Reports, new_id: Callable[[], str]) -> None:
-        """`new_id` returns 32 hexadecimal digits, others each time."""
+        """`new_id` returns 32 hexadecimal digits, different ones each time."""
         self._loop = loop
         self._reports = reports
         self._new_id = new_id
         self.made: Callable[[], None] = lambda: None
         """Called when a move may begin."""
         self.failed: Callable[[TopicPartition, DataDirectory, Exception], None] = lambda name, target, failure: None
-        """Called with a move that was forgotten, since its directory could not be made."""
+        """Called with a move that was forgotten because its directory could not be made."""
         self._moves: dict[TopicPartition, WaitingMove] = {}
         self._to_remove: list[tuple[DataDirectory, str]] = []
         self._working = False
@@ -104,7 +104,7 @@ class WaitingMoves:
             waiting.made = True
             failure = result if isinstance(result, Exception) else result.failures.get(waiting.path)
             if waiting.given_up:
-                # A newer move of the partition may wait by now: only the directory of this one goes.
+                # A newer move of the partition may wait by now: only the directory of this move is removed.
                 self._to_remove.append((waiting.target, waiting.path))
             elif failure is not None:
                 self.forget(name)

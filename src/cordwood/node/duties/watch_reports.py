@@ -1,13 +1,13 @@
-"""Reports between the lag watches of brokers (WatchReport): none of them sees a whole group or a whole topic.
+"""Reports between the lag watches of brokers (WatchReport): no broker sees a whole group or a whole topic.
 
 The coordinator of a group knows the group's positions, and the leader of a partition knows the partition's log. So the
 coordinator reports positions to the leaders, and each position is evaluated by the leader of its partition, once in the
 cluster. Leaders report the traffic of partitions to the broker that collects it for the topic (`topic_traffic.py`), and
 are answered with the topic's sum.
 
-Reports go out after each sweep, a bounded number of entries in each, and hold for a few sweeps: what is reported no
-more is forgotten. Reports that fail are not repeated: the next sweep reports again. A broker of an earlier release
-takes none: its positions are counted as not watched.
+Reports go out after each sweep, a bounded number of entries in each, and hold for a few sweeps: an entry that is no
+longer reported is forgotten. A failed report is not repeated: the next sweep reports again. A broker of an earlier
+release takes no reports: its positions count as not watched.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class WatchReports:
         self.received: dict[tuple[str, TopicPartition], ReportedPosition] = {}
         """Positions that coordinators on other brokers reported, of partitions that this broker led then."""
         self.not_taken = 0
-        """Positions of the sweep before the last whose leaders did not take them."""
+        """Positions that their leaders did not take in the sweep before the last."""
         self.without_room = 0
         """Positions of other coordinators for which there was no room between the last two sweeps."""
         self._refused = 0
@@ -75,7 +75,7 @@ class WatchReports:
         return HOLDS_FOR_SWEEPS * self._image.settings.lag_check_interval_ms
 
     def begin(self, now_ms: int) -> None:
-        """A sweep begins: drops what holds no more, and counts what the last sweep could not report."""
+        """Begins a sweep: drops expired entries, and counts positions that the last sweep could not report."""
         self.not_taken, self._failed = sum(self._failed.values()), {}
         self.without_room, self._refused = self._refused, 0
         self.received = {key: each for key, each in self.received.items() if each.until_ms >= now_ms}
@@ -95,7 +95,7 @@ class WatchReports:
         self._added(collector, outgoing)
 
     def send(self) -> Iterator[None]:
-        """Sends what is not sent yet, one report in a step."""
+        """Sends the remaining entries, one report in a step."""
         for broker_id in sorted(self._outgoing):
             self._send(broker_id, self._outgoing[broker_id])
             yield

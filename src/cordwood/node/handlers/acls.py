@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.describe_acls import DescribeAcls
 
 _REFUSAL = status(ProtocolError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."))
-"""Kafka's own words, which tools look for."""
+"""Kafka's own text, which tools look for."""
 
 
 def describe_acls(rooms: object, request: Request[DescribeAcls]) -> Steps:

@@ -166,12 +166,12 @@ def append(
 
 
 def _reason(refusal: ProtocolError) -> str:
-    """The name of a refusal in metrics, which tell apart what ends by itself; a producer gets the error of another."""
+    """The name of a refusal in metrics, which distinguish early batches; a producer gets the code of another error."""
     return "EARLY_BATCH" if isinstance(refusal, EarlyBatch) else refusal.code.name
 
 
 def _storage_reason(failure: StorageFailure) -> str:
-    """The name of a storage failure in metrics, which tell a full disk apart; the protocol has one error for all."""
+    """The name of a storage failure in metrics, which distinguish a full disk; the protocol has one error for all."""
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
 
 
@@ -219,7 +219,7 @@ def refusal_of(body: ProduceRequest) -> ProtocolError | None:
 def _check(
     records: memoryview | bytes | None, partition: Partition, *, zstd_allowed: bool, transactional: bool
 ) -> None:
-    """Checks what depends on the request; the log checks the rest."""
+    """Checks the parts that depend on the request; the log checks the rest."""
     if partition.name.topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
     if records is None or len(records) <= ATTRIBUTES_LOW_BYTE:

@@ -62,7 +62,7 @@ def with_partitions(rooms: BatchRooms, body: ProduceRequest) -> list[Found]:
 
 
 def ready_at_once(rooms: BatchRooms, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
-    """Whether the batches can be appended at once. Batches whose records were checked are marked in the request."""
+    """True if the batches can be appended at once. Batches whose records were checked are marked in the request."""
     batches = [(partition, records) for _, partition, records in found]
     at_once = rooms.preparation.at_once(connection_id, batches)
     if at_once is None:
@@ -105,7 +105,7 @@ def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | Top
 
 
 Verified = Callable[[], Refusals]
-"""Tells the partitions that the coordinator refuses, as it holds in this event. Called exactly once."""
+"""Returns the partitions that the coordinator refuses, for the present event. Called exactly once."""
 
 
 def verify(
@@ -151,7 +151,7 @@ def _starting_late(
     rooms: BatchRooms, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
     """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction. The
-    append refuses those that are early."""
+    append refuses early ones."""
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for partition, writer, sequence, batch in _transactional_batches(rooms, body)

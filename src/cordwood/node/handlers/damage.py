@@ -81,7 +81,7 @@ def _described(finding: Finding, not_repaired: str) -> DamageList.AnswerFinding:
 
 
 def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
-    """Gives checked batches to another replica, from this broker's log, whoever leads. Damage that shows is noted."""
+    """Gives checked batches to another replica, from this broker's log, whoever leads. Newly found damage is noted."""
     asked = request.decode()
     try:
         check_broker(rooms.image, request.header, request.reply.entrance, asked.broker_id, asked.broker_epoch)

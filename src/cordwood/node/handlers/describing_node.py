@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.describe_node import DescribeNode
 
 MOST_CLIENTS: Final = 1_000
-"""An answer has no more: encoding it takes some milliseconds of the loop."""
+"""The most clients in one answer: encoding it takes some milliseconds of the loop."""
 
 
 class DescribingRooms(Protocol):

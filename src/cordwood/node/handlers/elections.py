@@ -1,6 +1,6 @@
 """ElectLeaders: gives partitions their first replicas as leaders, or any live replica where an operator accepts a loss.
 
-Any broker makes these elections itself: each is one transaction that compares what it was decided by.
+Any broker makes these elections itself: each is one transaction that compares the values on which it was decided.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _answer(
     results: list[tuple[str, ElectLeaders.AnswerPartitionResult]] = []
     for place, ((topic, index), outcome) in enumerate(each_outcome(reports, outcomes, partitions), 1):
         needless = isinstance(outcome, ProtocolError) and outcome.code is ErrorCode.ELECTION_NOT_NEEDED
-        # Who asks for all partitions is told of those that had an election to make.
+        # A request for all partitions is answered with those that had an election to make.
         if not (everywhere and needless):
             results.append((topic, {"partition_id": index, **status(outcome)}))
         if not place % GATHERED_PER_STEP:

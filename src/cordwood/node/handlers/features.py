@@ -114,7 +114,7 @@ def _check(image: ClusterImage, update: UpdateFeatures.RequestFeatureUpdate, req
 
 
 def _answer(request: Request[UpdateFeatures], names: list[str], outcome: object) -> None:
-    """A refusal is one for all updates: as in Kafka, it has no results for single features."""
+    """Answers the request. A refusal is one for all updates: as in Kafka, it has no results for single features."""
     told = status(outcome)
     each: list[UpdateFeatures.AnswerResult] = []
     if request.version <= _RESULTS_UNTIL and not told["error_code"]:

@@ -1,4 +1,4 @@
-"""Fetch: which partitions a request reads. `Fetching` reads them, and answers.
+"""Fetch: chooses the partitions that a request reads. `Fetching` reads them, and answers.
 
 A follower fetches at the listener between brokers, without a session. Its fetch offset is the end that counts for the
 high watermark.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cordwood.node.fetch_sessions import FetchSessions
 
 NARROW_BYTES = 4096
-"""A request of at most so many bytes names at most some hundred partitions."""
+"""A request of at most this many bytes names at most some hundred partitions."""
 
 
 class FetchRooms(FetchingRooms, Protocol):
@@ -50,7 +50,7 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
 
 
 def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
-    """`fetch` for a request that names many partitions."""
+    """Does `fetch` for a request that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
     named: dict[TargetKey, Target] = {}
     left = TARGETS_PER_STEP
@@ -58,7 +58,7 @@ def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
         left -= 1
         for start in range(0, len(partitions), TARGETS_PER_STEP):
             some = partitions[start : start + TARGETS_PER_STEP]
-            # A partition that is named more than once is read once, as in Kafka where it was named last.
+            # A partition that is named more than once is read once, as its last entry says, as in Kafka.
             named |= {(topic, target.partition): target for target in targets_of(topic, some)}
             left -= len(some)
             if left <= 0:

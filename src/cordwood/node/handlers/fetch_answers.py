@@ -33,7 +33,7 @@ class AnsweringRooms(Protocol):
 
 
 def answer_fetch(rooms: AnsweringRooms, request: Request, plan: FetchPlan, found: list[FetchedPartition]) -> None:
-    """Answers with what was found in each target of the plan, now or in steps."""
+    """Answers with the findings of each target of the plan, now or in steps."""
     if len(found) > PARTITIONS_PER_STEP:
         rooms.loop.turns.begin(request.reply, _answer_in_steps(rooms, request, plan, found))
         return

@@ -1,10 +1,10 @@
 """One fetch under way: reads its partitions, answers with their visible records, now or as soon as there are enough.
 
 Records stay in their files: an answer holds slices, and the sender of the answer reads the slices. A waiting fetch
-keeps what it has found; when a partition moves, only that partition is read again.
+keeps its findings; when a partition moves, only that partition is read again.
 
-A follower reads up to the log's end, and waits for that to move. If it names the high watermark that it knows, it waits
-for that to move, too. A client that names its rack may be sent to a follower there, and reads from it
+A follower reads up to the log's end, and waits until the end moves. If it names the high watermark that it knows, it
+waits until that moves, too. A client that names its rack may be sent to a follower there, and reads from it
 (`replication/near_reads.py`).
 """
 
@@ -46,7 +46,7 @@ EMPTY = b""
 NEAR_READS_FROM = 11
 """From this version on clients understand that they are sent to a follower, and read there."""
 LEADER_HINTS_FROM = 16
-"""From this version on an answer tells a client at the wrong broker who leads, as Kafka does."""
+"""From this version on an answer names the leader to a client at the wrong broker, as Kafka does."""
 
 
 class FetchingRooms(Protocol):
@@ -96,7 +96,7 @@ class Fetching:
         self._request = request
         self._plan = plan
         self._max_bytes = min(body.max_bytes, rooms.image.settings.fetch_max_bytes)
-        # An answer that can take no more need not wait for more.
+        # A full answer need not wait for more.
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._wait_ms = body.max_wait_ms
         self._follower = body.replica_id
@@ -104,13 +104,13 @@ class Fetching:
         self._follower_epoch = body.replica_epoch
         self._committed_only = body.isolation_level == READ_COMMITTED and body.replica_id < 0
         self._rack = body.rack_id if body.replica_id < 0 else ""
-        """The rack of the client; empty: it did not say, or the reader is a follower."""
+        """The rack of the client; empty if it gave none, or for a follower."""
         self._found: list[FetchedPartition] = []
         self._bytes = 0
         self._reading = True
-        """Whether partitions are being read in steps: the answer waits for the last one."""
+        """True if partitions are being read in steps: the answer waits for the last one."""
         self._ended = False
-        """Whether a leadership ended while partitions were being read in steps."""
+        """True if a leadership ended while partitions were being read in steps."""
         self._urgent = False
         self._places: dict[Partition, int] = {}
         self._cold: set[int] = set()
@@ -127,8 +127,8 @@ class Fetching:
         self._answer_or_wait()
 
     def start_in_steps(self) -> Steps:
-        """`start` in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read again, as
-        for a waiting fetch."""
+        """Does `start` in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read again,
+        as for a waiting fetch."""
         try:
             for place, target in enumerate(self._plan.targets):
                 if place and not place % PARTITIONS_PER_STEP:
@@ -143,8 +143,8 @@ class Fetching:
         self._answer_or_wait()
 
     def _look_at_all_again(self) -> Steps:
-        """Reads all partitions again: what ended a leadership may have ended others, whose turn to wake the fetch comes
-        after its answer."""
+        """Reads all partitions again: the event that ended one leadership may have ended others, which would wake the
+        fetch only after its answer."""
         for number, place in enumerate(list(self._places.values()), 1):
             if place not in self._cold:
                 self._look_again(place)
@@ -165,7 +165,7 @@ class Fetching:
             self._wait_at(next(reversed(self._places)))
 
     def _wait_at(self, partition: Partition) -> None:
-        """Hears when the partition moves: its high watermark, its log's end, or both."""
+        """Listens for moves of the partition: its high watermark, its log's end, or both."""
         if self._follower >= 0:
             partition.waiting_followers[self] = None
             if self._plan.targets[self._places[partition]].high_watermark == UNKNOWN_HIGH_WATERMARK:
@@ -177,7 +177,7 @@ class Fetching:
         if self._wait_ms <= 0 or not self._places:
             self._urgent = True
         if not self._answer_if_enough():
-            # A follower that has more to ask for sends a request behind the one that waits.
+            # A follower that has more to ask sends a request behind the one that waits.
             self._rooms.parked.park(self._request.reply.connection_id, self, gives_way=self._follower >= 0)
             # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
             # away.
@@ -232,7 +232,7 @@ class Fetching:
         return True
 
     def _tell_dropped(self, partition: Partition, place: int) -> None:
-        """Tells a follower which deletions compaction has dropped, as of now: its records may have been read before."""
+        """Tells a follower which deletions compaction has dropped by now: its records may have been read before."""
         replica = partition.leading
         dropped = None if replica is None else replica.log.segments.dropped
         if dropped is not None and dropped.highest >= 0:
@@ -291,7 +291,8 @@ class Fetching:
             elif isinstance(result, Exception):
                 self._failed(place, partition, result)
             elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
-                # Else the answer is full: cold places are looked up side by side, each without regard to the others.
+                # Otherwise the answer is full: cold places are looked up side by side, each without regard to the
+                # others.
                 self._found_in_thread(place, partition, result)
             if not self._answer_if_enough() and place in self._moved and place not in self._cold:
                 self._moved.discard(place)
@@ -313,7 +314,7 @@ class Fetching:
         )
 
     def _start_of(self, log: Log) -> int:
-        """The log's start, as the reader is told: a follower takes over what is told to it."""
+        """The log's start for the reader: a follower takes over the start that it is told."""
         return log.offsets.start if self._follower < 0 else log.offsets.told_start
 
     def _still_serves(self, partition: Partition, role: LeaderReplica | FollowerReplica) -> bool:
@@ -322,7 +323,7 @@ class Fetching:
         return self._rooms.hosted.still_leads(partition)
 
     def _damaged(self, partition: Partition, damage: DamagedLog) -> ErrorCode:
-        """Has the log examined. Returns the client's error; a client of a follower goes to the leader for another."""
+        """Has the log examined. Returns the client's error, which sends a client of a follower to the leader."""
         self._rooms.reports.failure(damage)
         if (log := partition.opened) is not None:
             self._rooms.damage.look_at(log)
@@ -405,12 +406,13 @@ class Fetching:
         if self._follower >= 0:
             end = log.offsets.end
             if not log.offsets.start <= target.fetch_offset <= end:
-                # The follower begins anew at the log's start. One that has records keeps them if the start is in doubt.
+                # The follower begins anew at the log's start. A follower with records keeps them if the start is in
+                # doubt.
                 self._urgent = True
                 start = log.offsets.start if target.last_fetched_epoch < 0 else log.offsets.told_start
                 return FetchedPartition(target.partition, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, start)
             if place == len(self._found):
-                # The first look is that of the request's arrival: only then the follower's end is news.
+                # Only the first look, at the request's arrival, brings news of the follower's end.
                 count_follower(
                     self._rooms.in_sync_changes,
                     partition,
@@ -437,7 +439,8 @@ class Fetching:
         )
 
     def _tell_leadership(self, replica: LeaderReplica, target: Target, place: int) -> FetchedPartition:
-        """Tells a client that waited here while this broker followed at once, and one that asks now after a pause."""
+        """Tells a client of the leadership: at once if it waited here while this broker followed, after a pause if it
+        asks now."""
         if place == len(self._found):
             self._wait_ms = min(self._wait_ms, TELL_LEADERSHIP_AGAIN_MS)
         elif self._found[place].current_leader is None:

@@ -37,8 +37,8 @@ class LogDirRooms(Protocol):
 
 
 def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> Steps:
-    """Describes the data directories, with the size of each requested partition (null: of all). A partition that has no
-    log yet is told in the first."""
+    """Describes the data directories, with the size of each requested partition (null: of all). A partition without a
+    log is listed in the first directory."""
     body = yield from request.read()
     # A partition that is asked for more than once is told once.
     asked = dict.fromkeys((topic.topic, index) for topic in body.topics or () for index in topic.partitions)

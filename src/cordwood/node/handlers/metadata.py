@@ -50,9 +50,9 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 
 NARROW_BYTES = 16 * 1024
-"""Requests of at most so many bytes are decoded in one go."""
+"""Requests of at most this many bytes are decoded in one go."""
 NARROW_TOPICS = 10
-"""So many topics are answered in one go: nearly always their encoded entries are kept."""
+"""The most topics that are answered in one go: nearly always their encoded entries are kept."""
 ENCODED_PER_STEP = 250
 """Topics and partitions in one step: an entry that is not kept yet takes some microseconds for each."""
 
@@ -97,7 +97,7 @@ def metadata(rooms: MetadataRooms, request: Request[Metadata]) -> Steps | None:
 
 
 def _metadata_in_steps(rooms: MetadataRooms, request: Request[Metadata]) -> Steps:
-    """`metadata` for a request that names many topics, or has long names."""
+    """Does `metadata` for a request that names many topics, or has long names."""
     read = yield from request.read()
     topics = None if read.topics is None else [RequestedTopic(each.name, each.topic_id) for each in read.topics]
     yield
@@ -283,7 +283,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
 
 def _described(image: ClusterImage, broker: NodeEndpoint, own: FullDisk) -> DescribeCluster.AnswerBroker:
     """The part that a broker takes in the cluster. A broker that is away counts as fenced, as in Kafka. `own`: the disk
-    of this broker, which tells nobody of it if it is alone."""
+    of this broker: a lone broker does not register it."""
     broker_id, host, port, rack = broker
     registered = image.brokers.get(broker_id)
     return {
@@ -302,7 +302,7 @@ def _described(image: ClusterImage, broker: NodeEndpoint, own: FullDisk) -> Desc
 
 
 def _named(image: ClusterImage, partition: str) -> str:
-    """A partition of a broker's row by the name of its topic, as far as that is known."""
+    """A partition of a broker's row by the name of its topic, if the name is known."""
     topic_id, _, index = partition.rpartition("/")
     topic = image.topic_name(TopicId(topic_id)) if topic_id else None
     return partition if topic is None else f"{topic}-{index}"
@@ -379,7 +379,7 @@ def _described_partition(
         "isr_nodes": partition.isr,
         # The Java client cannot take null here, although the schema allows it.
         "eligible_leader_replicas": partition.elr,
-        # The last brokers that had every acknowledged record, and lost their storage: nobody is left to lead.
+        # The last brokers that had every acknowledged record, and lost their storage: no broker is left to lead.
         "last_known_elr": [broker_id for broker_id, _ in partition.former_storage],
         "offline_replicas": offline_replicas(image, partition),
     }

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs: moves this broker's replicas to other data directories of this broker.
 
-The answer comes at once: the move has begun or waits for its turn. DescribeLogDirs shows its progress, and the log of
-the broker its end. The directory where a log is already ends a move of it.
+The answer comes at once: the move has begun or waits for its turn. DescribeLogDirs shows its progress, and the broker's
+log its end. A request for the present directory of a log ends its move.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _move(rooms: MovingRooms, name: TopicPartition, path: str) -> ErrorCode:
     if directory in rooms.logs.lost or (partition is not None and partition.offline):
         return ErrorCode.KAFKA_STORAGE_ERROR
     if partition is None:
-        # As with Kafka, the partition is made in this directory once it comes.
+        # As in Kafka, the partition is made in this directory when it comes.
         rooms.log_moves.wish(name, directory)
         return ErrorCode.REPLICA_NOT_AVAILABLE
     if rooms.logs.has_log(name):

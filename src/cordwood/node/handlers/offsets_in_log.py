@@ -124,7 +124,7 @@ def _find_offset(
     asked: ListOffsets.RequestPartition,
     done: Callable[[Found], None],
 ) -> None:
-    """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
+    """Calls back with (offset, timestamp, leader epoch), with -1 for missing values. Records are read in a thread."""
     replica = rooms.hosted.leader(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
@@ -152,7 +152,7 @@ def _find_offset(
 
 
 def _check_end_is_known(replica: LeaderReplica) -> None:
-    """Refuses while the end of a new leader could be before what readers of an earlier leader have seen."""
+    """Refuses while the end of a new leader could be below an offset that readers of an earlier leader have seen."""
     if not replica.knows_high_watermark:
         raise ProtocolError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -161,7 +161,7 @@ def _check_end_is_known(replica: LeaderReplica) -> None:
 
 
 def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLeaderEpoch]) -> Steps:
-    """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
+    """Finds the end of an epoch: a client or follower compares it with its log to find a divergence."""
     body = yield from request.read()
     replica_id = body.replica_id
     allowed = replica_id < 0 or is_broker(rooms.image, request.header, request.reply.entrance, replica_id)

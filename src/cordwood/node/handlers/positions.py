@@ -1,8 +1,8 @@
 """Positions of readers: FindCoordinator, OffsetCommit, OffsetFetch.
 
 A group with members takes commits from its members alone, and only in their generation. A group without members takes
-commits from anybody. A commit of many positions is written as several batches, one in each turn: a crash may keep some
-positions and lose others, as between several commits. The answer waits until all batches are committed.
+commits from any client. A commit of many positions is written as several batches, one in each turn: a crash may keep
+some positions and lose others, as between several commits. The answer waits until all batches are committed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _coordinator(image: ClusterImage, key: str, key_type: int, listener: str) ->
 
 
 def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
-    """Refuses keys that no coordinator takes. An empty key has one, as in Kafka: requests to it are refused there."""
+    """Refuses keys that no coordinator takes. An empty key has one, as in Kafka: it refuses requests."""
     if key_type not in (GROUP_KEY, TRANSACTION_KEY):
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
     if not is_too_long(key):
@@ -159,7 +159,7 @@ class AskedPositions:
         """Commits for partitions that exist."""
 
     def look_up_at_once(self, rooms: PositionRooms, *, by_id: bool, retention_ms: int = -1) -> None:
-        """For a request that is not wide."""
+        """Looks up the topics of a request that is not wide."""
         for topic in self._topics:
             self._look_up(_find(rooms, by_id, topic), by_id, topic.partitions, retention_ms)
 
@@ -201,7 +201,7 @@ class AskedPositions:
                 )
 
     def commit(self, one: Callable[[list[Commit], Settled], None], done: Settled) -> Steps:
-        """Has `one` commit the positions, COMMITS_PER_STEP at a time; `done` gets an error code for each position."""
+        """Lets `one` commit the positions, COMMITS_PER_STEP at a time; `done` gets an error code for each position."""
         starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
 
         def all_settled(outcomes: list[list[ErrorCode]]) -> None:
@@ -252,7 +252,7 @@ def offset_commit(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps
 
 
 def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps:
-    """`offset_commit` for a request with many positions."""
+    """Does `offset_commit` for a request with many positions."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
     yield from asked.look_up(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
@@ -261,7 +261,7 @@ def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> St
 
 
 def _may_commit(request: Request[OffsetCommit], body: OffsetCommit.Request, asked: AskedPositions) -> bool:
-    """False if the whole request was refused."""
+    """Checks the request. False if the whole request was refused."""
     if not body.group_id:
         asked.refuse(ErrorCode.INVALID_GROUP_ID)
         request.answer(topics=asked.answer())
@@ -371,7 +371,7 @@ def offset_fetch(rooms: FetchRooms, request: Request[OffsetFetch]) -> Steps:
 
 
 def _without_id(topic: OffsetFetch.AnswerGroupTopic) -> OffsetFetch.AnswerTopic:
-    """A topic as answers about a single group have it."""
+    """A topic in an answer about a single group."""
     return {"name": topic["name"], "partitions": topic["partitions"]}
 
 

@@ -71,7 +71,7 @@ def _produce_prepared(rooms: ProduceRooms, request: Request, body: ProduceReques
 def _produce_in_transaction(
     rooms: ProduceRooms, request: Request, body: ProduceRequest, transactional_id: str, prepared: BatchRefusals | None
 ) -> None:
-    """Appends to partitions that the transaction includes already; asks the coordinator about the others."""
+    """Appends to partitions that are part of the transaction already; asks the coordinator about the others."""
     appends = rooms.transactional_appends
     if refusal_of(body) is not None or (not appends.busy(transactional_id) and not unverified(rooms, body)):
         append_all(rooms, request, body, {}, prepared)

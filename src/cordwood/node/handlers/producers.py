@@ -77,7 +77,7 @@ def init_producer_id(rooms: ProducerRooms, request: Request[InitProducerId]) -> 
 
 
 def describe_producers(rooms: ProducerRooms, request: Request[DescribeProducers]) -> Steps:
-    """Answered by every replica: an operator looks for a hanging transaction on one broker, whatever it leads."""
+    """Describes producers at any replica: an operator looks for a hanging transaction on one broker."""
     body = yield from request.read()
     # A partition that is asked for more than once is answered once.
     asked: dict[str, dict[int, None]] = {}

@@ -51,7 +51,7 @@ OFFSETS_ABORTABLE_FROM_VERSION = 4
 OFFSETS_BY_TOPIC_ID_FROM_VERSION = 6
 
 IDS_PER_STEP = 100
-"""Each transactional id may write to a log."""
+"""Transactional ids in one step: each may write to a log."""
 LOOKED_UP_PER_STEP = 200
 LISTED_PER_STEP = 1_000
 
@@ -152,7 +152,7 @@ def _add_partitions(
     wanted: list[TopicPartition],
     done: Callable[[dict[TopicPartition, ErrorCode]], None],
 ) -> None:
-    """Adds partitions for a client of version 1, which does so before it writes to them."""
+    """Adds partitions for a client of version 1: such a client adds them before it writes."""
 
     def same_for_all(error: ErrorCode) -> None:
         done(dict.fromkeys(wanted, error))
@@ -267,7 +267,7 @@ def end_txn(rooms: TransactionRooms, request: Request[EndTxn]) -> None:
         ended(Step(ErrorCode.INVALID_REQUEST))
         return
     if is_reserved(body.transactional_id):
-        # Only its family ends a slot, with the batch.
+        # Only its family ends a slot, with the whole batch.
         ended(Step(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH

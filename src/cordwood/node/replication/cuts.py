@@ -63,7 +63,7 @@ class Cuts:
         anew: bool,
         ended: Callable[[bool], None],
     ) -> None:
-        """Cuts the log at this offset; `anew`: the log is emptied and goes on there. `ended` hears whether the cut
+        """Cuts the log at this offset; `anew`: the log is emptied and goes on there. `ended` gets True if the cut
         succeeded, after the partition got its role from the image again."""
         offsets = following.log.offsets
         if offset < following.high_watermark and not anew:

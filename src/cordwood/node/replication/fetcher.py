@@ -1,8 +1,8 @@
 """A fetcher: asks one leader for partitions that it leads and this broker follows.
 
-A fetcher has one request outstanding. It appends what the leader sends, waits until the records count as this replica's
-(synced under `ack.durability=disk`), and asks again: its fetch offsets tell the leader how far this replica is. A
-partition whose log is cut by a thread, or whose leader refused, is left out of requests for a while.
+A fetcher has one request outstanding. The fetcher appends the leader's records, waits until they count as this
+replica's (synced under `ack.durability=disk`), and asks again: its fetch offsets tell the leader the end of this
+replica. A partition whose log is cut by a thread, or whose leader refused, is left out of requests for a while.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FETCH_VERSIONS = (15, 18)
 TIMEOUT_BEYOND_WAIT_MS = 10_000
 FIRST_PAUSE_MS = 50
 REST_MS = 100
-"""How long a partition is left out of requests after its leader refused. The image tells of a new leader sooner."""
+"""The pause of a partition in requests after its leader refused. The image shows a new leader sooner."""
 SHORT_WAIT_MS = 10
 """The leader's wait while a partition is left out because its log is cut: it joins the next request."""
 LONGEST_THROTTLED_MS = 5_000
@@ -53,11 +53,11 @@ LONGEST_THROTTLED_MS = 5_000
 OPENED_AT_ONCE = 64
 """The most logs that are opened for one request."""
 FEW_PARTITIONS = 32
-"""Up to so many partitions are fetched from a leader by one request, whether they move or not."""
+"""Up to this many partitions are fetched from a leader by one request, whether they move or not."""
 AT_REST_MS = 5_000
 """A partition without new records for this time is at rest."""
 LOOK_FOR_REST_MS = 1_000
-"""How often partitions at rest are looked for."""
+"""The interval at which partitions at rest are looked for."""
 NEVER_MS = 2**62
 WRONG_LEADER = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -85,8 +85,7 @@ class Fetcher:
     def __init__(
         self, rooms: FetcherRooms, leader: int, of: dict[Partition, Fetcher], busy: Fetcher | None = None
     ) -> None:
-        """`of` tells the fetcher of each partition. `busy`: the other fetcher, if this one is for partitions at
-        rest."""
+        """`of`: the fetcher of each partition. `busy`: the other fetcher, if this one is for partitions at rest."""
         self.leader = leader
         self._rooms = rooms
         self._loop = rooms.loop
@@ -96,14 +95,14 @@ class Fetcher:
         """The other fetcher, if this one is for partitions that get records."""
         self._look_for_rest_at_ms = 0
         self._partitions: dict[Partition, int] = {}
-        """When each got its last records, or was added. Requests name them in this order: the latest come last."""
+        """The time at which each partition got its last records, or was added. Requests name the latest last."""
         self._resting: dict[Partition, int] = {}
-        """Partitions that are left out of requests, and until when."""
+        """Partitions that are left out of requests, and the time until which they are."""
         self._syncing: dict[Partition, None] = {}
         """Partitions whose last records are not durable yet."""
         self._outstanding: _Asking | None = None
         self._hurried = False
-        """Whether the leader was asked to answer the outstanding request at once."""
+        """True if the leader was asked to answer the outstanding request at once."""
         self._pause_ms = 0
         self._paused = False
         self._due = False
@@ -117,7 +116,7 @@ class Fetcher:
         self._ask_soon()
 
     def hurry_soon(self) -> None:
-        """Has the leader answer the outstanding request, which does not ask for all that this follower wants."""
+        """Makes the leader answer the outstanding request, which does not ask for all that this follower wants."""
         if self._outstanding is not None and not self._hurried:
             self._hurried = True
             self._loop.after(0, self._hurry)
@@ -154,8 +153,8 @@ class Fetcher:
         return owner
 
     def _hurry(self, now: Moment) -> None:
-        """Has the leader answer the outstanding request: a partition that is new here is not in it, and acks may wait
-        for its followers. A request for nothing makes the one before it give way."""
+        """Makes the leader answer the outstanding request: a new partition is not in it, and acks may wait for its
+        followers. An empty request makes the previous one give way."""
         if self._outstanding is not None and not self._rooms.stopped:
             self._rooms.peers.send(self._request({}, wait_ms=0), lambda outcome, now: None)
 
@@ -196,7 +195,7 @@ class Fetcher:
             if found is not None:
                 asked[partition.topic_id, partition.name.partition] = found
         if self._syncing or not asked:
-            # Answers of a leader that waits for records would hold up the news of what this replica has.
+            # Answers of a leader that waits for records would delay the news of this replica's end.
             return
         self._outstanding = asking = _Asking(asked)
         self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asking, outcome, now))
@@ -212,7 +211,7 @@ class Fetcher:
         )
 
     def _place_of(self, partition: Partition, now: Moment) -> Asked | None:
-        """Where the partition's log goes on; None if it cannot be asked for now."""
+        """The place from which the partition's log goes on; None if it cannot be asked for now."""
         try:
             following = partition.begin_following()
             if following.log.lost and not self._counts_as_in_sync(partition):
@@ -258,7 +257,7 @@ class Fetcher:
         self._ask_soon()
 
     def _still_counts(self, asked: Asked) -> bool:
-        """Whether the partition follows the same leader in the same epoch as when it was asked for."""
+        """True if the partition follows the same leader in the same epoch as when it was asked for."""
         partition = asked.partition
         return partition in self._partitions and partition.following is asked.following and not partition.cutting
 
@@ -269,7 +268,7 @@ class Fetcher:
         partition, following, place = asked
         settings = self._rooms.image.settings
         if following.log.in_doubt and self._counts_as_in_sync(partition):
-            # With these records it could be elected, as if it had all before them (`doubtful_logs.py`).
+            # With these records the replica could be elected, as if it had all earlier ones (`doubtful_logs.py`).
             self._rest(partition, REST_MS, now)
             return
         diverging, dropped = answer.diverging_epoch, answer.dropped_deletions
@@ -297,7 +296,7 @@ class Fetcher:
                 self._begin_cut(partition, following, offset, anew=False)
             case Withhold(offset):
                 if not partition.withholds:
-                    # After a kill the replica knows of these records what was saved.
+                    # After a kill the replica knows only the saved facts about these records.
                     self._rooms.checkpoints.soon()
                 self._rooms.withheld.keep(partition, following, offset)
                 self._rest(partition, settings.replica_fetch_backoff_ms, now)
@@ -396,7 +395,7 @@ class Fetcher:
                 self._rest(partition, min(wait_ms, LONGEST_THROTTLED_MS), now)
 
     def _have_leader_look(self, partition: Partition, following: FollowerReplica) -> None:
-        """Asks the leader for checked batches: it finds its damage, and has it repaired from another replica."""
+        """Asks the leader for checked batches: the leader finds its damage, and repairs it from another replica."""
         rooms, end = self._rooms, following.log.offsets.end
         request = sound_batches_request(
             rooms.image,
@@ -446,7 +445,7 @@ class Fetcher:
     # Refills and cuts
 
     def _refill(self, partition: Partition, following: FollowerReplica, why: Refill, now: Moment) -> None:
-        """Has the log set aside; the next request fills it anew. Without room for both copies it waits."""
+        """Sets the log aside; the next request fills it anew. Without room for both copies the log waits."""
 
         def ended(succeeded: bool) -> None:
             if not succeeded and partition in self._partitions:
@@ -465,7 +464,7 @@ class Fetcher:
         anew: bool,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Has the log cut. `then` follows a cut that succeeded, in the same role."""
+        """Begins to cut the log. `then` follows a successful cut, in the same role."""
 
         def ended(succeeded: bool) -> None:
             if succeeded and partition.following is following:

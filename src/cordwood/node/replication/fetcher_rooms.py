@@ -51,10 +51,10 @@ class FetcherRooms:
         self.serving = serving
         self.full_disk = full_disk
         self.stopped = False
-        """Whether the broker stops: nothing is fetched any more, so that its logs come to rest."""
+        """True if the broker stops: nothing is fetched any more, so that its logs come to rest."""
         self.suspects = Suspects(loop, image)
         self.throttle = Throttle()
-        """Of replicas outside of their in-sync sets, where the topic lists this follower."""
+        """The throttle of replicas outside of their in-sync sets, if the topic lists this follower."""
         self.starts = SavedStarts(loop, logs, hosted, reports)
         self.aside = SettingAside(loop, logs, hosted, flushes, checkpoints, reports)
         self.refills = Refills(loop, image, logs, hosted, self.aside, reports)

@@ -1,4 +1,4 @@
-"""The fetchers of this broker's followers: which one fetches a partition, from the leader that it has."""
+"""The fetchers of this broker's followers: assigns each partition to a fetcher of its leader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Fetchers:
         rooms.starts.after = self.tell_soon
 
     def role_changed(self, partition: Partition) -> None:
-        """Has the partition fetched from its present leader, if it follows one."""
+        """Fetches the partition from its present leader, if it follows one."""
         if partition.withholds and partition.leads:
             self._rooms.withheld.let_go(partition)
         leads_elsewhere = not partition.leads and partition.leader != NO_LEADER
@@ -36,7 +36,7 @@ class Fetchers:
         return fetcher
 
     def tell_soon(self, partition: Partition) -> None:
-        """Has the leader answer the request that it holds, so that the next one tells or asks for more: the log start
+        """Makes the leader answer the request that it holds, so that the next one tells or asks for more: the log start
         that is saved here, or news of the high watermark for clients that read at this follower."""
         fetcher = self._of.get(partition)
         if fetcher is not None:
@@ -47,7 +47,7 @@ class Fetchers:
         self._rooms.stopped = True
 
     def forget(self, partition: Partition) -> None:
-        """Fetches the partition no longer: it is led here, or gone."""
+        """Stops fetching the partition: it is led here, or gone."""
         fetcher = self._of.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)

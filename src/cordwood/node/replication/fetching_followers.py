@@ -1,4 +1,4 @@
-"""Followers as their leader sees them at a fetch: how far they have come."""
+"""Followers as their leader sees them at a fetch: their ends, and their throttle."""
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -48,7 +48,7 @@ class LeaderThrottle:
         return is_listed(listed, partition.name.partition, self._image.node_id)
 
     def holds_back(self, partition: Partition, follower: int, now: Moment) -> bool:
-        """Whether the follower gets no records now."""
+        """True if the follower gets no records now."""
         return self._applies(partition, follower) and self._throttle.wait_ms(now.boot_ms) > 0
 
     def sent(self, partition: Partition, follower: int, length: int, now: Moment) -> None:

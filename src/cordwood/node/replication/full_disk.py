@@ -1,9 +1,9 @@
-"""A disk without space for records, as operators and other brokers have to know it.
+"""Tells operators and other brokers of a disk without space for records.
 
 Acknowledgements of all replicas would wait for a follower that cannot append, and a leader without space refuses every
-record. So the broker says in its registration that its disk is full: the controller has replicas with room lead, and
-leaders take the broker out of their in-sync sets. The broker takes that back when the disk has room and no append has
-failed for a while. A broker without others knows it for those who ask: `cluster status`, `/ready`, metrics.
+record. So the broker says in its registration that its disk is full: the controller lets replicas with room lead, and
+leaders take the broker out of their in-sync sets. The broker withdraws the note when the disk has room and no append
+has failed for a while. A lone broker shows the full disk in `cluster status`, `/ready` and metrics.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from cordwood.node.loop import Loop
 from cordwood.node.reports import Reports
 
 LOOK_MS = 1_000
-"""The pause between two looks for room, and before another attempt to say something."""
+"""The pause between two looks for room, and before another attempt to write the registration."""
 CALM_MS = 5_000
-"""The least time from the last failed append to the taking back: each change moves leaderships."""
+"""The least time from the last failed append to the withdrawal: each change moves leaderships."""
 ROOM_BYTES = 64 << 20
 ROOM_SHARE = 20
 """A disk has room with ROOM_BYTES, or one part in ROOM_SHARE, whichever is less."""
@@ -35,13 +35,13 @@ class FullDisk:
         self._reports = reports
         self._shared = shared
         self.full = False
-        """Whether the disk has no space for records, as far as this broker found."""
+        """True if this broker found no space for records on its disk."""
         self._failed_ms = 0
-        """When the last append failed."""
+        """The time of the last failed append."""
         self._saying = False
 
     def found(self, failure: DiskFull) -> None:
-        """An append found no space."""
+        """Notes that an append found no space."""
         self._failed_ms = self._loop.now.boot_ms
         if self.full:
             return

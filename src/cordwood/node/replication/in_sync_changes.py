@@ -57,8 +57,8 @@ class InSyncChanges:
     def image_changed(self) -> None:
         """Looks at all leaders while a disk is full: its broker leaves their in-sync sets.
 
-        The leader writes that, not the controller: a leader that writes lives. If the controller did, it could leave
-        nobody in sync but a leader that has just lost its power, and that it takes for alive.
+        The leader writes the change, not the controller: a leader that writes is alive. The controller could leave a
+        single replica in sync: a leader that has just lost its power, and that still counts as alive.
         """
         if self._full_disks():
             self._visit_soon()

@@ -1,9 +1,9 @@
-"""The last news of a broker that stops: which records of its followers are committed.
+"""The last news for a broker that stops: its followers learn which of their records are committed.
 
-A follower hears of the high watermark in answers to its fetches, up to `replica.fetch.wait.max.ms` after the records.
-A broker that stops in between would save the old one, and a follower defends only records below the high watermark that
-it saved: later a leader without the acknowledged records could have it cut them off. So a broker that stops asks once
-more, for the followers whose logs end above the high watermark that they know.
+A follower hears of the high watermark in answers to its fetches, up to `replica.fetch.wait.max.ms` after the records. A
+broker that stops in between would save the old watermark, and a follower defends only records below the high watermark
+that it saved: later a leader without the acknowledged records could make it cut them off. So a broker that stops asks
+once more, for the followers whose logs end above the high watermark that they know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cordwood.node.replication.fetchers import Fetchers
 
 LAST_NEWS_MS = 500
-"""How long a broker that stops waits for the news. Records that no leader commits now would keep it forever."""
+"""The wait of a broker that stops for the news. Records that no leader commits now would keep it for ever."""
 
 
 class LastNews:
@@ -29,12 +29,12 @@ class LastNews:
         self._hosted = hosted
         self._fetchers = fetchers
         self._ends: dict[Partition, int] = {}
-        """The partitions that wait for news, and where their logs ended when the broker asked."""
+        """The partitions that wait for news, and the ends of their logs when the broker asked."""
         self._heard: Callable[[], None] = lambda: None
 
     def ask(self, heard: Callable[[], None]) -> None:
-        """Has leaders tell which records are committed. `heard` is called, once, when all records are that the
-        followers have now; it is not called if a leader does not commit them."""
+        """Asks leaders which records are committed. `heard` is called once, when all present records of the followers
+        are committed, and never if a leader does not commit them."""
         self._heard = heard
         for partition in self._hosted:
             if partition.opened is not None and self._lacks_news(partition, partition.opened.offsets.end):
@@ -47,21 +47,21 @@ class LastNews:
             heard()
 
     def _lacks_news(self, partition: Partition, end: int) -> bool:
-        """Whether a leader may still tell the follower that its records below this end are committed."""
+        """True if a leader may still tell the follower that its records below this end are committed."""
         log = partition.opened
         if log is None or partition.leads or partition.leader == NO_LEADER or partition.withholds:
             return False
         return self._hosted.hosts(partition) and partition.high_watermark < min(end, log.offsets.end)
 
     def woken_by(self, partition: Partition, now: Moment) -> None:
-        """The high watermark moved, the partition has another leader, or it is gone."""
+        """Looks again: the high watermark moved, the partition has another leader, or it is gone."""
         if partition in self._ends and not self._lacks_news(partition, self._ends[partition]):
             self._leave(partition)
             if not self._ends:
                 self._heard()
 
     def stop(self) -> None:
-        """Waits for no news any more."""
+        """Stops waiting for news."""
         for partition in list(self._ends):
             self._leave(partition)
 

@@ -1,4 +1,4 @@
-"""Clients that read from the follower in their rack (KIP-392): whom a leader sends where, and what a follower serves.
+"""Clients that read from the follower in their rack (KIP-392): the choice of the leader, and the rules of the follower.
 
 With `replica.selector.class` set, a leader sends a client to an in-sync follower in the client's rack, by an answer
 without records. The follower serves the client below its own high watermark: the leader of its epoch has told it that
@@ -21,11 +21,11 @@ newer has sent them.
 Two answers spare clients on librdkafka (2.16) a standstill:
 
 - A client that read here while this broker followed, and asks in its old epoch after this broker took the lead, is told
-  of the new leadership in an answer without records and without an error. FENCED_LEADER_EPOCH has librdkafka turn to
-  the old leader, and the leader named in the same answer has it stay here. Both at once leave it at the old leader for
-  good if that one is dead (its pull request 5593). An answer without an error only names the leader, and the client
-  validates its position with it (KIP-320) before it reads on. A client that does not take that in is refused after a
-  while, and asks for Metadata.
+  of the new leadership in an answer without records and without an error. FENCED_LEADER_EPOCH makes librdkafka turn to
+  the old leader, and the leader named in the same answer makes it stay here. Both at once leave it at the old leader
+  for good if that leader is dead (its pull request 5593). An answer without an error only names the leader, and the
+  client validates its position with it (KIP-320) before it reads on. A client that does not take that in is refused
+  after a while, and asks for Metadata.
 - A leader does not send clients to a broker that has just come back. A client that was refused a connection while the
   broker was away waits up to 10 s before it tries again, and does not read from the leader meanwhile.
 """
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from cordwood.node.loop import Loop
 
 NEWS_FOR_MS = 10_000
-"""How long after a client's fetch a follower asks its leader for news of the high watermark."""
+"""The time after a client's fetch for which a follower asks its leader for news of the high watermark."""
 BACK_FOR_MS = 30_000
 """A client that asks the leader again within this time is served by the leader: the follower did not."""
 MOST_SENT = 10_000
-"""So many clients and partitions that were sent near are remembered at most."""
+"""The most clients and partitions sent near that are remembered."""
 NO_REPLICA = -1
 TELL_LEADERSHIP_FOR_MS = 10_000
-"""So long after it took the lead, a broker tells its former readers of that without an error."""
+"""The time after it took the lead for which a broker tells its former readers so without an error."""
 TELL_LEADERSHIP_AGAIN_MS = 100
 """A client that asks in its old epoch once more is answered after this time: it may just be taking in the last
 answer."""
@@ -72,12 +72,12 @@ class NearReads:
         self._hosted = hosted
         self._librdkafka_clients = librdkafka_clients
         self._took_part: dict[int, tuple[int, int | None]] = {}
-        """The last broker epoch in which each broker took part, and when it came back in it; None: it was never
-        away."""
+        """The last broker epoch in which each broker took part, and the time of its return in that epoch; None: it was
+        never away."""
         self.on_read: Callable[[Partition], None] = lambda partition: None
         """Called when a client reads a partition at this follower for the first time in a while."""
         self._sent: dict[tuple[int, TopicId, int], int] = {}
-        """When a connection's client was last sent near, by topic and partition; the oldest come first."""
+        """The time at which a connection's client was last sent near, by topic and partition; the oldest come first."""
         self.served_bytes = 0
         """Bytes that clients found at this broker as a follower."""
         self.sent_near = 0
@@ -88,11 +88,11 @@ class NearReads:
 
     @property
     def _heard_within_ms(self) -> int:
-        """How old the last word between leader and follower may be: both judge alike, and a client does not go to and
-        fro between them until the leader drops the follower from the in-sync set."""
+        """The greatest age of the last word between leader and follower. Both judge alike: otherwise a client would go
+        to and fro between them until the leader drops the follower from the in-sync set."""
         return self._image.settings.replica_lag_time_max_ms // 2
 
-    # As the leader
+    # The role of the leader
 
     def send_near(self, partition: Partition, rack: str, offset: int, listener: str, connection_id: int) -> int:
         """The broker to which a client in this rack is sent; -1: the client reads here."""
@@ -140,8 +140,7 @@ class NearReads:
         return back_ms is not None and self._loop.now.boot_ms - back_ms < RECONNECTED_AFTER_MS
 
     def hears_of_leadership(self, partition: Partition, epoch: int, connection_id: int) -> bool:
-        """Whether a client with a rack that asks this leader in this epoch is told of a newer epoch without an
-        error."""
+        """True if a client with a rack that asks in this epoch is told of a newer epoch without an error."""
         return (
             0 <= epoch < partition.leader_epoch
             and connection_id in self._librdkafka_clients
@@ -149,10 +148,10 @@ class NearReads:
         )
 
     def may_be_hinted(self, hint: Hint, connection_id: int) -> bool:
-        """Whether a refusal may name the leader to a client with a rack: not this broker itself to librdkafka."""
+        """True if a refusal may name the leader to a client with a rack: librdkafka is not told this broker itself."""
         return hint[0] != self._image.node_id or connection_id not in self._librdkafka_clients
 
-    # As a follower
+    # The role of the follower
 
     def followed(self, topic: str | TopicId, index: int, rack: str) -> Partition:
         """The partition, which exists, and which clients may read at this follower. Raises NOT_LEADER_OR_FOLLOWER."""
@@ -168,7 +167,7 @@ class NearReads:
         return partition
 
     def still_followed(self, partition: Partition, following: FollowerReplica) -> bool:
-        """Whether clients may still read the partition in the same role."""
+        """True if clients may still read the partition in the same role."""
         return self._hosted.hosts(partition) and self._readable(partition) is following
 
     def _readable(self, partition: Partition) -> FollowerReplica | None:

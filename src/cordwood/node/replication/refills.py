@@ -3,7 +3,7 @@ aside and filled anew.
 
 The old files stay until the replica is in sync again: if the other replicas lose their disks meanwhile, the old copy is
 the best one left. Without room for both copies the replica waits, out of sync, and says so. The follower's machine
-tells when a refill is due (`replication/follower.py`).
+decides that a refill is due (`replication/follower.py`).
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Refills:
         self._aside = aside
         self._reports = reports
         self._replaced: list[tuple[DataDirectory, Note, str]] = []
-        """The directories that go when their partitions are in sync."""
+        """The directories that are removed when their partitions are in sync."""
         self._unnamed = False
-        """Whether a directory could not be renamed at once: it gets its new name when the new log is opened."""
+        """True if a directory could not be renamed at once: it gets its new name when the new log is opened."""
 
     # Beginning
 
     def begin(
         self, partition: Partition, following: FollowerReplica, why: Refill, ended: Callable[[bool], None]
     ) -> bool:
-        """Sets the log aside in a thread, if there is room for both copies; `ended` hears whether it did. False:
-        another thread rewrites the log, and the caller asks again later."""
+        """Sets the log aside in a thread, if there is room for both copies; `ended` gets True if it did. False: another
+        thread rewrites the log, and the caller asks again later."""
         if partition.rewriting:
             return False
         self._aside.take(partition)
@@ -109,7 +109,7 @@ class Refills:
     # The end
 
     def find(self) -> None:
-        """Finds the directories that wait for their partitions, at the start and behind each refill, and removes those
+        """Finds the directories that wait for their partitions, at the start and after each refill, and removes those
         that need not wait."""
         self._find()
         self._remove()

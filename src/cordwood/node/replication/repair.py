@@ -1,11 +1,11 @@
 """Repairs damage on this broker's disk with batches of other replicas, one segment at a time.
 
-Whoever finds damage (scrub, recovery, readers) tells the `DamageBook`, and the book tells this room. The room chooses
-the segment and the brokers to ask; `segment_repair.py` does the rest. A repair that fails is tried again after a pause
-that grows; the reason is in the broker's log and in `cordwood topic describe`.
+Scrub, recovery and readers report damage to the `DamageBook`, and the book tells this room. The room chooses the
+segment and the brokers to ask; `segment_repair.py` does the rest. A repair that fails is tried again after a pause that
+grows; the reason is in the broker's log and in `cordwood topic describe`.
 
-Only closed segments below the recovery point and the high watermark are repaired. Which replica leads does not matter:
-a follower asks its leader first, and a leader asks an in-sync follower.
+Only closed segments below the recovery point and the high watermark are repaired. Any replica can repair: a follower
+asks its leader first, and a leader asks an in-sync follower.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MOST_TOLD: Final = 200
 """The most damaged partitions that are named in the broker's registration."""
 SOON_MS: Final = 100
-"""Readers that need a segment meet its damage at about the same time."""
+"""Readers of a segment meet its damage at about the same time."""
 FIRST_PAUSE_MS: Final = 5_000
 LONGEST_PAUSE_MS: Final = 600_000
 
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 class _Wait(Exception):
-    """Why a segment is not repaired now."""
+    """The reason why a segment is not repaired now."""
 
 
 class _Pause(NamedTuple):
@@ -90,7 +90,7 @@ class Repair:
         self._pauses: dict[Place, _Pause] = {}
         self._look_at_ms: int | None = None
         self._told: tuple[str, ...] = ()
-        """The damaged partitions that the registration was given to tell the cluster."""
+        """The damaged partitions that the broker's registration names."""
 
     def begin(self, in_background: InBackground) -> None:
         self._rooms.background = in_background
@@ -105,15 +105,15 @@ class Repair:
         self._look_in(SOON_MS)
 
     def brokers_changed(self) -> None:
-        """Tries again what was not repaired: another broker may have it. Pauses begin anew: brokers that came and went
-        for some seconds would make the next one ten minutes long."""
+        """Tries repairs again that failed: another broker may have the records. Pauses begin anew: otherwise brokers
+        that come and go for some seconds would make the next pause ten minutes long."""
         if self._pauses:
             first_ms = FIRST_PAUSE_MS // 2
             self._pauses = {place: _Pause(pause.reason, first_ms, 0) for place, pause in self._pauses.items()}
             self.due()
 
     def why_not(self, finding: Finding) -> str:
-        """Why a finding is not repaired yet; empty if its repair is due or under way."""
+        """The reason why a finding is not repaired yet; empty if its repair is due or under way."""
         pause = self._pauses.get(Place(finding.partition, finding.segment_base_offset))
         return "" if pause is None else pause.reason
 
@@ -133,7 +133,7 @@ class Repair:
         self._loop.after(delay_ms, look)
 
     def _tell(self, findings: Iterable[Finding]) -> None:
-        """Has the cluster know which replicas are damaged: partitions are not moved to these alone."""
+        """Tells the cluster which replicas are damaged: partitions are not moved to damaged replicas alone."""
         found = dict.fromkeys(self._hosted.get(*finding.partition) for finding in findings)
         names = [
             damaged_name(partition.topic_id, partition.name.partition)
@@ -207,7 +207,7 @@ class Repair:
             raise _Wait("the segment is gone")
         end_offset = log.segments.end_of(log.segments.place_of(place.base_offset))
         if segment is log.segments.active:
-            # No append may come that would close the segment, and only closed ones are replaced.
+            # An append that would close the segment may never come, and only closed segments are replaced.
             if segment.size:
                 log.roll()
             raise _Wait("the segment waits for a checkpoint")

@@ -27,10 +27,10 @@ class SavedStarts:
         self._due: dict[Partition, None] = {}
         self._under_way = False
         self.after: Callable[[Partition], None] = lambda partition: None
-        """Called when the start of a partition is saved: its leader has not heard of it."""
+        """Called when the start of a partition is saved: its leader does not know yet."""
 
     def save(self, partition: Partition) -> None:
-        """Has the present start of the partition's log saved."""
+        """Saves the present start of the partition's log soon."""
         self._due[partition] = None
         if not self._under_way:
             self._under_way = True

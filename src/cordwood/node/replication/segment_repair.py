@@ -1,7 +1,7 @@
-"""The repair of one damaged segment: examine it, have a copy written, ask other replicas, put the copy in its place.
+"""The repair of one damaged segment: examines it, writes a copy, asks other replicas, and puts the copy in its place.
 
-`begin` calls `done` once, in a later event, with the outcome. All that waits for the disk runs in the scrub's thread,
-in small steps.
+`begin` calls `done` once, in a later event, with the outcome. All work that waits for the disk runs in the scrub's
+thread, in small steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ASKED_BYTES: Final = 1024 * 1024
 STEP_BYTES: Final = 4 * 1024 * 1024
 STEP_BATCHES: Final = 256
-"""So many batches hold the interpreter for about a millisecond."""
+"""The most batches in one step: they hold the interpreter for about a millisecond."""
 
 InBackground = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Does the work (first argument) in the scrub's thread; calls the second in the loop with the result or exception."""
@@ -74,7 +74,7 @@ class RepairRooms:
         self.peers = peers
         self.background: InBackground | None = None
         self.stopped = False
-        """Whether the broker stops: the next start removes a copy that is not complete."""
+        """True if the broker stops: the next start removes a copy that is not complete."""
 
     def in_background(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         assert self.background is not None
@@ -106,7 +106,7 @@ class SegmentRepair:
         self._findings: list[Finding] = []
         self._mending: SegmentMending | None = None
         self._refused: dict[tuple[int, int], str] = {}
-        """Why a broker (second) cannot fill the hole at a position (first)."""
+        """The reason why a broker (second) cannot fill the hole at a position (first)."""
         self._brokers: set[int] = set()
 
     def begin(self) -> None:
@@ -136,7 +136,7 @@ class SegmentRepair:
         )
 
     def _examined(self, _: None) -> None:
-        """Takes in what another look at the segment has found."""
+        """Takes in the findings of another look at the segment."""
         damage, log, segment = self._rooms.damage, self._log, self._segment
         log.reports.note_holes(segment)
         log.segments.loaded_indexes.used(segment)
@@ -262,7 +262,7 @@ class SegmentRepair:
     def _end(self, outcome: Outcome) -> None:
         """Ends with this outcome, and removes a copy that did not take the segment's place."""
         mending, self._mending = self._mending, None
-        # The directory of a deleted topic goes as a whole, and its path may belong to a new topic of that name.
+        # The directory of a deleted topic is removed as a whole, and its path may belong to a new topic of that name.
         if mending is None or not self._rooms.hosted.hosts(self._partition):
             self._done(outcome)
         else:

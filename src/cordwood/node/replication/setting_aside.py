@@ -39,7 +39,7 @@ class SettingAside:
         self.after: Callable[[], None] = lambda: None
         """Called when a log was set aside, or could not be: the partition may have another role now."""
         self.was_set_aside: Callable[[Log, int], None] = lambda log, leader: None
-        """Called when a log was set aside, with the leader that its successor is filled from."""
+        """Called when a log was set aside, with the leader that fills its successor."""
 
     def take(self, partition: Partition) -> None:
         """Takes the log from all other users until `give_back`, or the end of `begin`. Clients that read here go to the
@@ -62,7 +62,7 @@ class SettingAside:
         *,
         until_in_sync: bool = False,
     ) -> None:
-        """Sets a log aside that was taken; `ended` hears whether that succeeded. `until_in_sync`: its files are removed
+        """Sets a log aside that was taken; `ended` gets True if that succeeded. `until_in_sync`: its files are removed
         when the replica is in sync again."""
         self._checkpoints.when_idle(partial(self._begin, partition, following, reason, ended, until_in_sync))
 

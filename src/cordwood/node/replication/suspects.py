@@ -1,7 +1,7 @@
-"""Leaders that may be dead, by their broken connections. Clients are not told such leaders.
+"""Leaders whose connections broke, and that may be dead. Clients are not told such leaders.
 
-A suspicion ends when the leader answers or registers anew, and after a lease: a follower that is cut off from a leader
-that lives must not hide the leader from clients for longer.
+A suspicion ends when the leader answers or registers anew, and after a lease: a follower that is cut off from a living
+leader must not hide it from clients for longer.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Suspects:
         self._broken: dict[int, _Broken] = {}
 
     def failed(self, leader: int, failure: PeerFailed, now: Moment) -> None:
-        """A request to the leader failed. The first broken connection to a registration counts."""
+        """Notes that a request to the leader failed. The first broken connection to a registration counts."""
         registered, broken = self._image.brokers.get(leader), self._broken.get(leader)
         if failure.reason not in BROKEN or registered is None:
             return

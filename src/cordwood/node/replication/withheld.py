@@ -1,7 +1,7 @@
 """Followers that keep committed records which their leader lacks, until an operator accepts the loss.
 
-Such a follower takes nothing and is not in sync. It says so in the log, again and again, and in the broker's row: there
-`cordwood cluster accept-loss` finds the partition though it has a leader.
+Such a follower takes nothing and is not in sync. The broker says so in its log, again and again, and in its row: there
+`cordwood cluster accept-loss` finds the partition, although it has a leader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Withheld:
         self._told: tuple[str, ...] = ()
 
     def keep(self, partition: Partition, following: FollowerReplica, offset: int) -> None:
-        """The leader's history leaves this replica's at the offset, below its high watermark."""
+        """Keeps the log: the leader's history leaves this replica's at the offset, below its high watermark."""
         offsets = following.log.offsets
         self._reports.report(
             logging.ERROR,
@@ -71,7 +71,7 @@ class Withheld:
         self._aside.begin(partition, following, reason, ended)
 
     def let_go(self, partition: Partition) -> None:
-        """The leader goes on from this log, or the log is set aside."""
+        """Ends the keeping: the leader goes on from this log, or the log is set aside."""
         partition.withholds = False
         if self._partitions.pop(partition, partition) is None:
             self._tell()
