@@ -14,7 +14,7 @@ def serve(settings: "BrokerSettings", *, as_json: bool = False) -> int:
     """
     import gc
 
-    # The start leaves no garbage, and a search for some costs 8 ms. Collection is enabled when the broker serves.
+    # The start leaves no garbage, and a search for it costs 8 ms. Collection is enabled when the broker serves.
     gc.disable()
     from cordwood.broker.process import run
 

@@ -1,5 +1,5 @@
-"""`accepted-losses`: the data directories whose loss an operator has accepted, and the partitions that were in none of
-the others then. The next start names those that begin empty, and removes the file.
+"""`accepted-losses`: the data directories whose loss an operator has accepted, and the partitions that were in no other
+directory then. The next start names the partitions that begin empty, and removes the file.
 
 `cordwood recover accept-lost-directory` writes it. The file is for people: a start does the same without it.
 """
@@ -22,8 +22,7 @@ def note(filesystem: Filesystem, home: str, path: str, partitions: Iterable[Topi
 
 
 def begun_empty(filesystem: Filesystem, home: str, found_in: Callable[[TopicPartition], object | None]) -> list[str]:
-    """Words about the partitions that begin empty at this start: those that `found_in` finds nowhere. Removes the
-    file."""
+    """A text about the partitions that begin empty at this start, which `found_in` does not find. Removes the file."""
     words = []
     for path, names in sorted(_read(filesystem, home).items()):
         empty = [name for name in names if found_in(TopicPartition.parse(name)) is None]
@@ -34,7 +33,7 @@ def begun_empty(filesystem: Filesystem, home: str, found_in: Callable[[TopicPart
 
 
 def in_words(names: list[str]) -> str:
-    """The first of these names, and how many there are besides."""
+    """The first of these names, and the number of further ones."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,17 +1,17 @@
-"""Memory for requests that are arriving: who may receive how much of it, and who is cut off while others wait.
+"""Memory for requests that are arriving: shares it among receivers, and cuts off slow ones while others wait.
 
-A request within an ordinary buffer (`wire.framing.BUFFER_BYTES`) needs no leave: each connection always has one. A
-larger request is promised its whole size before it grows beyond that buffer, so that no two half requests wait for each
-other.
+A request within an ordinary buffer (`wire.framing.BUFFER_BYTES`) needs no permission: each connection always has such a
+buffer. A larger request is promised its whole size before it grows beyond that buffer, so that no two half requests
+wait for each other.
 
 Peers that send most of a huge request and then drip would keep the memory. So
 
 - requests of ordinary size (up to ORDINARY_BYTES: those of producers), larger and huge ones stand in lines of their
   own; each line has a part of the memory, which requests of larger sizes cannot take;
 - one address gets a part of each line's memory, and addresses that wait take turns;
-- while somebody waits, a holder is cut off whose bytes come too slowly, or that has had enough time for its size.
+- while a receiver waits, a holder is cut off if its bytes come too slowly, or if it has had enough time for its size.
 
-One request of each line is always let through, however large. This is a state machine: it has no clock.
+One request of each line is always let through, however large. The state machine has no clock.
 """
 
 from collections import Counter, deque
@@ -26,7 +26,7 @@ COUNTED_S: Final = 0.5
 """The bytes of a holder are counted over this time at least."""
 LOOK_S: Final = 1.0
 PRESSED_LOOK_S: Final = 0.25
-"""How often `look` is to be called: while nobody waits, and while somebody does."""
+"""The intervals of `look`: while no receiver waits, and while one does."""
 GRACE_S: Final = 5.0
 ARRIVAL_BYTES_PER_S: Final = 4 * 1024 * 1024
 """A request of n bytes has GRACE_S + n / ARRIVAL_BYTES_PER_S to arrive: 30 s for 100 MB."""
@@ -43,7 +43,7 @@ class Receiver(Protocol):
 
     @property
     def receiving(self) -> bool:
-        """Whether the broker reads from the connection."""
+        """True if the broker reads from the connection."""
 
     def serve_on(self) -> None:
         """Asks again: there may be memory now."""
@@ -62,7 +62,7 @@ class _Claim:
         self.size = size
         self.line = line
         self.since_s = 0.0
-        """When the memory was promised."""
+        """The time at which the memory was promised."""
         self.seen_s = 0.0
         self.seen_bytes = 0
         """The bytes that had arrived at the last look, at `seen_s`."""
@@ -72,7 +72,7 @@ class _Claim:
         self.seen_s, self.seen_bytes = now_s, self.receiver.arrived_bytes
 
     def is_slow(self, now_s: float) -> bool:
-        """Whether too few bytes came since the last look."""
+        """True if too few bytes came since the last look."""
         gained = self.receiver.arrived_bytes - self.seen_bytes
         return self.receiver.receiving and gained < SLOW_BYTES_PER_S * (now_s - self.seen_s)
 
@@ -87,7 +87,7 @@ class _Line:
         self.own_bytes = own_bytes
         """The memory that no line of larger sizes takes. One request may be larger."""
         self.address_bytes = own_bytes // 2
-        """What one address may hold. One request may be larger."""
+        """The most bytes that one address may hold. One request may be larger."""
         self.holders = 0
         self.held_bytes = 0
         self.held_by: Counter[str] = Counter()
@@ -95,12 +95,12 @@ class _Line:
         """Claims that wait, by address. The first address has the next turn."""
 
     def has_share(self, claim: _Claim) -> bool:
-        """Whether the claim is within what its address may hold."""
+        """True if the claim is within its address's share."""
         held = self.held_by[claim.address]
         return not held or held + claim.size <= self.address_bytes
 
     def has_own(self, claim: _Claim) -> bool:
-        """Whether the claim is within the line's own memory."""
+        """True if the claim is within the line's own memory."""
         return not self.holders or self.held_bytes + claim.size <= self.own_bytes
 
     @property
@@ -115,7 +115,7 @@ class _Line:
             del self.held_by[claim.address]
 
     def leave(self, claim: _Claim) -> None:
-        """Takes a claim out of those that wait."""
+        """Takes a claim out of the waiting ones."""
         waiting = self.waiting[claim.address]
         waiting.remove(claim)
         if not waiting:
@@ -131,7 +131,7 @@ class Arriving:
         self._claims: dict[Receiver, _Claim] = {}
         self._holders: dict[Receiver, _Claim] = {}
         self._due_s = 0.0
-        """When the next look is due."""
+        """The time of the next look."""
 
     @property
     def held_bytes(self) -> int:
@@ -143,7 +143,7 @@ class Arriving:
         return len(self._claims) - len(self._holders)
 
     def ask(self, receiver: Receiver, size: int, now_s: float) -> bool:
-        """Whether the receiver may receive a request of this size. If not, `serve_on` is called when it may."""
+        """True if the receiver may receive a request of this size. If not, `serve_on` is called when it may."""
         if receiver in self._holders:
             return True
         if receiver in self._claims:
@@ -157,7 +157,7 @@ class Arriving:
         return receiver in self._holders
 
     def end(self, receiver: Receiver, now_s: float) -> None:
-        """The request has arrived, or its connection is gone."""
+        """Frees the memory: the request has arrived, or its connection is gone."""
         claim = self._claims.pop(receiver, None)
         if claim is None:
             return
@@ -168,9 +168,9 @@ class Arriving:
         self._promise(now_s)
 
     def look(self, now_s: float) -> float:
-        """Looks how the bytes of holders come. While somebody waits, those that are slow or late are cut off. Returns
-        the time until the next look."""
-        # After a pause of the broker nobody is called slow: it was the broker that did not receive.
+        """Looks at the progress of holders. While a receiver waits, slow and late holders are cut off. Returns the time
+        until the next look."""
+        # After a pause of the broker no holder counts as slow: it was the broker that did not receive.
         punctual = now_s <= self._due_s + PRESSED_LOOK_S
         for claim in list(self._holders.values()):
             if now_s - claim.seen_s >= COUNTED_S:
@@ -197,10 +197,10 @@ class Arriving:
         )
         self.end(claim.receiver, now_s)
 
-    # Who is next
+    # The order of promises
 
     def _promise(self, now_s: float) -> None:
-        """Gives memory to those that wait, as far as there is some."""
+        """Gives memory to waiting receivers while there is some."""
         for line in self._lines:
             while (claim := self._next(line)) is not None:
                 line.leave(claim)
@@ -213,7 +213,7 @@ class Arriving:
                 claim.receiver.serve_on()
 
     def _next(self, line: _Line) -> _Claim | None:
-        """The claim that gets memory now. An address that has its share is passed over; nobody else is."""
+        """The claim that gets memory now. Only an address that has its share is passed over."""
         for waiting in line.waiting.values():
             claim = waiting[0]
             if line.has_share(claim):
@@ -226,7 +226,7 @@ class Arriving:
         fits_in_all = self.held_bytes + claim.size <= self._max_bytes
         if claim.line.has_own(claim):
             return fits_in_all or all(line.keeps_to_its_own for line in smaller)
-        # Memory of lines of larger sizes, while nobody waits there; never that of smaller sizes.
+        # Memory of lines of larger sizes, while no receiver waits there; never that of smaller sizes.
         fits_here = _held(from_here) + claim.size <= sum(line.own_bytes for line in from_here)
         return fits_in_all and fits_here and not any(line.waiting for line in larger)
 

@@ -1,7 +1,7 @@
-"""Which Cordwood runs: its version, and the commit that it was made of, as far as that can be known.
+"""The running Cordwood: its version, and the commit from which it was made, if that can be known.
 
-A package that pip installed from a repository has the commit in its record of where it came from (PEP 610). A checkout
-has it in `.git`. A package from an index has neither: its version says enough.
+A package that pip installed from a repository has the commit in its record of origin (PEP 610). A checkout has it in
+`.git`. A package from an index has neither: its version says enough.
 """
 
 import json
@@ -24,7 +24,7 @@ class Build(NamedTuple):
 
 @cache
 def build() -> Build:
-    """Reads a few small files, at the first call."""
+    """The version and the commit. The first call reads a few small files."""
     return Build(__version__, _installed_from() or checked_out(Path(__file__).parents[3]) or UNKNOWN)
 
 

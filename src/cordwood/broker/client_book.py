@@ -1,7 +1,8 @@
-"""Who uses this broker: connections, requests and bytes by client id and address, also of connections that ended.
+"""The use of this broker: connections, requests and bytes by client id and address, also of connections that ended.
 
-Connections count for themselves, once for each receive and not for each request. The book adds them up when somebody
-asks. The totals of ended connections are bounded: beyond `MOST_ENDED` clients those that ended first share one entry.
+Each connection counts by itself, once for each receive and not for each request. The book adds the counts up on
+request. The totals of ended connections are bounded: beyond `MOST_ENDED` clients those that ended first share one
+entry.
 """
 
 import heapq
@@ -62,7 +63,7 @@ class ClientBook:
         """The clients that asked most, at most this many."""
         if not most:
             return ()
-        # Plain lists, and a value only for those that are told: ten thousand connections are counted in one turn.
+        # Plain lists, and a value only for clients in the answer: ten thousand connections are counted in one turn.
         counts: dict[Key, list[int]] = {key: list(use[2:]) for key, use in self._ended.items()}
         for connection in self._open:
             key = _key(connection)

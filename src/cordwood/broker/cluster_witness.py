@@ -1,20 +1,20 @@
-"""`cluster-witness` and `cluster-epochs`: how far a broker has seen the metadata of its cluster. They reveal a store
-that went back.
+"""`cluster-witness` and `cluster-epochs`: the state of its cluster's metadata that a broker has seen. Both files reveal
+a store that went back.
 
 The store of a cluster lies elsewhere and can be restored from an older copy while this broker is down: partitions would
 be led by brokers that lack acknowledged records. So a broker keeps the cluster's id, the highest revision that it has
-seen, and the newest change. It refuses to start on an earlier revision, and on a store without that change. A store
-that has compacted its history cannot tell whether it made the change: then the epochs of partitions and brokers tell,
-which the broker keeps beside. The files are replaced whole, at most once in a while and in a thread: they are never
-ahead of the store, and a little behind it.
+seen, and the newest change. The broker refuses to start on an earlier revision, and on a store without that change. A
+store that has compacted its history cannot tell whether it made the change: then the broker compares the epochs of
+partitions and brokers, which it keeps beside the witness. The files are replaced whole, at most once in a while and in
+a thread: they are never ahead of the store, and a little behind it.
 
 The witness also has the boot id of the machine: a broker that finds another one, and no mark of a clean stop, may have
-lost what was acknowledged from memory. The new boot id is written once the controller has taken note of that: a broker
-that stops before says so again at its next start.
+lost records that were acknowledged from memory. The new boot id is written once the controller has taken note of that:
+a broker that stops earlier reports the loss again at its next start.
 
-And it has the broker epoch, which is written before the broker registers in it. A broker that stops cleanly raises the
-epoch once more, in the witness and then in the store. A directory that knows only an earlier epoch than the store,
-under the same storage id, is an older copy: it lacks records that the broker has acknowledged.
+The witness also has the broker epoch, which is written before the broker registers in it. A broker that stops cleanly
+raises the epoch once more, in the witness and then in the store. A directory that knows only an earlier epoch than the
+store, under the same storage id, is an older copy: it lacks records that the broker has acknowledged.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _MOST_BYTES = 64 * 2**20
 """More than any of the files has: a million partitions take about 3 MB."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _LOSS_NOT_NOTED = "loss not noted"
-"""In place of the boot id: records may be lost, and the controller does not know yet."""
+"""A mark in place of the boot id: records may be lost, and the controller does not know yet."""
 
 Content = TypeVar("Content")
 
@@ -70,14 +70,14 @@ def boot_id() -> str:
 
 
 def may_have_lost(seen: Seen | None, *, stopped_cleanly: bool) -> bool:
-    """Whether records that were acknowledged from memory may be lost since the controller last took note."""
+    """True if records that were acknowledged from memory may be lost since the controller last took note."""
     if seen is None:
         return False
     return seen.boot_id == _LOSS_NOT_NOTED or (seen.boot_id != boot_id() and not stopped_cleanly)
 
 
 def read_seen(directory: str) -> Seen | None:
-    """What the broker had seen; None without the file. Raises StorageFailure if the file is damaged."""
+    """The state that the broker had seen; None without the file. Raises StorageFailure if the file is damaged."""
     return _read(f"{directory}/{WITNESS_FILE}", _decode_seen)
 
 
@@ -130,7 +130,7 @@ def _write(path: str, body: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(f"{path}.tmp", path)
-    # Without it a power cut may bring back a witness of an earlier epoch.
+    # Without this sync a power cut may bring back a witness of an earlier epoch.
     sync_directory(os.path.dirname(path))
 
 
@@ -141,8 +141,9 @@ async def check_cluster(
     seen: Seen | None,
     epochs: KnownEpochs | None = None,
 ) -> None:
-    """Refuses a store that is another cluster's, or went back. `cluster_id` is that of the directory's owner; None: the
-    directory is new. `epochs` is None if an earlier release kept none. Changes nothing. Raises StoreFailure."""
+    """Refuses a store that is another cluster's, or went back. `cluster_id`: the cluster of the directory's owner;
+    None: the directory is new. `epochs` is None if an earlier release kept none. Changes nothing. Raises
+    StoreFailure."""
     listing = await store.list(CLUSTER_ID)
     stored = next((item.value.decode() for item in listing.items if item.key == CLUSTER_ID), None)
     known = cluster_id if cluster_id is not None else None if seen is None else seen.cluster_id
@@ -176,7 +177,7 @@ async def check_cluster(
 
 
 async def is_older_copy(store: MetadataStore, broker_id: int, storage_id: str, seen: Seen) -> bool:
-    """Whether the broker has registered with this storage since the directory was copied. Raises StoreFailure."""
+    """True if the broker has registered with this storage since the directory was copied. Raises StoreFailure."""
     if not seen.broker_epoch:
         return False
     stored, epoch = await store.get(storage_key(broker_id)), await store.get(broker_epoch_key(broker_id))
@@ -186,16 +187,16 @@ async def is_older_copy(store: MetadataStore, broker_id: int, storage_id: str, s
 
 
 class ClusterWitness:
-    """Keeps the files up with the image, on an event loop. `begin` writes the first versions at once."""
+    """Keeps the files up to date with the image, on an event loop. `begin` writes the first versions at once."""
 
     def __init__(self, directory: str, epochs: Callable[[], KnownEpochs]) -> None:
-        """`epochs` tells what the image knows now."""
+        """`epochs` returns the epochs in the present image."""
         self._directory = directory
         self._epochs = epochs
         self._epochs_written = True
         self._seen: Seen | None = None
         self._broker_epoch = 0
-        """The highest epoch that was noted. Apart from what was seen: the loop replaces that while a thread notes."""
+        """The highest epoch that was noted. Kept apart: the loop replaces the seen state while a thread notes."""
         self._written = 0
         self._writing: asyncio.Task[None] | None = None
         self._one_at_a_time = threading.Lock()
@@ -204,21 +205,22 @@ class ClusterWitness:
     def begin(
         self, cluster_id: str, revision: int, newest: Newest | None, *, unclean: bool, broker_epoch: int = 0
     ) -> None:
-        """`unclean`: the controller has to take note that records may be lost. Raises OSError."""
+        """Writes the first versions. `unclean`: the controller has to note that records may be lost. Raises OSError."""
         self._broker_epoch = max(self._broker_epoch, broker_epoch)
         boot = _LOSS_NOT_NOTED if unclean else boot_id()
         self._seen = Seen(cluster_id, revision, boot, newest, self._broker_epoch)
-        # The epochs first: without a witness nobody believes them.
+        # The epochs are written first: without a witness they are not believed.
         write_epochs(self._directory, self._epochs())
         write_seen(self._directory, self._seen)
         self._written = revision
 
     def note_epoch(self, broker_epoch: int, *, registers: bool) -> bool:
-        """The broker's epoch in the store is about to be this one. Returns whether the witness has it, durably.
+        """Notes that the broker's epoch in the store is about to be this one. True if the witness has it, durably.
 
         A broker that `registers` goes on without a note on a disk without space, when there is no witness: the next
         start would take a directory whose witness has an earlier epoch for an older copy. Raises StorageFailure if the
-        witness can neither be written nor removed; it stays as it was, and the broker must not register."""
+        witness can neither be written nor removed; then the witness stays as it was, and the broker must not register.
+        """
         with self._one_at_a_time:
             known = self._seen or read_seen(self._directory)
             if known is None:
@@ -253,12 +255,12 @@ class ClusterWitness:
         logger.warning("%s cannot be written, and is removed: %s", path, failure)
 
     def loss_noted(self) -> None:
-        """The controller has taken note that records may be lost. The file is written with the next revision."""
+        """Notes that the controller knows of the possible loss. The file is written with the next revision."""
         if self._seen is not None:
             self._seen = self._seen._replace(boot_id=boot_id())
 
     def saw(self, revision: int, newest: Newest | None, *, epochs_changed: bool) -> None:
-        """The image is at this revision. The files are written soon, in a thread."""
+        """Notes that the image is at this revision. The files are written soon, in a thread."""
         if self._seen is None or revision <= self._seen.revision:
             return
         self._epochs_written &= not epochs_changed
@@ -291,7 +293,7 @@ class ClusterWitness:
             self._written = seen.revision
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
+        """Writes the changes that are not written yet."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])

@@ -34,7 +34,7 @@ REQUESTS_PER_TURN: Final = 64
 """A peer with thousands of tiny requests in one packet must not keep other connections waiting."""
 
 TURN_S: Final = 0.01
-"""A connection whose requests have taken so long gives the turn to other connections."""
+"""A connection whose requests have taken this long gives the turn to other connections."""
 
 
 class PendingReply:
@@ -103,9 +103,9 @@ class Connection(asyncio.BufferedProtocol):
         self.entrance = entrance
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
-        """Whether a request on this connection has proved that another broker sent it."""
+        """True if a request on this connection has proved that another broker sent it."""
         self._claims_memory = False
-        """Whether the request that is arriving has, or waits for, more than an ordinary buffer."""
+        """True if the request that is arriving has, or waits for, more than an ordinary buffer."""
         self._limits = connections.limits
         self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
         self._unanswered: deque[PendingReply] = deque()
@@ -116,16 +116,16 @@ class Connection(asyncio.BufferedProtocol):
         self._pump_noted = False
         self._serve_scheduled = False
         self.holds = 0
-        """How many requests of this connection the node handles later or in steps: the next request waits for all."""
+        """The number of requests that the node handles later or in steps: the next request waits for all of them."""
         self.connection_id = 0
         self.client_host = ""
         self.last_received_s = 0.0
         self.client_id: str | None = None
-        """That of its first request; None: none has come."""
+        """The client id of the first request; None: no request has come."""
         self.requests = 0
         self.received_bytes = 0
 
-    # What the transport calls
+    # Calls of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._serving = False
-        # A process forked meanwhile may hold the socket, too: only a shutdown tells the peer.
+        # A process forked meanwhile may hold the socket, too: only a shutdown ends the connection for the peer.
         with suppress(OSError), self._transport.get_extra_info("socket").dup() as end:
             end.shutdown(socket.SHUT_RDWR)
         self._connections.request_bytes_answered(self._unanswered_bytes)
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _serve(self) -> None:
-        """Hands whole requests to the node, as far as the limits allow."""
+        """Hands whole requests to the node, within the limits."""
         connections, reader = self._connections, self._reader
         outbox, node, activity = connections.outbox, connections.node, connections.activity
         now = connections.now()
@@ -359,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def quiet(self) -> bool:
-        """Whether every answer has been sent."""
+        """True if every answer has been sent."""
         return not self._unanswered and not self._sender.busy
 
     @property
@@ -377,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_for_node(self) -> bool:
-        """Whether the node is the one to act: requests are under way, and the peer has taken all earlier answers."""
+        """True if the node has to act next: requests are under way, and the peer has taken all earlier answers."""
         return bool(self._unanswered) and not self._sender.busy
 
     def close(self, reason: str, level: int = logging.INFO) -> None:

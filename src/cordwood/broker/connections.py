@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 MOST_STRANGERS: Final = 100
-"""Connections at the listener of brokers that have not proved to be a broker's: those of operators, and of brokers in
-their first milliseconds. The oldest one makes way for the next."""
+"""The most connections at the listener of brokers that have not proved to be a broker's: those of operators, and of
+brokers in their first milliseconds. The oldest one makes way for the next."""
 _SWEEP_S: Final = LOOK_S
 _SELDOM_S: Final = 15.0
 """The longest pause between idle checks. A check of ten thousand connections takes milliseconds."""
@@ -87,9 +87,9 @@ class Connections:
         self.sending = sending
         self.request_failed = request_failed
         self.is_broker = is_broker
-        """Tells whether a request proves that another broker sent it."""
+        """Returns True if a request proves that another broker sent it."""
         self.records_unreadable = records_unreadable
-        """Told of a file whose records could not be read when their answer was sent."""
+        """Called with a file whose records could not be read when their answer was sent."""
         self.now = now
         self.loop_watch = loop_watch
         self.activity = activity
@@ -158,9 +158,9 @@ class Connections:
         return False
 
     def _make_way_for_broker(self) -> None:
-        """Closes a connection for one at the listener of brokers, if there is no room for it. A client must not be able
-        to keep followers away, be it at its own listener or at theirs: the new connection gets in also if the one that
-        makes way is not enough, as after max.connections was lowered, or if there is none to close."""
+        """Closes a connection if there is no room for a new one at the listener of brokers. A client must not be able
+        to keep followers away, at its own listener or at theirs: the new connection gets in even if one closed
+        connection is not enough, as after max.connections was lowered, or if there is none to close."""
         if len(self._strangers) >= MOST_STRANGERS:
             self._make_room(next(iter(self._strangers.values())), "too many at the listener of brokers prove nothing")
         elif len(self._open) >= self.limits.max_connections:
@@ -174,7 +174,7 @@ class Connections:
         self.forget(connection)
 
     def proved(self, connection: Connection) -> None:
-        """The connection is that of another broker."""
+        """Notes that the connection is another broker's."""
         self._strangers.pop(connection.connection_id, None)
 
     def forget(self, connection: Connection) -> None:
@@ -196,8 +196,8 @@ class Connections:
         self.became_quiet(connection)
 
     def speaks_other_protocol(self, connection: Connection, protocol: str) -> None:
-        """Says who speaks another protocol than Kafka's to a listener. A probe comes again and again: each protocol has
-        one line in some seconds."""
+        """Logs the address of a peer that speaks another protocol than Kafka's to a listener. A probe comes again and
+        again: each protocol has one line in some seconds."""
         if count := self._other_protocols_said.count(protocol, self.loop.time()):
             logger.warning(
                 "closing a connection from %s, which speaks %s: the listener %s takes the Kafka protocol, without TLS. "
@@ -210,8 +210,8 @@ class Connections:
             )
 
     def say_closing(self, connection: Connection, reason: str, level: int = logging.INFO) -> None:
-        """Says why a connection is closed. Clients that err at once after they connect come again and again: each
-        reason has one line in some seconds."""
+        """Logs why a connection is closed. Clients that fail right after they connect come again and again: each reason
+        has one line in some seconds."""
         if logger.isEnabledFor(level) and (count := self._closings_said.count(reason, self.loop.time())):
             so_far = "" if count == 1 else f" ({count} closed so far for such a reason)"
             logger.log(level, "closing connection %s: %.500s%s", connection, reason, so_far)
@@ -219,7 +219,7 @@ class Connections:
     # Bounds on bytes
 
     def may_take_request(self, connection: Connection) -> bool:
-        """Whether one more request of this connection may be under way; if not, `serve_on` is called when it may."""
+        """True if one more request of this connection may be under way; if not, `serve_on` is called when it may."""
         if self.unanswered_bytes < self.limits.max_total_bytes:
             return True
         if connection not in self._waiting_to_ask:
@@ -254,7 +254,7 @@ class Connections:
     # The end
 
     async def drain(self, timeout_s: float) -> int:
-        """Takes no more requests; waits until answers are sent. Returns the number of connections with unsent ones."""
+        """Takes no more requests; waits until answers are sent. Returns the number of connections with owed answers."""
         self._stopping = True
         for connection in self._open.values():
             connection.stop_serving()

@@ -11,13 +11,13 @@ PER_CONNECTION: Final = 2
 
 
 def log_files(wanted: int) -> int:
-    """The number of log files that may be open at a time: as wanted, up to half of all descriptors."""
+    """The number of log files that may be open at a time: the wanted number, up to half of all descriptors."""
     limit = allowed()
     return wanted if limit is None else min(wanted, max(16, limit // 2))
 
 
 def connections(wanted: int, beside_log_files: int) -> int:
-    """The number of connections that may be open at a time: as wanted, if they fit beside the files."""
+    """The number of connections that may be open at a time: the wanted number, if they fit beside the files."""
     limit = allowed()
     return wanted if limit is None else min(wanted, max(1, (limit - beside_log_files - RESERVED) // PER_CONNECTION))
 

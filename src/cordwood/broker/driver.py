@@ -118,7 +118,7 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     def _named(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-        """Has the loop's watch name the request whose step is under way, or which is being handled, for this work."""
+        """Names the request whose step is under way, or which is being handled, to the loop's watch for this work."""
         watch, node = self.loop_watch, self._node
         reply = None if node is None else node.loop.turns.stepped_for
         if watch is None or not isinstance(reply, PendingReply):
@@ -162,7 +162,7 @@ class Driver:
         return self.survived(failure, ticket.data_directory)
 
     def survived(self, failure: Exception, path: str | None = None) -> bool:
-        """Whether the broker goes on after a failed sync, without a data directory that failed."""
+        """True if the broker goes on after a failed sync, without a data directory that failed."""
         node, goes_on = self._node, False
 
         def tell() -> None:

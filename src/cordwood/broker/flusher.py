@@ -3,8 +3,8 @@
 Logs that become dirty during a round wait for the next round: the slower the disk, the larger the groups. A few dirty
 logs are synced one by one (fdatasync); many by one syncfs, four times as fast for a hundred files. syncfs also writes
 the dirty data of other programs on the filesystem, so it is hedged: if it takes longer than syncing one by one would
-have, that is started too, and the first to finish ends the round. A round therefore never takes more than about twice
-the time of the faster way. docs/decisions/group-commit.md has the numbers.
+have, the syncs of single logs are started too, and the first to finish ends the round. A round therefore never takes
+more than about twice the time of the faster way. docs/decisions/group-commit.md has the numbers.
 
 A failed sync is reported once and ends the flusher: nothing is acknowledged after it. With several data directories the
 logs in the others go on.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
 
 FEW: Final = 4
-"""Up to so many logs are synced one by one, which is as fast as syncfs and disturbs no other program."""
+"""Up to this many logs are synced one by one, which is as fast as syncfs and disturbs no other program."""
 
 LEAST_HEDGE_MS: Final = 5.0
 WORTH_A_THREAD_MS: Final = 0.25
@@ -80,7 +80,7 @@ class ImmediateFlusher:
 
 
 Synced: TypeAlias = tuple[float, list[tuple["FlushTicket", StorageFailure]]]
-"""Milliseconds for each log of a part of a round, 0 if the round was over before, and the logs that failed."""
+"""Milliseconds for each log of a part of a round, 0 if the round ended earlier, and the logs that failed."""
 
 
 class _Round:
@@ -95,7 +95,7 @@ class _Round:
 
 
 class Flusher:
-    """Syncs dirty logs in threads of its own."""
+    """Syncs dirty logs in separate threads."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class Flusher:
         threads: int = 8,
         survived: Callable[["FlushTicket", StorageFailure], bool] = lambda ticket, failure: False,
     ) -> None:
-        """`sync_everything` syncs the whole filesystem; None where syncfs cannot be trusted. `survived` is told of a
-        log that cannot be synced, in the loop: whether the others go on."""
+        """`sync_everything` syncs the whole filesystem; None where syncfs cannot be trusted. `survived` is called in
+        the loop for a log that cannot be synced: True if the others go on."""
         self._survived = survived
         self._loop = loop
         self._flushed = flushed
@@ -119,7 +119,7 @@ class Flusher:
         self._everything = Workers(loop, "syncfs", 1)
         self._round: _Round | None = None
         self.idle = True
-        """Whether a round may begin."""
+        """True if a round may begin."""
         self._hedge: asyncio.TimerHandle | None = None
         self._broken = False
         self.round_times = Histogram()

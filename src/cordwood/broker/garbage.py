@@ -8,8 +8,8 @@ The number of new objects never starts a collection of all: a client with wide r
 likes, and hold the loop for 200 ms. In a process that is never quiet the collection waits for a moment that is less
 busy, and comes after LONGEST_S in any case.
 
-Objects that outlived such a collection, those of a thousand partitions, say, are looked at again only after LONGEST_S:
-most collections pass what is new, and take some milliseconds.
+Objects that outlived such a collection, for example those of a thousand partitions, are looked at again only after
+LONGEST_S: most collections pass new objects only, and take some milliseconds.
 """
 
 import asyncio
@@ -19,24 +19,24 @@ from collections.abc import Callable
 from typing import Final
 
 YOUNG: Final = 5_000
-"""So many new objects start a collection of young objects."""
+"""The number of new objects that starts a collection of young objects."""
 
 YOUNG_LOOKS: Final = 8
-"""So many collections of young objects start a collection of their survivors: some 6 ms, 20 on a busy machine."""
+"""The number of collections of young objects before one of their survivors: some 6 ms, 20 on a busy machine."""
 
 NEVER: Final = 2**31 - 1
-"""So many collections of survivors would start a collection of all objects by themselves."""
+"""The number of collections of survivors that would start a collection of all objects by itself."""
 
 WORTH_A_LOOK: Final = 10
-"""After so many collections of survivors all objects are collected in a quiet moment."""
+"""The number of collections of survivors after which all objects are collected in a quiet moment."""
 
 INTERVAL_S: Final = 1.0
 QUIET: Final = 0.05
 """The loop counts as quiet if its thread works for less than this share of an interval. The share grows while a
 collection is due: to all of an interval after LONGEST_S."""
 LONGEST_S: Final = 3600.0
-"""A process that is never quiet collects objects of any age so seldom; and every process those that outlived a
-collection."""
+"""The interval of collections of all objects in a process that is never quiet, and of collections of old survivors in
+every process."""
 
 
 def _looks() -> int:
@@ -63,7 +63,7 @@ class QuietCollection:
         interval_s: float = INTERVAL_S,
         longest_s: float = LONGEST_S,
     ) -> None:
-        """`collect` takes whether objects count that outlived a collection."""
+        """`collect` gets True if objects that outlived a collection count, too."""
         self._loop = loop
         self._collect = collect
         self._looks = looks
@@ -72,7 +72,7 @@ class QuietCollection:
         self._longest_s = longest_s
         self._thorough_in_s = longest_s
         self._due_intervals = 0
-        """For so many intervals a collection of all objects has waited for a quiet one."""
+        """The number of intervals for which a collection of all objects has waited for a quiet one."""
         self._arm()
 
     def _arm(self) -> None:

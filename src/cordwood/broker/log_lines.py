@@ -1,4 +1,4 @@
-"""The lines of the broker's own log: where they go and how they look."""
+"""The lines of the broker's own log: their destination and their form."""
 
 import contextlib
 import logging
@@ -38,13 +38,14 @@ class JsonLines(logging.Formatter):
 
 MOST_LINES_WAITING: Final = 5_000
 LAST_LINES_S: Final = 1.0
-"""How long the end of the process waits for the lines that are not written yet."""
+"""The wait of the process's end for lines that are not written yet."""
 
 
 class DetachedLines(logging.Handler):
-    """Writes lines to a descriptor, in a thread of its own: a pipe that nobody reads must not stop the broker.
+    """Writes lines to a descriptor, in a separate thread: an unread pipe must not stop the broker.
 
-    Lines beyond MOST_LINES_WAITING are left out, and counted in a line of their own once somebody reads again."""
+    Lines beyond MOST_LINES_WAITING are left out, and counted in one line once the pipe is read again.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ def log_to(file_name: str, style: str, broker_id: int | None = None) -> None:
     Raises LogFileFailure if the file cannot be opened."""
     handler: logging.Handler
     if file_name:
-        # Before each line the handler looks whether the name still leads to its file, and opens the name again if not.
+        # Before each line the handler checks that the name still leads to its file, and opens the name again if not.
         from logging.handlers import WatchedFileHandler
 
         try:

@@ -1,10 +1,10 @@
-"""Notices stalls of the event loop: how long the loop was held, and by which request.
+"""Notices stalls of the event loop: their duration, and the request that held the loop.
 
 The driver and the connections read the clock before and after each event of the node, and name the request of a long
 event, in the log and as a metric. Tasks have a clock around each of their steps: plans of changes of the metadata run
-in tasks, outside of the node. A timer that comes late shows that something held the loop, whatever it was: a stall that
-took CPU time and that nobody named is logged as such. Load of other processes or cores makes timers late, too, but
-takes no CPU time of the loop's thread.
+in tasks, outside of the node. A late timer shows that something held the loop: a stall that took CPU time and that no
+request explains is logged as such. Load of other processes or cores makes timers late, too, but takes no CPU time of
+the loop's thread.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LoopWatch:
         self._named_s = 0.0
         """Time of long turns since the timer was armed."""
         self.last_event_cpu_s = 0.0
-        """The CPU time at which the last event or step began that somebody watched."""
+        """The CPU time at which the last watched event or step began."""
         self._say_from_s = 0.0
         self._unsaid = 0
         self._task_factory = loop.get_task_factory()
@@ -67,7 +67,7 @@ class LoopWatch:
         self._say_from_s, self._unsaid = now_s + _SAID_EVERY_S, 0
 
     def watched(self, api: str, who: str, work: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """The same work, each step of which is named after a request."""
+        """The same work, with each step named after a request."""
         return _WatchedSteps(self, api, who, work)
 
     def _watched_task(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Future[Any]:
@@ -94,7 +94,8 @@ class LoopWatch:
             self.stalls += 1
             self.stalled_s += late_s
             self.longest_s = max(self.longest_s, late_s)
-            # Since the last watched event: what a busy loop did before in short turns is not part of the stall.
+            # Only the time since the last watched event counts: earlier short turns of a busy loop are not part of the
+            # stall.
             cpu_s = self.cpu_s() - max(self._armed_cpu_s, self.last_event_cpu_s)
             if not self._named_s and cpu_s >= STALL_S:
                 self.held(NO_REQUEST, "work that nobody watches", late_s, cpu_s)
@@ -115,7 +116,7 @@ class _WatchedSteps(Coroutine[Any, Any, Any]):
         self._api = api
         self._who = who
         self._work = work
-        # For the names that asyncio gives to a task.
+        # Attributes for the names that asyncio gives to a task.
         self.__name__ = getattr(work, "__name__", type(work).__name__)
         self.__qualname__ = getattr(work, "__qualname__", self.__name__)
 

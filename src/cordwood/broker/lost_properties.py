@@ -1,4 +1,4 @@
-"""A data directory that lost `meta.properties` and still has logs of its broker: how the file is written again.
+"""Tells how to write `meta.properties` again for a data directory that lost it and still has logs of its broker.
 
 Directories of other programs may have names like those of partitions, also on a disk that replaced a lost one. Taken
 for the broker's, such a disk would begin the partitions of the lost one anew, empty. So a log counts only if its topic
@@ -25,7 +25,7 @@ Known = Mapping[TopicPartition, TopicId]
 
 
 def known_partitions(store_path: str) -> Known | None:
-    """The partitions in a store that nobody has open; None if there is none, or if it is damaged. Changes nothing."""
+    """The partitions in a store that is not open; None if there is none, or if it is damaged. Changes nothing."""
     try:
         values = values_at_rest(store_path)
     except StoreFailure:
@@ -47,7 +47,7 @@ def nowhere_in(places: Iterable[Place], known: Known) -> list[TopicPartition]:
 
 
 def _ordered(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those of internal topics come last: most of them never have records."""
+    """Sorts partitions, those of internal topics last: most of these never have records."""
     return sorted(partitions, key=lambda each: (each.topic in INTERNAL_TOPICS, each))
 
 
@@ -67,8 +67,8 @@ def _logs_in(place: Place, known: Known | None) -> list[TopicPartition]:
 def lost_properties(
     place: Place, directory_id: str, home: Place, others: Iterable[Place], known: Known | None
 ) -> str | None:
-    """How to write the lost properties of a directory that the home knows; None if no log of the broker is there, or
-    the directory has properties. `others`: all other directories that are there; `known`: None without metadata."""
+    """The way to write the lost properties of a directory that the home knows; None if it has no log of the broker, or
+    has properties. `others`: all other existing directories; `known`: None without metadata."""
     owner = home.identity()
     if owner is None or place.identity() is not None:
         return None
@@ -97,8 +97,8 @@ def lost_properties(
 
 
 def _perhaps_lost(place: Place, nowhere: list[TopicPartition]) -> list[TopicPartition]:
-    """Those of the absent partitions that may have had records in a directory. After a clean stop its checkpoint names
-    all with records. A disk that replaced another one has neither the checkpoint nor the mark of a clean stop."""
+    """The absent partitions that may have had records in a directory. After a clean stop its checkpoint names all with
+    records. A disk that replaced another one has neither the checkpoint nor the mark of a clean stop."""
     offsets = KeptOffsets(place.filesystem, place.path)
     offsets.read()
     if offsets.recovery_points_lost or not place.filesystem.exists(f"{place.path}/{CLEAN_SHUTDOWN_FILE}"):

@@ -1,7 +1,8 @@
 """GET /metrics, /live and /ready over HTTP/1.1: one answer per connection, a few at a time, and nothing else.
 
 For a scrape the loop only copies counters; a thread makes the text, one scrape at a time. A probe is never refused: a
-broker whose `/live` fails is restarted. Of many connections the oldest that has not sent its whole request makes room.
+broker whose `/live` fails is restarted. When there are too many connections, the oldest without a whole request makes
+room.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ Prepare = Callable[[], Callable[[], bytes]]
 
 
 Readiness = Callable[[], str]
-"""Why the broker takes no clients just now; an empty text while it takes them."""
+"""The reason why the broker takes no clients just now; an empty text while it takes them."""
 
 
 class MetricsEndpoint:

@@ -25,7 +25,7 @@ class MetricsService:
 
     @classmethod
     async def start(cls, listener: ListenerAddress, not_ready: Readiness, remark: Readiness) -> "MetricsService":
-        """Starts the endpoint. `remark` adds to the words of a broker that takes clients. Raises OSError if the broker
+        """Starts the endpoint. `remark` adds to the text of a broker that takes clients. Raises OSError if the broker
         cannot listen on the address."""
         service = cls()
         try:

@@ -1,4 +1,4 @@
-"""One connection to another broker: frames out and in. `broker/peers.py` knows what they mean."""
+"""One connection to another broker: frames out and in. `broker/peers.py` interprets them."""
 
 import asyncio
 import struct
@@ -10,24 +10,24 @@ _SIZE: Final = struct.Struct(">i")
 _ARRIVING_BYTES: Final = 64 * 1024
 """Room for the answers that arrive together."""
 _SMALL_ANSWERS: Final = 100
-"""After so many answers without a large one, the memory for large answers is given back."""
+"""After this many answers without a large one, the memory for large answers is given back."""
 
 
 class LinkOwner(Protocol):
-    """Hears of what a connection brings."""
+    """The listener of a connection."""
 
     def answered(self, link: "PeerLink", frame: bytes | memoryview) -> None:
-        """The memory of a frame that is a view is not used again while anybody looks at a part of it."""
+        """Takes an answer. If the frame is a view, its memory is not used again while a part of it is referenced."""
 
     def lost(self, link: "PeerLink", reason: str) -> None:
-        """The connection is gone."""
+        """Notes that the connection is gone."""
 
 
 class PeerLink(asyncio.BufferedProtocol):
     """One connection: frames out and in.
 
-    What arrives is received into a small buffer. An answer that does not fit is received straight into memory of its
-    own, which is used again once nobody looks at the answer: fresh memory costs a page fault for each 4 KiB.
+    Bytes are received into a small buffer. An answer that does not fit is received straight into separate memory, which
+    is used again once the answer is no longer referenced: fresh memory costs a page fault for each 4 KiB.
     """
 
     def __init__(self, owner: LinkOwner, max_answer_bytes: int) -> None:

@@ -1,15 +1,15 @@
 """Connections to other brokers: the node's port `Peers` over asyncio, up to four connections for each peer.
 
 Answers come in the order of requests, and requests wait at the peer: a fetch for records, a marker for replicas, a
-verification for the coordinator's log, a repair for the disk. Each kind has a connection of its own (`Lane`), so that
-none waits behind another.
+verification for the coordinator's log, a repair for the disk. Each kind has its connection (`Lane`), so that none waits
+behind another.
 
 A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
 come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
 behind it. A peer that cannot be reached is tried again after a pause that grows; requests wait for the next attempt,
 and fail with it.
 
-A connection to a broker of the cluster is kept (`keep`): when the broker's process ends, its peers see that at once. A
+A connection to a broker of the cluster is kept (`keep`): its peers notice at once when the broker's process ends. A
 refused connection at the address of a registration is evidence that no process is there, and is reported.
 
 A connection belongs to one registration of its peer. When the registration ends, the connection is dropped and its
@@ -88,7 +88,7 @@ _LANES: Final = {
 
 
 class Observer(Protocol):
-    """Hears whether brokers are at the addresses of their registrations."""
+    """Learns of brokers that are, or are not, at the addresses of their registrations."""
 
     def refused(self, broker_id: int, broker_epoch: int) -> None: ...
 
@@ -167,11 +167,12 @@ class PeerConnections:
 
     @property
     def sender(self) -> Sender:
-        """This broker, as its requests name it."""
+        """The sender in requests of this broker."""
         return Sender(self._broker_id, self._key())
 
     def attempt_of(self, broker_id: int) -> Callable[[bool], None]:
-        """A callback for the outcome of an attempt to connect, which begins now: whether the peer was reached."""
+        """A callback for the outcome of an attempt to connect that begins now. The callback gets True if the peer was
+        reached."""
         epoch = self._epoch_of(broker_id)
 
         def outcome(reached: bool) -> None:
@@ -193,7 +194,7 @@ class PeerConnections:
         peer.send(request, done)
 
     def finish(self, done: Done, outcome: PeerOutcome) -> None:
-        """Brings an outcome to the node, as an event of its own."""
+        """Brings an outcome to the node, as a separate event."""
         self.loop.call_soon(self._run, lambda: done(outcome, self._now()))
 
     def forget(self, broker_id: int, peer: "_Peer") -> None:
@@ -225,7 +226,7 @@ class _Outgoing:
 
 
 class _Peer:
-    """One peer in one registration: a connection, the requests that wait for it, and those that wait for an answer."""
+    """One peer in one registration: a connection, requests that wait for it, and requests that wait for an answer."""
 
     def __init__(self, connections: PeerConnections, broker_id: int, epoch: int) -> None:
         self._connections = connections
@@ -380,7 +381,7 @@ class _Peer:
         return self._last_correlation_id
 
     def answered(self, link: PeerLink, frame: bytes | memoryview) -> None:
-        """The memory of a frame that is a view is not used again while anybody looks at a part of it."""
+        """Takes an answer. If the frame is a view, its memory is not used again while a part of it is referenced."""
         if link is not self._link:
             return
         try:
@@ -400,7 +401,7 @@ class _Peer:
         self._finish(outgoing, PeerAnswer(outgoing.version, body))
 
     def lost(self, link: PeerLink, reason: str) -> None:
-        """The connection is gone. Requests that come are sent on a new one."""
+        """Notes that the connection is gone. New requests are sent on a new one."""
         if link is self._link:
             self._link = None
             self._sent_bytes = 0
@@ -438,7 +439,7 @@ class _Peer:
 
 
 def _is_refusal(reason: Exception) -> bool:
-    """Whether no process listens at any of the addresses of a host."""
+    """True if no process listens at any of the addresses of a host."""
     if isinstance(reason, ConnectionRefusedError):
         return True
     # A host with several addresses: the event loop puts the reasons of all attempts into one text.

@@ -40,7 +40,7 @@ def _allow_many_descriptors() -> None:
 
 
 def _shown(addresses: Mapping[str, tuple[str, int]]) -> str:
-    """Host and port; of several listeners with their names."""
+    """Host and port; for several listeners also their names."""
     if len(addresses) == 1:
         return "".join(host_and_port(*address) for address in addresses.values())
     return ", ".join(str(ListenerAddress(name, *address)) for name, address in addresses.items())
@@ -57,7 +57,7 @@ def _ready(settings: BrokerSettings, server: Server, *, as_json: bool) -> str:
 
 
 def _say_release(node_id: int) -> None:
-    """Which release runs. After the ready line and in a thread, since it imports much that a start does not need."""
+    """Logs the running release, after the ready line and in a thread: it imports much that a start does not need."""
     from cordwood.broker.build import build
 
     release = build()

@@ -1,7 +1,7 @@
 """Gathers the values of a scrape from a running broker.
 
-`prepare_scrape` runs in the loop and copies the few numbers that change under way. The dicts of partitions and groups
-are replaced whole by the lag watch and never changed, so a thread may read them to make the text.
+`prepare_scrape` runs in the loop and copies the few numbers that may change meanwhile. The dicts of partitions and
+groups are replaced whole by the lag watch and never changed, so a thread may read them to make the text.
 """
 
 import math
@@ -113,7 +113,7 @@ def _replicas(hosted: "Sequence[Partition]") -> Values:
 
 
 def _without_leader(image: "ClusterImage", topics: "Sequence[TopicImage]") -> int:
-    """Runs in a thread: there may be many thousand partitions."""
+    """Counts partitions without a leader. Runs in a thread: there may be many thousand partitions."""
     brokers = image.brokers
     return sum(image.leadership(each).leader not in brokers for topic in topics for each in topic.partitions)
 

@@ -1,4 +1,4 @@
-"""Bounds the log lines that clients cause: a client that errs thousands of times a second must not fill the disk."""
+"""Bounds the log lines that clients cause: a client that fails thousands of times a second must not fill the disk."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from typing import Final
 
 SAID_EVERY_S: Final = 10.0
 MOST_KINDS: Final = 50
-"""Further kinds share one line, so that a client that errs in ever new ways cannot have any number of lines."""
+"""Further kinds share one line, so that a client that fails in ever new ways cannot cause any number of lines."""
 
 _OTHER_KINDS: Final = ""
 _NUMBERS: Final = re.compile(r"[0-9]+")

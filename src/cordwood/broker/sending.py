@@ -26,14 +26,14 @@ JOINED_BYTES: Final = 128 * 1024
 """Small parts are copied together up to this size and written at once."""
 
 TURN_BYTES: Final = 1024 * 1024
-"""After so many bytes the loop serves other connections first, however fast the peer reads."""
+"""After this many bytes the loop serves other connections first, however fast the peer reads."""
 
 SMALL_SLICE_BYTES: Final = 64 * 1024
 """Smaller slices are copied into the response; from this size on sendfile is cheaper."""
 
 
 class HangUp(NamedTuple):
-    """Stands in the place of a frame: earlier frames are sent, then the connection is closed."""
+    """Takes the place of a frame: earlier frames are sent, then the connection is closed."""
 
     reason: str
 
@@ -108,18 +108,18 @@ class Sender:
         self.behind_bytes = 0
         """Bytes of responses that are made, and wait for an earlier response. The connection counts them."""
         self._noted = False
-        """Whether the bytes that wait are noted in the sum over all connections."""
+        """True if the bytes that wait are counted in the sum over all connections."""
         self.last_progress_s = 0.0
         transport.set_write_buffer_limits(high=0)
 
     @property
     def busy(self) -> bool:
-        """Whether parts wait to be sent, or the transport still holds bytes."""
+        """True if parts wait to be sent, or the transport still holds bytes."""
         return bool(self.parts) or self._transport_full
 
     @property
     def blocked(self) -> bool:
-        """Whether sending waits for the peer or for the disk."""
+        """True if sending waits for the peer or for the disk."""
         return self._halt is not None or self._transport_full
 
     def add(self, frame: "bytes | list[bytes | LogSlice] | HangUp") -> None:
@@ -407,7 +407,7 @@ class Sender:
             self._peer.records_unreadable(part.file.path, failure)
         self._peer.sending_failed(str(failure) or type(failure).__name__)
 
-    # As a holder of a buffer
+    # The role as the holder of a buffer
 
     def stalled_since(self) -> float | None:
         return self.last_progress_s if self._halt is _Halt.SOCKET and self._rest is not None else None

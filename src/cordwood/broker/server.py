@@ -61,15 +61,15 @@ logger = logging.getLogger("cordwood.broker")
 FILE_THREADS: Final = 4
 CLIENT_THREADS: Final = 4
 THREADS_PER_CLIENT: Final = 2
-"""Work on files for clients' requests has CLIENT_THREADS of its own; one connection gets at most so many at a time."""
+"""Work on files for clients' requests has CLIENT_THREADS; one connection gets at most this many at a time."""
 
 DRAIN_S: Final = 1.0
-"""How long a stopping broker waits until owed answers are sent. Acks that wait for the disk are sent in any case."""
+"""The wait of a stopping broker until owed answers are sent. Acks that wait for the disk are sent in any case."""
 
 TAKE_PART_S: Final = 5.0
-"""How long a starting broker of a cluster waits until the controller has taken note of it."""
+"""The wait of a starting broker of a cluster until the controller has taken note of it."""
 HAND_OVER_S: Final = 5.0
-"""How long a stopping broker of a cluster waits until others lead its partitions."""
+"""The wait of a stopping broker of a cluster until others lead its partitions."""
 
 FEW_CONNECTIONS: Final = 500
 
@@ -143,7 +143,7 @@ class Server:
         return None if self._metrics is None else self._metrics.address
 
     def _not_ready(self) -> str:
-        """Why the broker takes no clients just now; an empty text while it takes them."""
+        """The reason why the broker takes no clients just now; an empty text while it takes them."""
         if self.failed.done():
             return f"the broker cannot go on: {self.failed.result()}"
         if self._stopping:
@@ -156,8 +156,8 @@ class Server:
         return ""
 
     def _remark(self) -> str:
-        """What clients of a broker that is ready do not get. A full disk makes no broker unready: who reads, and who
-        deletes to make room, has to reach it."""
+        """The restriction of a broker that is ready. A broker with a full disk stays ready: clients that read, or
+        delete to make room, have to reach it."""
         return ", and refuses records: its disk is full" if self.node.full_disk.full else ""
 
     async def _start(self, before_listening: "Callable[[Server], None]") -> None:
@@ -221,7 +221,7 @@ class Server:
         if storage.may_be_newer:
             await writer.partitions.raise_epochs(self.node.epochs_in_logs())
         if self._witness is not None:
-            # The witness says that the epochs are raised: a start that ends before raises them again.
+            # The witness says that the epochs are raised: a start that ends earlier raises them again.
             self._keep_witness(follower, self._witness)
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
@@ -273,7 +273,7 @@ class Server:
                 logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
 
     def _records_unreadable(self, path: str, failure: StorageFailure) -> None:
-        # In an event of its own: answers are sent while the node is in one.
+        # The note is a separate event: answers are sent while the node is in one.
         self._loop.call_soon(self.driver.run, lambda: self.node.unreadable.found(path, failure))
 
     def _keep_peers(self, delta: ImageDelta) -> None:
@@ -284,7 +284,7 @@ class Server:
             self._peers.keep({broker.broker_id for broker in others if not broker.fenced})
 
     def _note_epochs(self, image: ClusterImage) -> "NoteEpoch":
-        """Notes in the witness in which epochs the broker registers, and that its epoch is over when it stops."""
+        """Notes in the witness the epochs in which the broker registers, and the end of its epoch when it stops."""
         from cordwood.broker.cluster_witness import ClusterWitness
 
         self._witness = witness = ClusterWitness(self._storage.logs.path, lambda: known_epochs(image))
@@ -295,7 +295,7 @@ class Server:
         return note
 
     def _keep_witness(self, follower: ImageFollower, witness: "ClusterWitness") -> None:
-        """Notes from now on how far this broker has seen the cluster's metadata."""
+        """Notes from now on the state of the cluster's metadata that this broker has seen."""
         image = follower.image
         assert self._metadata_writer is not None
         epoch, unclean = self._metadata_writer.broker_epoch, self._storage.standing.unclean
@@ -464,7 +464,7 @@ class Server:
         try:
             self._storage.close_logs()
         except DiskFull as failure:
-            # Everything acknowledged is on the disk. Only what would make the next start quick finds no space.
+            # Everything acknowledged is on the disk. Only files that would make the next start quick find no space.
             logger.warning("the disk is full: the next start checks the logs, which takes longer: %s", failure)
             how = "on a full disk"
         self._stopped_cleanly = how == "cleanly"

@@ -75,7 +75,7 @@ async def open_store(settings: BrokerSettings) -> "MetadataStore":
 
 
 def _check_etcd_login(settings: BrokerSettings) -> None:
-    """Raises EnvironmentFailure for settings that cannot be meant."""
+    """Raises EnvironmentFailure for contradictory settings."""
     has_password = bool(settings.cluster_etcd_password_file or os.environ.get(ETCD_PASSWORD))
     if settings.cluster_etcd_user and not has_password:
         raise EnvironmentFailure(
@@ -89,7 +89,7 @@ def _check_etcd_login(settings: BrokerSettings) -> None:
 
 
 def refuse_part_of_cluster(logs: DataDirectory) -> None:
-    """Raises StorageFailure if the directory is that of a broker whose metadata is in the store of a cluster."""
+    """Raises StorageFailure if the directory belongs to a broker whose metadata is in the store of a cluster."""
     from cordwood.broker.importing.note import refuse_alone
 
     refuse_alone(logs.filesystem, logs.path)
@@ -119,7 +119,7 @@ async def open_own_store(logs: DataDirectory) -> "MetadataStore":
 
 def refuse_directories(settings: BrokerSettings) -> None:
     """Raises StorageFailure if the data directories cannot be those of one broker, or one of them is missing. A broker
-    in a cluster fills a missing one from others. Changes nothing."""
+    in a cluster fills a missing one from other brokers. Changes nothing."""
     directories = _on_disk(settings)
     try:
         found = look_at([Place(each.filesystem, each.path) for each in directories])
@@ -140,14 +140,14 @@ async def _refuse_store_of_cluster(path: str, store: "MetadataStore") -> None:
 
 
 class Storage:
-    """Logs and metadata. Callers `open`, then `claim` for a cluster, `close_logs` in order, and always `release`."""
+    """Logs and metadata. Callers use `open`, `claim` for a cluster, `close_logs` in order, and always `release`."""
 
     def __init__(self, logs: DataDirectories, found: DirectorySet, settings: BrokerSettings) -> None:
         self.metadata: MetadataStore
         self.logs = logs
         self.standing = ALONE
         self.may_be_newer = False
-        """Whether the logs may be newer than the cluster's metadata: nothing tells how far the broker had seen it."""
+        """True if the logs may be newer than the cluster's metadata: the state that the broker had seen is unknown."""
         self._found = found
         self._node_id = settings.node_id
         self._open = False
@@ -172,7 +172,7 @@ class Storage:
         directories = _on_disk(settings)
         try:
             # The directories are locked before the store is read: a store that another process writes would look
-            # damaged. None is made before the last refusal: a directory that is missing has to stay missing.
+            # damaged. No directory is made before the last refusal: a missing directory has to stay missing.
             for directory in directories:
                 directory.lock_if_begun()
             found = look_at([Place(each.filesystem, each.path) for each in directories])
@@ -192,8 +192,8 @@ class Storage:
         return storage
 
     def _take_storage_id(self, owner: Identity | None) -> None:
-        # With a directory replicas are lost. A new storage id tells the cluster: none of them leads or counts as in
-        # sync by what it had.
+        # A lost directory means lost replicas. A new storage id tells the cluster: none of them leads or counts as in
+        # sync by its former records.
         kept = owner.storage_id if owner is not None and self._found.complete else ""
         self.standing = ALONE._replace(storage_id=kept or os.urandom(16).hex())
 
@@ -215,8 +215,8 @@ class Storage:
         return [(each.path, owner) for each in self.logs.directories if (owner := each.identity()) is not None]
 
     def _refuse_other_nodes(self) -> None:
-        """Raises StorageFailure if a directory is another node's. Registered with its storage id, this node would count
-        as one that lost its records."""
+        """Raises StorageFailure if a directory is another node's. With the storage id of that node, this node would
+        count as one that lost its records."""
         for path, owner in self._owners():
             if owner.node_id != self._node_id:
                 raise StorageFailure(
@@ -252,7 +252,7 @@ class Storage:
             raise
 
     async def _join(self, settings: BrokerSettings) -> None:
-        """Connects to the cluster's store, and refuses one that does not fit the directories."""
+        """Connects to the cluster's store, and refuses a store that does not fit the directories."""
         from cordwood.broker.cluster_witness import check_cluster, is_older_copy, may_have_lost, read_epochs, read_seen
         from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
 
@@ -269,9 +269,9 @@ class Storage:
                 )
         for lost in _missing_in_words(self._found):
             logger.error("%s: the replicas in it are lost here, and are filled anew from other brokers", lost)
-        # Memory that is gone takes the storage id with it: nobody takes its next owner for the former one.
+        # Lost memory takes the storage id with it: its next owner is not taken for the former one.
         seen = None if self.in_memory else read_seen(path)
-        # An operator who goes on with an older store moves the witness away: then the epochs count no more, either.
+        # An operator who goes on with an older store moves the witness away: then the epochs do not count either.
         epochs = None if seen is None else read_epochs(path)
         self.may_be_newer = bool(owners) and seen is None and not self.in_memory
         stopped_cleanly = all(each.stopped_cleanly() for each in self.logs.directories if each.identity() is not None)
@@ -285,7 +285,7 @@ class Storage:
                 await check_cluster(self.metadata, own_path, owner.cluster_id, seen, epochs)
             if imported is not None:
                 await refuse_other_import(self.metadata, path, imported)
-            # Before the registration: the cluster must not hear of a broker that cannot use its directories.
+            # The directories come before the registration: the cluster must not hear of a broker that cannot use them.
             for each in self.logs.directories:
                 each.take_once()
             kept = self.standing.storage_id
@@ -297,7 +297,7 @@ class Storage:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the data is in memory, where syncing costs nothing."""
+        """True if the data is in memory, where syncing costs nothing."""
         from cordwood.log.files.memory_filesystem import MemoryFilesystem
 
         return isinstance(self.logs.home.filesystem, MemoryFilesystem)
@@ -322,7 +322,7 @@ class Storage:
         self._open = True
         home = self.logs.home
         for former in self.logs.directories[1:]:
-            # A former home: if it is the home again one day, its files must not stand for all that was seen since.
+            # A former home may become the home again: its files must not stand for all later changes.
             remove_if_there(former.filesystem, f"{former.path}/{WITNESS_FILE}")
             remove_if_there(former.filesystem, f"{former.path}/{EPOCHS_FILE}")
         for words in accepted_losses.begun_empty(home.filesystem, home.path, self.logs.directory_of):
@@ -332,7 +332,7 @@ class Storage:
         self._learn_how_to_read()
 
     def _learn_how_to_read(self) -> None:
-        """Finds out whether reads can be told not to wait: a broker that serves only reads would never find out."""
+        """Tests whether reads can be told not to wait: a broker that serves only reads would never find out."""
         for filesystem in _os_filesystems(self.logs.directories):
             descriptor = os.open(f"{filesystem.root}/{PROPERTIES_FILE}", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -417,7 +417,7 @@ def _data_directory(
 
 
 def _perhaps_begun(home: DataDirectory, found: DirectorySet) -> bool:
-    """Whether the metadata has to tell if the first start was interrupted. A home that was emptied has none."""
+    """True if the metadata decides whether the first start was interrupted. A home that was emptied has none."""
     return found.perhaps_begun and home.filesystem.exists(f"{home.path}/{METADATA_FILE}")
 
 
@@ -432,7 +432,7 @@ def _missing_in_words(found: DirectorySet) -> list[str]:
 
 
 def _refuse_lost_properties(directories: Sequence[DataDirectory], found: DirectorySet) -> None:
-    """Raises StorageFailure if a directory that seems to be missing is there, with logs."""
+    """Raises StorageFailure if a directory that seems to be missing exists, with logs."""
     home, *others = (Place(each.filesystem, each.path) for each in directories)
     ids = {path: directory_id for directory_id, path in found.missing.items()}
     if not ids.keys() & {each.path for each in others}:

@@ -1,4 +1,4 @@
-"""Says at the start which settings of the operator do not hold, since the cluster's metadata holds others."""
+"""Reports at the start the operator's settings that the cluster's metadata overrides."""
 
 import logging
 

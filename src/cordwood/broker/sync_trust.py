@@ -1,4 +1,4 @@
-"""Decides whether one syncfs may stand for the fsync of many files. The answer is no unless it is known for certain.
+"""Decides whether one syncfs may replace the fsync of many files. The answer is no unless syncfs is known to be safe.
 
 syncfs reaches one filesystem. A data directory with links to another disk is synced file by file.
 """
@@ -14,7 +14,7 @@ _REPORTS_FAILURES_SINCE = (5, 8)
 
 
 def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts: str | None = None) -> bool:
-    """Whether syncfs is safe on the directory's filesystem. `release` and `mounts` default to the machine's own."""
+    """True if syncfs is safe on the directory's filesystem. `release` and `mounts` default to the machine's own."""
     if _version(os.uname().release if release is None else release) < _REPORTS_FAILURES_SINCE:
         return False
     if not _is_one_filesystem(directory):
@@ -34,7 +34,7 @@ def filesystem_type(directory: str, *, mounts: str | None = None) -> str | None:
 
 
 def _is_one_filesystem(directory: str) -> bool:
-    """Whether the directory and its subdirectories are on one device. New ones are on the directory's device."""
+    """True if the directory and its subdirectories are on one device. New ones are on the directory's device."""
     try:
         device = os.stat(directory).st_dev
         with os.scandir(directory) as entries:
@@ -52,7 +52,7 @@ def _version(release: str) -> tuple[int, int]:
 
 
 def _filesystem_type(path: str, mounts: str) -> str | None:
-    """The type of the filesystem with the longest mount point above the path; of equal mount points the last counts."""
+    """The type of the filesystem with the longest mount point above the path; the last one among equals."""
     best_length, best_type = -1, None
     for line in mounts.splitlines():
         before, separator, after = line.partition(" - ")

@@ -27,10 +27,10 @@ class WaitingAnswers:
         self._time_s = time_s
         self.total_bytes = 0
         self._holders: dict[Holder, tuple[int, float]] = {}
-        """The bytes of each, and since when it has any."""
+        """The bytes of each holder, and the time since which it has any."""
 
     def note(self, holder: Holder, count: int) -> None:
-        """Tells how many bytes wait for a peer now."""
+        """Notes the bytes that wait for a peer now."""
         before, since_s = self._holders.get(holder, (0, 0.0))
         self.total_bytes += count - before
         if not count:

@@ -1,8 +1,8 @@
 """`cluster-import`: the note in a data directory that it is being imported into a cluster, or was.
 
 The note is durable before the cluster's store gets the first row. From then on the directory starts neither as a single
-broker, whose new records and topics the cluster would not know, nor as a broker of the cluster, until the import has
-ended. The note stays for ever: a directory that was imported never starts as a single broker again.
+broker, whose new records and topics the cluster would not know, nor, until the import has ended, as a broker of the
+cluster. The note stays for ever: a directory that was imported never starts as a single broker again.
 """
 
 import json
@@ -45,7 +45,7 @@ def write_note(filesystem: Filesystem, directory: str, note: Note) -> None:
 
 
 def read_note(filesystem: Filesystem, directory: str) -> Note | None:
-    """None if nobody began an import. Raises StorageFailure if the note is damaged."""
+    """The note; None if no import was begun. Raises StorageFailure if the note is damaged."""
     data = read_if_there(filesystem, f"{directory}/{NOTE_FILE}")
     if data is None:
         return None
@@ -85,7 +85,7 @@ def refuse_unfinished(filesystem: Filesystem, directory: str) -> Note | None:
 
 async def refuse_other_import(store: "MetadataStore", directory: str, note: Note) -> None:
     """Raises StorageFailure if the cluster came from another import: two copies of a directory were imported. Both
-    clusters have the same id and the same node, and other records since. Raises StoreFailure."""
+    clusters have the same id and the same node, and different records since. Raises StoreFailure."""
     imported = await store.get(IMPORT)
     if imported is None or imported.value != note.import_id.encode():
         raise StorageFailure(

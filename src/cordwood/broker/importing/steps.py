@@ -1,6 +1,6 @@
-"""The steps of an import. Each step has a check that says whether it is done: an import that was killed goes on.
+"""The steps of an import. Each step has a check that it is done: an import that was killed goes on.
 
-Until the cluster has its id (the step `commit`) the import can be given up. After it the directory is the cluster's.
+Until the cluster has its id (the step `commit`) the import can be given up. Afterwards the directory is the cluster's.
 """
 
 from collections.abc import Awaitable, Callable
@@ -78,7 +78,7 @@ class Import:
         note: Note,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`note` is the directory's own, or a new one that the first step writes."""
+        """`note`: the directory's own, or a new one that the first step writes."""
         self._logs = logs
         self._filesystem = logs.filesystem
         self._owner = owner
@@ -98,7 +98,7 @@ class Import:
         )
 
     async def run(self, after: Callable[[str], None] = lambda step: None) -> None:
-        """Does the steps that are not done yet. `after` hears of each step. Raises StoreFailure, StorageFailure,
+        """Does the steps that are not done yet. `after` is called with each step. Raises StoreFailure, StorageFailure,
         CannotImport; the import can then be run again."""
         for step in self.steps:
             await self._do(step)
@@ -111,15 +111,15 @@ class Import:
                     return
                 await step.run()
             except OutcomeUnknown:
-                # Every transaction of an import can be done again: whether it happened is looked up.
+                # Every transaction of an import can be repeated: its outcome is looked up first.
                 if attempt == _ATTEMPTS - 1:
                     raise
         if not await step.done():
             raise StoreFailure(f"the step `{step.name}` of the import does not come to its end: give the command again")
 
     async def check(self, *, moves_first: bool = False) -> Source:
-        """Refuses an import that could not succeed. Changes nothing. `moves_first`: partitions are with workers, and
-        are taken back from them before the import. Raises CannotImport, StoreFailure."""
+        """Refuses an import that could not succeed. Changes nothing. `moves_first`: workers have partitions, which are
+        taken back before the import. Raises CannotImport, StoreFailure."""
         await self._is_reserved()
         source = await self._read()
         if not moves_first:
@@ -210,7 +210,7 @@ class Import:
         named = await self._store.get(CLUSTER_ID)
         assert named is not None, "the import is committed"
         newest = newest_of(CLUSTER_ID, named.value, named.mod_revision)
-        # The directory was closed cleanly: nothing is lost since, whichever boot of the machine that was.
+        # The directory was closed cleanly: nothing is lost since, in whichever boot of the machine.
         write_seen(self._logs.path, Seen(self._owner.cluster_id, named.mod_revision, boot_id(), newest))
         self._filesystem.sync_directory(self._logs.path)
 
@@ -236,7 +236,7 @@ class Import:
     # The way back
 
     async def give_up(self) -> None:
-        """Removes all that the import has written. Raises StorageFailure if the cluster has its id already."""
+        """Removes everything that the import has written. Raises StorageFailure if the cluster has its id already."""
         if await self._is_committed():
             raise StorageFailure(
                 f"the import into cluster {self._note.cluster} cannot be given up: the cluster has the metadata "

@@ -1,6 +1,6 @@
 """Arranges a data directory for the brokers that are about to start on it: one alone, or several workers.
 
-The plan is made of the metadata and of the directories that are there. It is durable (journal.py) before anything is
+The plan is made from the metadata and the existing directories. The plan is durable (journal.py) before anything is
 changed. Then new homes are made, destinations learn the offsets of the partitions that come, the directories are
 renamed, the metadata names the new brokers, sources forget, homes that are no longer used are dissolved, and the plan
 is removed. The caller holds the locks of the data directory and of all homes, and the metadata store.
@@ -55,7 +55,7 @@ ROOT = ""
 
 @dataclass(slots=True)
 class Arranged:
-    """What was done: for a log line, and for tests."""
+    """The changes that were made: for a log line, and for tests."""
 
     moved: int = 0
     problems: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ async def take_for_workers(
     logs: DataDirectory, store: MetadataStore, node_id: int, metadata_version: int = SUPPORTED.highest
 ) -> None:
     """Names the cluster of a new directory, and claims the directory for its first broker. Raises StorageFailure if
-    another node owns it, or if nobody does although there is metadata."""
+    another node owns it, or if it has metadata and no owner."""
     owner = logs.identity()
     if owner is None and not logs.arranged_for_workers and (await store.list(TOPIC_NAMES)).items:
         raise StorageFailure(
@@ -105,7 +105,7 @@ async def arrange_offline(
 
 
 async def _locked_homes(filesystem: Filesystem, root: str) -> list[Lock]:
-    """Locks all homes. Workers end with their supervisor, and a moment later. Raises StorageFailure."""
+    """Locks all homes. Workers end a moment after their supervisor. Raises StorageFailure."""
     locks: list[Lock] = []
     if not isinstance(filesystem, Lockable):
         return locks
@@ -163,7 +163,7 @@ async def arrange(
 
 
 async def _forget_others(store: MetadataStore, image: ClusterImage, brokers: Sequence[int]) -> None:
-    """Forgets workers that there are no more: they would be members of the cluster that are away for ever."""
+    """Forgets workers that no longer exist: they would be members of the cluster that are away for ever."""
     image.load(await store.list(""))
     placed = {broker for topic in image.sorted_topics() for each in topic.partitions for broker in each.replicas}
     gone = sorted(image.storage_ids.keys() - {*brokers, *placed})
@@ -173,7 +173,7 @@ async def _forget_others(store: MetadataStore, image: ClusterImage, brokers: Seq
 
 
 class _Arrangement:
-    """One plan: where partitions are, and where they go."""
+    """One plan: the present homes of partitions, and their new ones."""
 
     def __init__(
         self, filesystem: Filesystem, root: str, image: ClusterImage, brokers: Sequence[int], *, alone: bool
@@ -184,14 +184,14 @@ class _Arrangement:
         self._brokers = sorted(brokers)
         self.problems: list[str] = []
         self._used = homes_on_disk(filesystem, root)
-        """The homes of workers that there are."""
+        """The existing homes of workers."""
         self._by_workers = filesystem.exists(f"{root}/{WORKERS}")
-        """Whether workers used the directory last."""
+        """True if workers used the directory last."""
         self._target = {broker: ROOT if alone else home_of(broker) for broker in self._brokers}
         self._homes: dict[str, Home] = {}
 
     def plan(self, new_storage_id: Callable[[], str]) -> Moves:
-        """Raises StorageFailure if partitions would be lost."""
+        """Makes the plan. Raises StorageFailure if partitions would be lost."""
         homes = [ROOT, *self._used.values()]
         for home in homes:
             path = self._path(home)
@@ -229,13 +229,13 @@ class _Arrangement:
         moves += self._unknown(found, moves, (ROOT, *dissolved) if first_home != ROOT else dissolved, first_home)
         return Moves(tuple(moves), rows, made, dissolved, first_home, self._clean(moves, made))
 
-    # Where partitions are
+    # The present homes of partitions
 
     def _path(self, home: str) -> str:
         return f"{self._root}/{home}" if home else self._root
 
     def _home(self, broker: int) -> str:
-        """Where a broker kept its partitions last."""
+        """The last home of a broker's partitions."""
         return home_of(broker) if self._by_workers else ROOT
 
     def _locations(self) -> dict[TopicPartition, str]:
@@ -293,7 +293,7 @@ class _Arrangement:
             return f"{path} is another directory than the one that broker {broker} used"
         return None
 
-    # What becomes of them
+    # The changes
 
     def _row(self, topic: TopicImage, index: int, image: PartitionImage, broker: int) -> str | None:
         """The row of a partition that this broker leads from now on; None if the row says so already."""
@@ -314,7 +314,7 @@ class _Arrangement:
 
     def _made(self, placed: Mapping[TopicPartition, int], new_storage_id: Callable[[], str]) -> dict[int, str]:
         """New homes. A home that is gone although partitions are placed there is not made: its broker has lost them,
-        and another storage id tells the controller."""
+        and the controller learns that from another storage id."""
         wanted = [broker for broker, home in self._target.items() if home not in (ROOT, *self._used.values())]
         had = set(placed.values()) if self._by_workers else set()
         return {broker: new_storage_id() for broker in wanted if broker not in had}
@@ -329,7 +329,7 @@ class _Arrangement:
         return ids
 
     def _tombstones(self) -> dict[str, str]:
-        """Tombstones that name brokers whose directories go to the first broker."""
+        """Tombstones that name brokers whose directories move to the first broker."""
         first = self._brokers[0]
         rows = {}
         for topic_id, stone in sorted(self._image.deleted_topics.items()):
@@ -341,8 +341,8 @@ class _Arrangement:
     def _unknown(
         self, found: Mapping[TopicPartition, str], moves: Sequence[Move], left: Sequence[str], first_home: str
     ) -> list[Move]:
-        """Directories of partitions that the metadata does not know go to the first broker, which judges them. One
-        whose name that broker uses stays: it is set aside if its home is dissolved."""
+        """Directories of partitions that the metadata does not know go to the first broker, which judges them. A
+        directory whose name that broker uses stays: it is set aside if its home is dissolved."""
         unknown: list[Move] = []
         leaving = {(move.source, move.partition) for move in moves}
         taken = {move.partition for move in moves if move.destination == first_home}
@@ -358,7 +358,7 @@ class _Arrangement:
         return unknown
 
     def _clean(self, moves: Sequence[Move], made: Mapping[int, str]) -> tuple[str, ...]:
-        """The homes that count as cleanly closed: with all the homes that partitions come from."""
+        """The homes that count as cleanly closed: all homes that their partitions come from were closed so, too."""
         new = {home_of(broker) for broker in made}
         clean = []
         for home in sorted(set(self._target.values())):
@@ -433,8 +433,8 @@ def _rename(filesystem: Filesystem, source: str, destination: str) -> None:
 
 
 def _dissolve(filesystem: Filesystem, root: str, home: str, first_home: str) -> None:
-    """Takes what is left in a home elsewhere, and removes the home. Directories that are being deleted go where a
-    broker finishes that; all others go to the data directory."""
+    """Moves the remaining content of a home elsewhere, and removes the home. Directories that are being deleted go to a
+    broker that finishes the deletion; all others go to the data directory."""
     for name in filesystem.list_directories(home):
         if (part := condemned_part(name)) is not None:
             made = _free_name(filesystem, first_home, part, lambda part, number: f"{part}.{number}{CONDEMNED}")

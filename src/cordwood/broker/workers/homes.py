@@ -1,6 +1,6 @@
 """The home of a broker in a shared data directory: its partitions, and the files that it keeps for all of them.
 
-Nothing here runs beside a broker: whoever reads or changes a home holds its lock.
+Nothing here runs beside a broker: a process that reads or changes a home holds its lock.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def home_of(broker_id: int) -> str:
 
 
 def homes_on_disk(filesystem: Filesystem, root: str) -> dict[int, str]:
-    """The homes of workers that there are, by broker."""
+    """The existing homes of workers, by broker."""
     names = filesystem.list_directories(f"{root}/{WORKERS}")
     return {int(name): home_of(int(name)) for name in names if name.isdecimal()}
 
@@ -37,7 +37,7 @@ class Home:
         self.offsets = KeptOffsets(filesystem, path)
         self.problems = self.offsets.read()
         if self.offsets.recovery_points_lost:
-            # As in PartitionsOnDisk: these logs are recovered from their start.
+            # Logs that are recovered from their start, as in PartitionsOnDisk.
             self.offsets.recovery_points = dict.fromkeys(self.partitions(), 0)
         self.clean = filesystem.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}") and not self.problems
         self._end_paths = [f"{path}/{name}" for name in FILE_NAMES]
@@ -104,7 +104,7 @@ class Home:
     # Known damage
 
     def findings(self) -> Findings:
-        """The known damage of the logs here. The scrub finds damage again that a lost file had."""
+        """The known damage of the logs here. If the file is lost, the scrub finds the damage again."""
         data = read_if_there(self._filesystem, f"{self.path}/{FINDINGS_FILE}")
         with suppress(DamagedCheckpoint):
             if data is not None:
@@ -116,7 +116,7 @@ class Home:
 
 
 def carry_findings(source: Home, destination: Home, partitions: Iterable[TopicPartition]) -> None:
-    """Takes the known damage of partitions from one home to another, durably. Can be done again."""
+    """Takes the known damage of partitions from one home to another, durably. Can be repeated."""
     leaving, arriving = source.findings(), destination.findings()
     moved: list[Finding] = [each for partition in partitions for each in leaving.of(partition)]
     if not moved:

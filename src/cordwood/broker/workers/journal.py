@@ -1,7 +1,7 @@
 """`partition-moves`: the moves between homes that are under way, written before the first of them.
 
-Every step of the moves can be done again. A start that finds the file carries out what it says, from its first step,
-before it does anything else: whichever step a crash came after, each partition is in one home, with its offsets.
+Every step of the moves can be repeated. A start that finds the file first carries out all its steps: whichever step a
+crash followed, each partition is in one home, with its offsets.
 """
 
 import json
@@ -30,7 +30,7 @@ class Move(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The moves of one start. Homes are paths relative to the data directory; it itself is the empty path."""
+    """The moves of one start. Homes are paths relative to the data directory, whose own path is empty."""
 
     moves: tuple[Move, ...]
     rows: dict[str, str]
@@ -38,7 +38,7 @@ class Moves(NamedTuple):
     made: dict[int, str]
     """New homes by broker, and their storage ids."""
     dissolved: tuple[str, ...]
-    """Homes that are given up. Whatever else is in them goes to `first_home`, or to the data directory."""
+    """Homes that are given up. Their other content goes to `first_home`, or to the data directory."""
     first_home: str
     clean: tuple[str, ...]
     """The homes whose logs were all closed cleanly."""
@@ -56,7 +56,7 @@ def write_journal(filesystem: Filesystem, root: str, moves: Moves) -> None:
 
 
 def read_journal(filesystem: Filesystem, root: str) -> Moves | None:
-    """None if no moves are under way. Raises StorageFailure if the file is damaged."""
+    """The journal; None if no moves are under way. Raises StorageFailure if the file is damaged."""
     data = read_if_there(filesystem, f"{root}/{MOVES_FILE}")
     if data is None:
         return None

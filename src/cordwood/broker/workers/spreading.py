@@ -1,4 +1,4 @@
-"""Spreads partitions over workers: a pure function of where they are."""
+"""Spreads partitions over workers: a pure function of their present places."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,10 +6,10 @@ from cordwood.model.identifiers import TopicPartition
 
 
 def plan_moves(placed: Mapping[TopicPartition, int], workers: Sequence[int]) -> dict[TopicPartition, int]:
-    """The partitions that get another worker, and which. `placed` has the present worker of each partition.
+    """The partitions that get another worker, and that worker. `placed` has the present worker of each partition.
 
     The numbers of partitions of one topic differ by at most one between workers, and so do the numbers of all
-    partitions. A partition stays where it is as far as that allows.
+    partitions. Within these bounds a partition stays at its place.
     """
     assert workers, "partitions need a worker"
     topics: dict[str, list[TopicPartition]] = {}
@@ -23,7 +23,8 @@ def plan_moves(placed: Mapping[TopicPartition, int], workers: Sequence[int]) -> 
         for partition in partitions:
             held.get(placed[partition], homeless).append(partition)
         share, rest = divmod(len(partitions), len(totals))
-        # Workers with the fewest partitions take one more of this topic; among equals those that have it already.
+        # Workers with the fewest partitions take one more of this topic; among equals those that have more of the
+        # topic.
         order = sorted(totals, key=lambda worker: (totals[worker], -len(held[worker]), worker))
         shares = {worker: share + (place < rest) for place, worker in enumerate(order)}
         for worker in totals:
