@@ -1,6 +1,6 @@
 """Runs a broker's transactions: under the authority of its registration, and with unknown outcomes decided.
 
-A transaction whose outcome the store cannot tell is looked up, never repeated blindly.
+A transaction of unknown outcome is looked up, never repeated blindly.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _CONCURRENT_TRANSACTIONS = 64
 """SQLite commits concurrent transactions with one fsync, etcd pipelines them."""
 
 ATTEMPTS_ON_ONE_KEY = 20
-"""How often a transaction of one key is planned anew after it failed or its outcome was unknown."""
+"""The number of times that a transaction of one key is planned anew after a failure or an unknown outcome."""
 
 
 class Fenced(StoreFailure):

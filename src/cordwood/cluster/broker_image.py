@@ -55,19 +55,19 @@ class BrokerImage:
 
     @property
     def electable(self) -> bool:
-        """Whether the broker may become the leader of a partition."""
+        """True if the broker may become the leader of a partition."""
         return not (self.fenced or self.draining)
 
     def is_damaged(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether the broker's log of the partition has damage that is not repaired."""
+        """True if the broker's log of the partition has damage that is not repaired."""
         return _names(self.damaged, topic_id, partition)
 
     def withholds(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether the broker's log of the partition has committed records that the leader lacks."""
+        """True if the broker's log of the partition has committed records that the leader lacks."""
         return _names(self.withheld, topic_id, partition)
 
     def log_end(self, topic_id: TopicId, partition: int, leader_epoch: int) -> LogEnd | None:
-        """Where the broker's log of the partition ends, as the broker told it in this epoch of the partition's row;
+        """The end of the broker's log of the partition, as the broker reported it in this epoch of the partition's row;
         None: it did not."""
         name = damaged_name(topic_id, partition)
         place = bisect_left(self.log_ends, (name, leader_epoch))
@@ -78,7 +78,7 @@ class BrokerImage:
 
     @property
     def takes_records(self) -> bool:
-        """Whether the broker may lead, or come into an in-sync set, with room for new records."""
+        """True if the broker may lead, or come into an in-sync set, with room for new records."""
         return self.electable and not self.disk_full
 
 
@@ -99,7 +99,7 @@ class MemberImage(NamedTuple):
 
 
 def member_image(registered: BrokerImage | None, last: MemberRow | None) -> MemberImage:
-    """The member by its registration, or else by where it was last."""
+    """The member from its registration, or else from its last known address."""
     known = registered or last or MemberRow()
     return MemberImage(known.endpoints, known.rack)
 

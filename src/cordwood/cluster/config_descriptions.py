@@ -56,8 +56,8 @@ class ConfigEntry(NamedTuple):
 
 
 def told(text: str) -> str | None:
-    """A value as answers tell it. None for a value that no message has room for: an earlier release stored longer ones,
-    and a shortened list would be taken for the whole one."""
+    """A value as it stands in answers. None for a value too long for any message: an earlier release stored such
+    values, and a shortened list would be taken for the whole one."""
     return None if has_no_room(text) else text
 
 
@@ -85,8 +85,7 @@ def describe_configs(
 
 
 def _among(settings: Mapping[str, Setting], named: frozenset[str] | None) -> Iterable[tuple[str, Setting]]:
-    """The settings with these names. A request may ask for one setting of thousands of resources: only what is asked
-    for is described."""
+    """The settings with these names: a request may ask for one setting of thousands of resources."""
     if named is None:
         return settings.items()
     return [(name, setting) for name, setting in settings.items() if name in named]
@@ -95,7 +94,8 @@ def _among(settings: Mapping[str, Setting], named: frozenset[str] | None) -> Ite
 def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
     """The resources with a configuration, for ListConfigResources: of these types, or of all.
 
-    Raises UNSUPPORTED_VERSION for a type that does not exist: to a client it is one of a later protocol."""
+    Raises UNSUPPORTED_VERSION for a type that does not exist: the client takes it for a type of a later protocol.
+    """
     unknown = sorted(set(resource_types) - _LISTED_TYPES)
     if unknown:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource types: {unknown}")

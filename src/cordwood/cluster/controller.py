@@ -2,9 +2,9 @@
 
 Any broker may be the controller: it creates the key `controller` under the lease of its registration if the key is
 absent. The controller keeps no state. It compares the image with the plans of `planner/failover.py` and
-`planner/reassignment.py` after each change, writes what is missing, and looks again. Each of its transactions compares
-the revision at which it became the controller, so a former controller writes nothing. Brokers are never commanded: they
-watch the store.
+`planner/reassignment.py` after each change, writes the missing changes, and looks again. Each of its transactions
+compares the revision at which it became the controller, so a former controller writes nothing. Brokers are never
+commanded: they watch the store.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ REBALANCE_S = 1.0
 ELECTED_AT_ONCE = 100
 """Preferred elections in one group: clients look for their leaders anew after each."""
 ASKS_AGAIN_S = 1.0
-"""The pause between two looks at partitions whose replicas are asked where their logs end."""
+"""The pause between two looks at partitions whose replicas are asked for the ends of their logs."""
 SETTLED_MS = 10_000
-"""How long a broker that registered is elected last: librdkafka waits up to 10 s (reconnect.backoff.max.ms) before it
-connects again to a broker that it lost."""
+"""The time for which a newly registered broker is elected last: librdkafka waits up to 10 s (reconnect.backoff.max.ms)
+before it connects again to a broker that it lost."""
 _PARTITIONS_AT_ONCE = 1000
 """Partitions that are looked at in one turn of the loop: 1,000 take a few milliseconds."""
 
@@ -52,7 +52,7 @@ class Controller:
         lease_of: Callable[[], int],
         boot_ms: Callable[[], int],
     ) -> None:
-        """`lease_of` tells the lease of the broker's present registration. `boot_ms` reads the boot clock."""
+        """`lease_of` returns the lease of the broker's present registration. `boot_ms` reads the boot clock."""
         self._store = store
         self._follower = follower
         self._image: ClusterImage = follower.image
@@ -60,7 +60,7 @@ class Controller:
         self._lease_of = lease_of
         self._boot_ms = boot_ms
         self._registered_ms: dict[int, int] = {}
-        """When brokers registered or got their fences lifted, as far as this broker saw it: the others are settled."""
+        """The times at which this broker saw others register or lose their fences: all other brokers are settled."""
         self._changed = asyncio.Event()
         self._dirty: dict[str, None] | None = None
         """Topics to look at; None: all."""
@@ -69,10 +69,10 @@ class Controller:
         self._passed_over: frozenset[int] = frozenset()
         """Brokers that were too recent to lead when `_displaced` was found."""
         self._asked_ms: dict[str, dict[int, int]] = {}
-        """Since when replicas are asked where their logs end, by topic and partition."""
+        """The time since which replicas are asked for the ends of their logs, by topic and partition."""
         self._most_compares = MOST_COMPARES
         self._rebalances = False
-        """Whether partitions had other than their preferred leaders at the last look."""
+        """True if partitions had other than their preferred leaders at the last look."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class Controller:
                 await asyncio.sleep(PAUSE_S)
 
     async def _look(self) -> float | None:
-        """Does what is to be done now. Returns in how many seconds to look again if nothing changes; None: never."""
+        """Does the work that is due. Returns the seconds until the next look if nothing changes; None: no look."""
         if self._image.controller is None and not await self._stand():
             return PAUSE_S
         controller = self._own
@@ -161,8 +161,8 @@ class Controller:
     # Partitions and fences
 
     async def _reconcile(self, controller: ControllerImage) -> bool:
-        """Writes what partitions and brokers lack. True if nothing is missing, as far as the image tells. Otherwise
-        `_dirty` has what is to be looked at again."""
+        """Writes the missing changes of partitions and brokers. True if the image lacks nothing. Otherwise `_dirty` has
+        the topics to look at again."""
         names, self._dirty = self._dirty, {}
         everything = names is None
         fenced = {broker_id: each.epoch for broker_id, each in self._image.brokers.items() if each.fenced}
@@ -203,7 +203,7 @@ class Controller:
         return lifted
 
     def _plan(self, topic: TopicImage, recent: Collection[int]) -> Steps:
-        """The next writes of a topic. Notes since when its replicas are asked, and has the topic looked at again."""
+        """The next writes of a topic. Notes since when its replicas are asked, and marks the topic for another look."""
         now_ms, since_ms = self._boot_ms(), self._asked_ms.pop(topic.name, {})
         asked_for_ms = {index: now_ms - each for index, each in since_ms.items()}
         steps = plan_topic(self._image, topic, recent, asked_for_ms)
@@ -247,7 +247,7 @@ class Controller:
         return result.succeeded, result.revision
 
     async def _lift(self, broker: BrokerImage, controller: ControllerImage) -> bool:
-        """Lifts the fence of a broker. True if that succeeded, or is no longer to be done."""
+        """Lifts the fence of a broker. True if that succeeded, or is no longer due."""
         item = await self._store.get(broker_key(broker.broker_id))
         if item is None or item.mod_revision != broker.mod_revision:
             return False
@@ -263,7 +263,7 @@ class Controller:
     # Preferred leaders
 
     async def _rebalance(self, controller: ControllerImage) -> float | None:
-        """Gives a group of partitions their preferred leaders back. Returns when to look for the next group."""
+        """Gives a group of partitions their preferred leaders back. Returns the time of the next group."""
         if not self._image.settings.auto_leader_rebalance_enable:
             return None
         recent = self._recent()

@@ -1,10 +1,10 @@
 """Ends the registrations of brokers that are known to be dead, before their leases end by themselves.
 
-Brokers write down at whose address their connections were refused, under their own leases: a few at once, the others
-only if these have not written enough soon after (`planner/evidence.py`). The observer with the lowest id revokes the
-lease that it read, once enough brokers have written the same; the next one does so if it does not. A broker's lease is
-revoked at most once a minute: a broker that lives at an address where nobody reaches it would register and be revoked
-without an end.
+A broker writes down, under its own lease, which broker's address refused its connections: a few brokers do so at once,
+the others only if there is not enough evidence soon after (`planner/evidence.py`). The observer with the lowest id
+revokes the lease that it read, once enough brokers have written the same; the next observer does so if the first does
+not. A broker's lease is revoked at most once a minute: a living broker with an unreachable address would register and
+be revoked without an end.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from cordwood.cluster.stores.interface import Delete, MetadataStore, Put, StoreF
 logger = logging.getLogger("cordwood.cluster")
 
 TURN_S = 0.3
-"""How long an observer waits for the one before it."""
+"""The wait of an observer for the previous one."""
 OBSERVING_TURN_S = 0.3
-"""How long a group of observers waits for the groups before it."""
+"""The wait of a group of observers for the earlier groups."""
 REVOKED_AGAIN_MS = 60_000
 
 
 class Evidence:
-    """What this broker has seen of others, and what it does about it. Belongs to one event loop."""
+    """The observations of this broker about others, and their consequences. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Evidence:
         lease_of: Callable[[], int],
         boot_ms: Callable[[], int],
     ) -> None:
-        """`lease_of` tells the lease of the broker's present registration; `boot_ms` reads the boot clock."""
+        """`lease_of` returns the lease of the broker's present registration; `boot_ms` reads the boot clock."""
         self._store = store
         self._follower = follower
         self._image = follower.image
@@ -50,7 +50,7 @@ class Evidence:
         self._revoked_ms: dict[int, int] = {}
         self._under_way: set[tuple[int, int]] = set()
         self._waiting: dict[tuple[int, int], asyncio.TimerHandle] = {}
-        """Refused connections that this broker writes down if others do not do so before."""
+        """Refused connections that this broker writes down unless others do so first."""
         self._writing: set[StoreTxn] = set()
         """Changes on their way into the image: each further change of the image would write them again."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,7 +67,7 @@ class Evidence:
             await asyncio.wait(self._tasks)
 
     def refused(self, broker_id: int, broker_epoch: int) -> None:
-        """A connection to the address of this registration was refused."""
+        """Notes that a connection to the address of this registration was refused."""
         if (broker_id, broker_epoch) in self._waiting:
             return
         turn = observing_turn(self._image, broker_id)
@@ -96,7 +96,7 @@ class Evidence:
             timer.cancel()
 
     def reached(self, broker_id: int, broker_epoch: int) -> None:
-        """A connection to the address of this registration was made."""
+        """Notes that a connection to the address of this registration was made."""
         self._stop_waiting(broker_id, broker_epoch)
         if self._seen(broker_id, broker_epoch):
             self._forget(broker_id, broker_epoch)
@@ -123,7 +123,7 @@ class Evidence:
             result = await self._authority.transact(transaction)
             await self._follower.reach(result.revision)
         except StoreFailure as failure:
-            # The next refused connection, or the end of the lease, says the same.
+            # The next refused connection, or the end of the lease, has the same effect.
             logger.debug("evidence was not written: %s", failure)
         finally:
             self._writing.discard(transaction)

@@ -2,8 +2,8 @@
 
 A watch that broke is taken up at the revision after the image's, so no change is lost or seen twice. After a compaction
 the whole store is listed again. A store that went back in time is refused: following ends with StoreWentBack. After a
-break the store is asked whether it made the newest change that is known; one that has compacted so far that it cannot
-tell is listed, and compared by its epochs.
+break the store is asked whether it made the newest known change; a store that has compacted too much to know is listed,
+and compared by its epochs.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _EVENTS_AT_ONCE = 500
 FIRST_PAUSE_MS = 50
 LONGEST_PAUSE_MS = 5_000
 LONGEST_REACH_S = 15
-"""How long a change waits until the image shows it: as long as a watch that broke needs to be taken up, three times."""
+"""The time that a change has to reach the image: three times what a broken watch needs to be taken up."""
 
 
 class ImageFollower:
@@ -61,8 +61,8 @@ class ImageFollower:
 
     @property
     def changed_revision(self) -> int:
-        """The revision of the newest change in the image. Every follower of the store comes to it by an event, and may
-        never come to the image's own revision, which other users of the store move as well."""
+        """The revision of the newest change in the image. Every follower of the store reaches it by an event, and may
+        never reach the image's own revision, which other users of the store move as well."""
         return 0 if self.newest is None else self.newest.revision
 
     async def load(self) -> None:
@@ -115,8 +115,8 @@ class ImageFollower:
                 await self._pause()
 
     async def _is_the_same(self) -> bool:
-        """Refuses a store that went back: a watch from a revision in the future would wait without a word. False: the
-        store has forgotten too much to tell, and has to be listed."""
+        """Refuses a store that went back: a watch from a revision in the future would wait silently. False: the store
+        has forgotten too much to know, and has to be listed."""
         revision = (await self._store.list(CLUSTER_ID)).revision
         if revision < self.image.revision:
             raise StoreWentBack(self.image.revision, revision)

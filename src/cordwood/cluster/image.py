@@ -113,14 +113,14 @@ class ClusterImage:
         self.storage_ids: dict[int, str] = {}
         """The storage ids with which the fences of brokers were lifted last."""
         self._last_seen: dict[int, MemberRow] = {}
-        """Where brokers were then."""
+        """The addresses of brokers at that time."""
         self.controller: ControllerImage | None = None
         self.evidence: dict[tuple[int, int], frozenset[int]] = {}
         """The brokers whose connections were refused, by the id and the epoch of the broker that refused them."""
         self.epochs_revision = 0
         """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.brokers_revision = 0
-        """The revision of the last change of a broker's registration, for caches of brokers that are there."""
+        """The revision of the last change of a broker's registration, for caches of registered brokers."""
         self.default_broker_config: Mapping[str, str] = NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
@@ -141,7 +141,7 @@ class ClusterImage:
     def controller_id(self) -> int:
         """The broker id that clients are told as the controller's: the controller, or else the lowest unfenced broker,
         which forwards requests; -1: there is none. A client waits for a controller that is not among the brokers which
-        it is told, and librdkafka asks for news of it in minutes only."""
+        it is told, and librdkafka asks again only after minutes."""
         unfenced = [broker_id for broker_id, broker in self.brokers.items() if not broker.fenced]
         if self.controller is not None and self.controller.broker_id in unfenced:
             return self.controller.broker_id
@@ -170,11 +170,11 @@ class ClusterImage:
         return sorted(broker_id for broker_id, config in found if config.get(CORDONED, "").strip() == ALL_DIRECTORIES)
 
     def leadership(self, partition: PartitionImage) -> Leadership:
-        """Who leads the partition, and in which epoch.
+        """The leader of the partition, and the leader epoch.
 
         A lone replica leads on after a restart of its broker: its epoch rises by as much as the broker's epoch, once
-        the broker's fence is lifted. A partition with several replicas has no leader then, until the controller writes
-        one.
+        the broker's fence is lifted. A partition with several replicas has no leader in that case until the controller
+        writes one.
         """
         leader = partition.leader
         broker_epoch = self.broker_epochs.get(leader, partition.leader_broker_epoch)
@@ -255,7 +255,8 @@ class ClusterImage:
             raise StoreWentBack(self.revision, listing.revision)
         for item in listing.items:
             if item.key == METADATA_VERSION:
-                # Looked at before any row: a row of a newer version would be misread, or taken for a damaged one.
+                # The version comes before any row: a row of a newer version would be misread, or taken for a damaged
+                # one.
                 check_supported(_version(item.value), self.metadata_versions)
         events: list[Event | KeyValue] = list(listing.items)
         if self.revision:
@@ -265,7 +266,7 @@ class ClusterImage:
 
     def apply(self, events: Iterable[Event], revision: int = 0) -> ImageDelta:
         """Applies whole revisions, in their order. Events that the image has seen already change nothing. `revision`:
-        up to there nothing else has changed, which may be later than the last event."""
+        nothing else has changed up to this revision, which may be later than the last event."""
         fresh = [event for event in events if event.mod_revision > self.revision]
         return self._apply(fresh, max(fresh[-1].mod_revision if fresh else self.revision, revision))
 
@@ -318,7 +319,7 @@ class ClusterImage:
         return self._delta(touched)
 
     def _take(self, event: Event | KeyValue, touched: "_Touched") -> None:
-        """Takes one event into the raw state, and notes what has to be rebuilt."""
+        """Takes one event into the raw state, and notes the parts to rebuild."""
         kind, _, rest = event.key.partition("/")
         match kind:
             case "topic_names":

@@ -40,7 +40,7 @@ class IsrWriter:
         return outcomes
 
     async def _write(self, batch: Sequence[GuardedPut], revisions: list[int]) -> dict[GuardedPut, IsrOutcome]:
-        """Writes a batch, or as much of it as compares. Notes the store's revisions."""
+        """Writes a batch, or the part of it whose comparisons hold. Notes the store's revisions."""
         try:
             result = await self._authority.transact(together(batch))
         except OutcomeUnknown:

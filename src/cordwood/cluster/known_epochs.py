@@ -1,9 +1,10 @@
-"""Counters of the metadata that only rise, as a broker knows them. They reveal a store that went back and cannot tell.
+"""Counters of the metadata that only rise, as a broker knows them. By them a broker notices a store that went back and
+does not know it.
 
-A store that has compacted its history cannot tell whether it ever made a change (`newest.py`): it compacted since, or
+A store that has compacted its history does not know whether it ever made a change (`newest.py`): it compacted since, or
 it was restored from an older copy under a higher revision (`etcdutl snapshot restore --bump-revision --mark-compacted`
 makes such copies). Each write of a partition raises its epoch by one, and each registration of a broker raises the
-broker's epoch: a store that has a lower one than a broker knows is an older copy.
+broker's epoch: a store with a lower epoch than a broker knows is an older copy.
 """
 
 import json
@@ -33,7 +34,7 @@ class KnownEpochs(NamedTuple):
 
 
 def known_epochs(image: ClusterImage) -> KnownEpochs:
-    """Costs a copy of two tables."""
+    """The epochs in the image. Costs a copy of two tables."""
     return KnownEpochs(dict(image.broker_epochs), dict(image.topics_by_id))
 
 
@@ -46,7 +47,7 @@ def encode_known_epochs(known: KnownEpochs) -> bytes:
 
 
 def decode_known_epochs(value: bytes) -> KnownEpochs:
-    """Raises ValueError, KeyError, TypeError, AttributeError."""
+    """Reads known epochs. Raises ValueError, KeyError, TypeError, AttributeError."""
     fields = json.loads(value)
     return KnownEpochs(
         {int(broker): int(epoch) for broker, epoch in fields["brokers"].items()},
@@ -55,9 +56,10 @@ def decode_known_epochs(value: bytes) -> KnownEpochs:
 
 
 def behind(known: KnownEpochs, items: Iterable[KeyValue]) -> str | None:
-    """What a listing of the whole store has in an earlier state than is known, in words; None: nothing.
+    """A text about the parts of a listing of the whole store that are in an earlier state than is known; None: there
+    are none.
 
-    A topic that the store does not name may have been deleted: it tells nothing.
+    A topic that the store does not name may have been deleted, and proves nothing.
     """
     brokers: dict[int, int] = {}
     names: dict[str, str] = {}

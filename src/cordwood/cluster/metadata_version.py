@@ -1,4 +1,4 @@
-"""The versions of what brokers share: rows of the metadata store, requests between brokers, and files on disk.
+"""The versions of formats that brokers share: rows of the metadata store, requests between brokers, and files on disk.
 
 Brokers of two releases share a store while a cluster is upgraded. A broker registers the range of versions that it
 reads and writes. The store holds the finalised version, which every broker of the cluster supports and writes. A broker
@@ -39,7 +39,7 @@ class VersionRange(NamedTuple):
 
 
 ONLY_FIRST = VersionRange(FIRST_VERSION, FIRST_VERSION)
-"""The range of brokers that registered none."""
+"""The range of brokers that registered no range."""
 SUPPORTED = VersionRange(FIRST_VERSION, SHORT_PARTITION_ROWS)
 """The versions that this release supports."""
 
@@ -58,7 +58,7 @@ def supported_up_to(highest: int) -> VersionRange:
 
 
 def check_supported(finalised: int, supported: VersionRange) -> None:
-    """Raises UnsupportedMetadata."""
+    """Raises UnsupportedMetadata for a finalised version outside of the range."""
     if finalised in supported:
         return
     if finalised in SUPPORTED and supported.highest < SUPPORTED.highest:

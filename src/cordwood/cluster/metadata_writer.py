@@ -1,8 +1,8 @@
 """Writes the cluster's metadata: drives plans over the metadata store. Belongs to one event loop.
 
-`start` registers this broker, has the image loaded, sweeps changes that a crash left half done, and has the image
-followed from then on. When a method returns, its change is durable and in the image. Requests are carried out one after
-the other, the topics of one request together.
+`start` registers this broker, loads the image, sweeps changes that a crash left half done, and follows the store from
+then on. When a method returns, its change is durable and in the image. Requests are carried out one after the other,
+the topics of one request together.
 
 A refusal is the outcome of one topic or resource. A failing store is a StoreFailure out of the method: part of the
 request may have happened. A half-done change stays invisible, and the next start sweeps it. OutcomeUnknown out of a
@@ -91,7 +91,7 @@ class MetadataWriter:
         boot_ms: Callable[[], int] = monotonic_ms,
         note_epoch: NoteEpoch | None = None,
     ) -> None:
-        """`lease_ms`: how long the broker's registration outlives the broker. `boot_ms` reads the boot clock."""
+        """`lease_ms`: the time by which the registration outlives the broker. `boot_ms` reads the boot clock."""
         self.follower = follower
         self.image = follower.image
         self._store = store
@@ -152,7 +152,7 @@ class MetadataWriter:
 
     @property
     def takes_part(self) -> bool:
-        """Whether the controller has taken note of this registration and lifted the broker's fence."""
+        """True if the controller has taken note of this registration and lifted the broker's fence."""
         row = self._own_row
         return row is not None and not row.fenced
 
@@ -164,7 +164,7 @@ class MetadataWriter:
 
     async def ready(self, doubtful: Collection[PartitionName] = ()) -> None:
         """Tells the cluster that this broker answers requests, so that its fence can be lifted. `doubtful`: partitions
-        whose logs here may lack records at their ends: before, this broker leaves their in-sync sets. Raises
+        whose logs here may lack records at their ends: this broker leaves their in-sync sets first. Raises
         StoreFailure."""
         if not self._clustered:
             return
@@ -175,12 +175,12 @@ class MetadataWriter:
         await self.registration.say(draining=False)
 
     async def take_part(self, timeout_s: float, doubtful: Collection[PartitionName] = ()) -> bool:
-        """As `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
+        """Does `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
         await self.ready(doubtful)
         return not self._clustered or await self._until(lambda: self.takes_part, timeout_s)
 
     async def _until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits until something holds in the image. False if the time was too short."""
+        """Waits until a condition holds in the image. False if the time was too short."""
         met = asyncio.Event()
 
         def look(delta: ImageDelta) -> None:
@@ -199,8 +199,8 @@ class MetadataWriter:
             self.follower.watchers.remove(look)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Before a stop: waits until the controller has moved the leaderships of this broker away and taken it out of
-        in-sync sets, as far as others can take over. False if the time was too short, or the store failed."""
+        """Prepares a stop: waits until the controller has moved leaderships of this broker to others that can take
+        them, and has taken it out of in-sync sets. False if the time was too short, or the store failed."""
         if not self._clustered:
             return True
         try:
@@ -213,7 +213,8 @@ class MetadataWriter:
         return await self._until(lambda: leaves_nothing(self.image, self.image.node_id), timeout_s)
 
     async def accept_loss(self, topic: str, partition: int, broker_id: int | None = None) -> int:
-        """Gives one partition a leader, as `accept_losses`. Returns the leader. Raises ProtocolError, StoreFailure."""
+        """Gives one partition a leader, like `accept_losses`. Returns the leader. Raises ProtocolError,
+        StoreFailure."""
         outcomes = await self.accept_losses([(topic, partition)], broker_id)
         outcome = outcomes[topic, partition]
         if isinstance(outcome, ProtocolError):
@@ -232,7 +233,7 @@ class MetadataWriter:
     async def begin_anew(
         self, partitions: Collection[PartitionName], broker_id: int
     ) -> dict[PartitionName, int | ProtocolError]:
-        """Has partitions whose replicas are all away begin anew, empty, on the broker. Returns leaders or refusals.
+        """Lets partitions whose replicas are all away begin anew, empty, on the broker. Returns leaders or refusals.
         Raises StoreFailure."""
         from cordwood.cluster.planner.accepted_losses import plan_beginning_anew
 
@@ -354,7 +355,7 @@ class MetadataWriter:
     async def forget_deletions(self, topic_ids: Collection[TopicId]) -> None:
         """Notes in the tombstones of deleted topics that this broker's directories are gone. Raises StoreFailure."""
         for attempt in range(ATTEMPTS_ON_ONE_KEY):
-            # After a lost race one by one: another broker may be at the same tombstones.
+            # After a lost race tombstones are written one by one: another broker may be at the same ones.
             groups = [topic_ids] if not attempt else [[topic_id] for topic_id in topic_ids]
             plans = [plan for group in groups for plan in plan_directories_gone(self.image, group)]
             results = [await self._authority.attempt(plan) for plan in plans]
@@ -422,7 +423,7 @@ class MetadataWriter:
         return await self._isr_writer.change(changes)
 
     async def allocate_producer_ids(self, wall_ms: int) -> range:
-        """Reserves a block of producer ids that no other caller gets, ever. Raises StoreFailure."""
+        """Reserves a block of producer ids that no other caller ever gets. Raises StoreFailure."""
         async with self._producer_ids:
             for _ in range(ATTEMPTS_ON_ONE_KEY):
                 block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), wall_ms)

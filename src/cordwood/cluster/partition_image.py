@@ -1,4 +1,4 @@
-"""One partition in the image of the cluster's metadata, and who leads it."""
+"""One partition in the image of the cluster's metadata, and its leadership."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class PartitionImage:
     """One partition. Equal partitions of a topic may share one object."""
 
     leader: int
-    """The leader's broker id as stored; -1: no leader. `ClusterImage.leadership` tells who leads at present."""
+    """The leader's broker id as stored; -1: no leader. `ClusterImage.leadership` gives the present leader."""
     leader_epoch: int
     """The epoch that holds while the leader's broker epoch is `leader_broker_epoch`."""
     leader_broker_epoch: int
@@ -30,25 +30,24 @@ class PartitionImage:
     unknown: Unknown = ()
     """Fields of the row that this release does not know, for a row that is written again."""
     lossy_epoch: int = 0
-    """As in `PartitionRow`."""
+    """See `PartitionRow`."""
     former_storage: tuple[tuple[int, str], ...] = ()
-    """As in `PartitionRow`."""
+    """See `PartitionRow`."""
     accepted_epoch: int = 0
-    """As in `PartitionRow`."""
+    """See `PartitionRow`."""
 
     def others_in_sync(self, broker_id: int) -> set[int]:
-        """The replicas but this one that have every acknowledged record: in sync, or eligible to lead."""
+        """The replicas except this one that have every acknowledged record: in sync, or eligible to lead."""
         return {*self.isr, *self.elr} - {broker_id}
 
     @property
     def seeks_longest_log(self) -> bool:
-        """Whether all who could lead may have lost acknowledged records, and each replica is asked where its log
-        ends."""
+        """True if all possible leaders may have lost acknowledged records: replicas are asked for their log ends."""
         return self.leader == NOBODY and self.lossy_epoch == self.leader_epoch
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition at present."""
+    """The present leader of a partition."""
 
     leader: int
     """The leader's broker id; -1: no leader."""

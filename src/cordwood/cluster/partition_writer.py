@@ -32,8 +32,8 @@ class PartitionWriter:
     async def change(
         self, names: Collection[PartitionName], plan: Callable[[PartitionName], GuardedPut | None]
     ) -> dict[PartitionName, ProtocolError | None]:
-        """Changes partitions as `plan` says, which returns None where nothing is to be done, or raises ProtocolError.
-        Returns a refusal or None for each. Raises StoreFailure."""
+        """Changes partitions by `plan`, which returns None if there is nothing to do, or raises ProtocolError. Returns
+        a refusal or None for each. Raises StoreFailure."""
         outcomes: dict[PartitionName, ProtocolError | None] = {}
         writes: dict[PartitionName, GuardedPut] = {}
         most_compares = MOST_COMPARES
@@ -94,6 +94,6 @@ class PartitionWriter:
         await self._follower.reach(revision)
 
     def _shows(self, name: PartitionName, write: GuardedPut) -> bool:
-        """Whether the image shows what was to be written."""
+        """True if the image shows the row that was to be written."""
         found = self._image.partition_of(*name)
         return found is not None and partition_row(found) == decode_partition(write.put.value)

@@ -1,7 +1,7 @@
 """Carries out plans of changes of the metadata: one request after the other, the changes of one request together.
 
 A change that lost a race against another broker is planned again, on the newer image. A change that fails halfway
-leaves only keys that nobody sees.
+leaves only keys that no reader sees.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from cordwood.cluster.strays import StrayPartitions, Strays
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 _ATTEMPTS = 5
-"""How often a change is planned anew after another broker changed the same keys."""
+"""The number of times that a change is planned anew after another broker changed the same keys."""
 TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms. A topic with long texts counts as several."""
 
@@ -33,17 +33,17 @@ class PlanExecution:
         self._follower = follower
         self._authority = authority
         self.one_at_a_time = asyncio.Lock()
-        """Held by whoever carries out a request."""
+        """Held while a request is carried out."""
 
     async def sweep(self, strays: Strays) -> None:
-        """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
+        """Removes the remains of interrupted changes. A change under way at another broker is planned anew there."""
         for topic in strays.topics:
             await self._authority.attempt(sweep_topic(topic))
         for partitions in strays.partitions:
             await self._sweep_partitions(partitions)
 
     async def _sweep_partitions(self, stray: StrayPartitions) -> int:
-        """Returns the revision that the store is at afterwards."""
+        """Removes stray partitions. Returns the revision that the store is at afterwards."""
         row_revision = stray.row_revision
         for group in partition_groups(stray):
             result = await self._authority.attempt(sweep_partitions(stray, group, row_revision))
@@ -122,8 +122,8 @@ class PlanExecution:
 
 
 def _slices(by_name: Mapping[Name, Sequence[Item]], at_once: int, weigh: Callable[[Item], int]) -> Iterator[list[Name]]:
-    """Yields the names in slices. Items are weighed when their slice begins: the slices before may have changed what is
-    stored for them."""
+    """Yields the names in slices. Items are weighed when their slice begins: earlier slices may have changed their
+    stored values."""
     names: list[Name] = []
     weight = 0
     for name, items in by_name.items():

@@ -3,9 +3,9 @@
 The first registration in a new store names the cluster. A broker that does not support the version of the cluster's
 metadata is refused before it writes anything that others see.
 
-A broker in a store that others share registers fenced: the controller lifts the fence once the broker leads nothing by
-an earlier epoch. If its lease ends, others may lead its partitions by then: it registers anew, in a new epoch. The lone
-broker of a store of its own comes back in its epoch.
+A broker in a shared store registers fenced: the controller lifts the fence once the broker leads nothing by an earlier
+epoch. If its lease ends, other brokers may lead its partitions: it registers anew, in a new epoch. A lone broker with
+its own store comes back in its epoch.
 """
 
 import asyncio
@@ -61,36 +61,36 @@ LEASE_MS = 10_000
 
 
 class Standing(NamedTuple):
-    """How a broker takes part in its cluster."""
+    """The part of a broker in its cluster."""
 
     storage_id: str = ""
     """The id of the broker's data directory."""
     unclean: bool = False
     """The machine was started again since the broker ran, and the broker had not stopped cleanly."""
     clustered: bool = False
-    """Whether other brokers share the store."""
+    """True if other brokers share the store."""
 
 
 ALONE = Standing()
-"""A broker with a store of its own."""
+"""The standing of a broker with its own store."""
 
 
 class NoteEpoch(Protocol):
-    """Notes in the broker's directory how far the epochs of the broker have come."""
+    """Notes the broker's epochs in its directory."""
 
     async def __call__(self, broker_epoch: int, *, registers: bool) -> bool:
-        """Whether the directory has the epoch, durably. A broker that `registers` in it goes on in any case; the
-        directory must not know of an earlier epoch then."""
+        """Returns True if the directory has the epoch, durably. A broker that `registers` in it goes on in any case;
+        then the directory must not know an earlier epoch."""
 
 
 class LeaseHolder(Protocol):
-    """Counts for how long the broker may serve."""
+    """Counts the time for which the broker may serve."""
 
     def registered(self, broker_epoch: int, key: int, sent_boot_ms: int) -> None:
-        """The broker registered, with this key, under a lease that was asked for at this time of the boot clock."""
+        """Notes a registration with this key, under a lease that was asked for at this time of the boot clock."""
 
     def lease_renewed(self, sent_boot_ms: int) -> None:
-        """The renewal succeeded that was sent at this time of the boot clock."""
+        """Notes the success of the renewal that was sent at this time of the boot clock."""
 
 
 class NodeIdTaken(StoreFailure):
@@ -116,8 +116,8 @@ class BrokerRegistration:
         boot_ms: Callable[[], int] = monotonic_ms,
         note_epoch: NoteEpoch | None = None,
     ) -> None:
-        """`lease_ms`: how long the registration outlives the broker. `boot_ms` reads the boot clock. `note_epoch` notes
-        a broker epoch, durably, before the broker registers in it."""
+        """`lease_ms`: the time by which the registration outlives the broker. `boot_ms` reads the boot clock.
+        `note_epoch` notes a broker epoch, durably, before the broker registers in it."""
         self._metadata_versions = metadata_versions
         self._note_epoch = note_epoch
         self._store = store
@@ -129,7 +129,7 @@ class BrokerRegistration:
         self._unclean = standing.unclean
         self._condition = Condition(starting=standing.clustered)
         self._said = self._condition
-        """What the broker's row says, as far as this process knows."""
+        """The content of the broker's row, as this process knows it."""
         self._registration: Registration
         self._new_id: Callable[[], UUID]
         self._registered: RegisteredBroker
@@ -140,10 +140,10 @@ class BrokerRegistration:
         ended and the store is an older copy."""
 
     async def start(self, settings: BrokerSettings, endpoints: Sequence[Endpoint], new_id: Callable[[], UUID]) -> None:
-        """Raises StoreFailure, UnsupportedMetadata."""
+        """Registers the broker. Raises StoreFailure, UnsupportedMetadata."""
         self._new_id = new_id
         await self._name_cluster(new_id)
-        # Before any row is read: a row of a newer version would be misread.
+        # The version is read before any row: a row of a newer version would be misread.
         await self._metadata_version()
         standing = self._standing
         self._registration = Registration(
@@ -232,32 +232,33 @@ class BrokerRegistration:
         raise OutcomeUnknown("the metadata store does not say whether it took the version of the metadata")
 
     def fence_lifted(self) -> None:
-        """The controller has taken note of the restart: later registrations of this process are clean."""
+        """Notes that the controller knows of the restart: later registrations of this process are clean."""
         self._unclean = False
 
     def row_shows(self, row: BrokerImage) -> None:
-        """The image has the row of this registration. A row that a late write changed back is corrected at the next
-        renewal: nobody else would ever correct it."""
+        """Takes the row of this registration in the image. A row that a late write changed back is corrected at the
+        next renewal: no other process would ever correct it."""
         self._said = condition_of(row)
 
     async def say(self, *, draining: bool) -> None:
-        """Says in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""
+        """Notes in the broker's row that the broker has started, or that it stops. Raises StoreFailure."""
         await self._say(self._condition._replace(starting=False, draining=draining))
 
     async def say_disk_full(self, disk_full: bool) -> None:
-        """Says in the broker's row whether its disk has no space for records. Raises StoreFailure."""
+        """Notes in the broker's row whether its disk has no space for records. Raises StoreFailure."""
         await self._say(self._condition._replace(disk_full=disk_full))
 
     async def say_damaged(self, damaged: tuple[str, ...]) -> None:
-        """Says in the broker's row which partitions have damage that is not repaired. Raises StoreFailure."""
+        """Notes in the broker's row the partitions with damage that is not repaired. Raises StoreFailure."""
         await self._say(self._condition._replace(damaged=damaged))
 
     async def say_withheld(self, withheld: tuple[str, ...]) -> None:
-        """Says in the broker's row of which partitions it has records that their leaders lack. Raises StoreFailure."""
+        """Notes in the broker's row the partitions whose leaders lack records that it has. Raises StoreFailure."""
         await self._say(self._condition._replace(withheld=withheld))
 
     async def say_log_ends(self, log_ends: tuple[LogEnd, ...]) -> None:
-        """Says in the broker's row where logs end that the controller asks for, by partition. Raises StoreFailure."""
+        """Notes in the broker's row the ends of logs that the controller asks for, by partition. Raises
+        StoreFailure."""
         await self._say(self._condition._replace(log_ends=log_ends))
 
     async def _say(self, condition: Condition) -> None:
@@ -266,7 +267,8 @@ class BrokerRegistration:
         for _ in range(ATTEMPTS_ON_ONE_KEY):
             item = await self._store.get(key)
             if item is None:
-                # The lease ended: the next registration says it, or, if that is under way, the renewal after it.
+                # The lease ended: the next registration writes the note, or, if that is under way, the renewal after
+                # it.
                 return
             row = decode_broker(key, item.value)
             if row.incarnation != self._registration.incarnation:
@@ -301,8 +303,8 @@ class BrokerRegistration:
                     )
 
     async def _end_epoch(self) -> bool:
-        """Ends the broker's epoch, in its directory and then in the store; returns whether it did. A copy of the
-        directory from before knows only the epoch that is over: put back, it would count as in sync without the records
+        """Ends the broker's epoch, in its directory and then in the store; True if it did. An older copy of the
+        directory knows only the epoch that is over: put back, it would otherwise count as in sync without the records
         written since. Raises StoreFailure."""
         broker_id, epoch = self._authority.broker_id, self._registered.epoch
         assert self._note_epoch is not None
@@ -335,7 +337,7 @@ class BrokerRegistration:
             except StoreClosed:
                 return
             except StoreFailure:
-                # The next renewal may succeed. Those who follow or write the store say that it fails.
+                # The next renewal may succeed. Followers and writers of the store report its failure.
                 continue
 
     async def _come_back(self) -> None:
@@ -359,5 +361,5 @@ def new_cluster_id(unique: UUID) -> str:
 
 def new_key(unique: UUID) -> int:
     """The key of a registration: 63 random bits. The two halves of a random UUID are mixed, for each of them has bits
-    that are no chance."""
+    that are not random."""
     return ((unique.int >> 65) ^ unique.int) & (2**63 - 1) or 1

@@ -1,5 +1,5 @@
-"""Words about a broker that takes part with another data directory than before: its disk was replaced or emptied, or it
-is not mounted. The records of that directory are not there, so somebody has to hear of it."""
+"""Warnings about a broker that takes part with another data directory than before: its disk was replaced or emptied, or
+it is not mounted. The records of the former directory are missing, so an operator has to know."""
 
 from cordwood.cluster.image import ClusterImage
 
@@ -8,7 +8,7 @@ NAMED = 20
 
 
 def told_by_broker(image: ClusterImage, storage_id: str) -> str | None:
-    """What a broker says at its start; None: its directory is the one that the cluster knows, or the first one."""
+    """The warning of a broker at its start; None: the cluster knows its directory, or knew none before."""
     broker_id = image.node_id
     before = image.storage_ids.get(broker_id, "")
     if before in ("", storage_id):
@@ -28,7 +28,7 @@ def told_by_broker(image: ClusterImage, storage_id: str) -> str | None:
 
 
 def told_by_controller(image: ClusterImage, broker_id: int) -> str | None:
-    """What the controller says when it lifts the fence of a broker; None: the broker has the directory that it had."""
+    """The warning of the controller when it lifts the fence of a broker; None: the broker has its former directory."""
     before, now = image.storage_ids.get(broker_id, ""), image.brokers[broker_id].storage_id
     if before in ("", now):
         return None

@@ -76,12 +76,12 @@ class Endpoint(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where a broker's log of a partition ends, of which all replicas that could lead may have lost records."""
+    """The end of a broker's log of a partition whose possible leaders may all have lost records."""
 
     partition: str
     """Topic id and number, with a slash."""
     leader_epoch: int
-    """The epoch of the partition's row when the broker looked: nobody leads in it, so the log stays as it is."""
+    """The epoch of the partition's row when the broker looked: there is no leader in it, so the log stays as it is."""
     last_epoch: int
     """The leader epoch of the last record; -1: there is none."""
     end: int
@@ -112,15 +112,15 @@ class BrokerRow(NamedTuple):
     key: int = 0
     """A secret of brokers: the requests of this registration to other brokers carry it. 0: a release without keys."""
     withheld: tuple[str, ...] = ()
-    """Partitions, named as above, of which the broker has committed records that their leader lacks: it keeps its log
-    as it is until an operator accepts their loss."""
+    """Partitions, named as above, with committed records here that their leader lacks: the broker keeps its log as it
+    is until an operator accepts their loss."""
     log_ends: tuple[LogEnd, ...] = ()
     """The ends of logs that the controller asks for, by partition, while it looks for the longest."""
     unknown: Unknown = ()
 
 
 class MemberRow(NamedTuple):
-    """Where a broker was when it last began to take part: its registration is gone while it is away."""
+    """The last address of a broker when it began to take part: its registration is gone while it is away."""
 
     endpoints: tuple[Endpoint, ...] = ()
     """Empty: not known, since a controller of an earlier release lifted the broker's fence."""
@@ -156,11 +156,11 @@ class PartitionRow(NamedTuple):
     recovering: bool = False
     lossy_epoch: int = 0
     """The epoch of the last leader that was elected though it may lack acknowledged records (an accepted loss, an
-    unclean election); 0: none. A replica that has not followed the partition since then, and is a replica no more, sets
-    its log aside."""
+    unclean election); 0: none. A broker that has not followed the partition since then, and is no longer a replica,
+    sets its log aside."""
     former_storage: tuple[tuple[int, str], ...] = ()
     """Brokers, and the storage ids with which they had every acknowledged record: all of them lost their storage, and
-    nobody is left to lead. A broker that comes back with such a storage id leads again."""
+    none is left to lead. A broker that comes back with such a storage id leads again."""
     accepted_epoch: int = 0
     """The epoch of the last leader with which an operator accepted a loss; 0: none, or a release that does not note it.
     A replica that has committed records from before, which the leader lacks, sets its log aside."""
@@ -328,7 +328,7 @@ def decode_topic(key: str, value: bytes) -> TopicRow:
 
 
 def encode_partition(row: PartitionRow, version: int = FIRST_VERSION) -> bytes:
-    """The row as brokers of a metadata version read it. Every version reads the rows of those before."""
+    """The row as brokers of a metadata version read it. Every version reads the rows of earlier ones."""
     if version < SHORT_PARTITION_ROWS:
         fields = row._asdict()
         for name in ("lossy_epoch", "former_storage", "accepted_epoch"):

@@ -1,4 +1,4 @@
-"""Keys that belong to no topic: what an interrupted creation or addition left, or one that is under way."""
+"""Keys that belong to no topic: remains of an interrupted creation or addition, or parts of one under way."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Tombstones of deleted topics: which brokers may still have directories of a topic that is gone.
+"""Tombstones of deleted topics: the brokers that may still have directories of a topic that is gone.
 
 A broker deletes a directory only if its topic id has a tombstone. Each broker takes itself out of the tombstone when
 its directories are gone, and the last one drops the tombstone. A broker that is away does so when it is back. A broker
@@ -34,7 +34,7 @@ def tombstone_of(topic: TopicImage) -> bytes:
 
 
 def moved_tombstone(stone: Tombstone, brokers: Iterable[int]) -> bytes:
-    """The tombstone, when the directories of the topic are with these brokers now."""
+    """The tombstone after the directories of the topic moved to these brokers."""
     return _encode(stone.name, sorted(brokers))
 
 
@@ -43,7 +43,7 @@ def _encode(name: str, brokers: Iterable[int]) -> bytes:
 
 
 def decode_tombstone(value: bytes, mod_revision: int) -> Tombstone:
-    """Raises ValueError, TypeError, AttributeError."""
+    """Reads a tombstone. Raises ValueError, TypeError, AttributeError."""
     if not value.startswith(b"{"):
         # The first tombstones were names: there was one broker.
         return Tombstone(value.decode(), (), mod_revision)
@@ -56,7 +56,7 @@ def plan_directories_gone(
 ) -> list[StoreTxn]:
     """Takes a broker (by default the image's own) out of tombstones: it has no directory of these topics left.
 
-    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
+    A directory that comes back later, for example from a backup, is unknown: it is set aside, not deleted.
     """
     gone = image.node_id if broker_id is None else broker_id
     compares: list[Compare] = []

@@ -103,7 +103,7 @@ def _settings_of(
 ) -> TopicSettings:
     settings = _topic_settings(name, overrides, defaults, problems)
     if name in INTERNAL_TOPICS and settings.min_insync_replicas > 1:
-        # The setting is for the replicas that the topic will have. Until then all that it has are needed.
+        # The setting is for the future replicas of the topic. Until then all present replicas are needed.
         fewest = min(len(partition.replicas) - len(partition.adding) for partition in partitions)
         if settings.min_insync_replicas > fewest:
             return _topic_settings(name, {**overrides, "min.insync.replicas": str(fewest)}, defaults, problems)

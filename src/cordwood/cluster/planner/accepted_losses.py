@@ -1,7 +1,7 @@
 """Plans the elections in which an operator gives records up, as pure functions of the image.
 
 The row notes the epoch of such an election (`accepted_epoch`): a replica that has committed records from before, and
-has to go back behind them, sets its log aside instead of cutting it, also if it was away or restarted meanwhile.
+has to go back behind them, sets its log aside instead of cutting it, even if it was away or restarted meanwhile.
 """
 
 from dataclasses import replace
@@ -23,11 +23,12 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_id: int | None = None) -> Election:
-    """Elects a live replica of a partition without a leader, whatever it lacks: the broker, or the first.
+    """Elects a live replica of a partition without a leader, whatever records it lacks: the given broker, or the first
+    live one.
 
     A replica that has every acknowledged record is elected instead if it is live, and waited for if its broker is
-    starting. Where a replica withholds records that the leader lacks, the broker, or the present leader, goes on in an
-    epoch that says so. Raises ProtocolError.
+    starting. If a replica withholds records that the leader lacks, the given broker, or the present leader, goes on in
+    an epoch that notes the loss. Raises ProtocolError.
     """
     topic, partition = named_partition(image, topic_name, index)
     if partition.leader != NOBODY and _is_withheld(image, topic, index):
@@ -65,13 +66,13 @@ def plan_accepted_loss(image: ClusterImage, topic_name: str, index: int, broker_
 
 
 def _is_withheld(image: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Whether a replica says that it has committed records which the leader lacks."""
+    """True if a replica reports committed records that the leader lacks."""
     registered = (image.brokers.get(broker) for broker in topic.partitions[index].replicas)
     return any(broker is not None and broker.withholds(topic.topic_id, index) for broker in registered)
 
 
 def _accepted_by_leader(image: ClusterImage, topic: TopicImage, index: int, broker_id: int | None) -> Election:
-    """Has the present leader, or another live replica, lead in an epoch that says that records may be lost."""
+    """Lets the present leader, or another live replica, lead in an epoch that notes that records may be lost."""
     partition = topic.partitions[index]
     leader = partition.leader if broker_id is None else broker_id
     if leader not in partition.replicas or not is_electable(image, leader):
@@ -89,10 +90,10 @@ def _accepted_by_leader(image: ClusterImage, topic: TopicImage, index: int, brok
 
 
 def plan_beginning_anew(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> Election:
-    """Has a partition begin anew, empty, on this broker alone, whose replicas are all away: an operator gives them up.
+    """Lets a partition whose replicas are all away begin anew, empty, on this broker alone: an operator gives them up.
 
-    The old replicas are away when the row is written. One that comes back is no replica, and sets its log aside. Raises
-    ProtocolError.
+    The old replicas are away when the row is written. A broker that comes back is no replica any more, and sets its log
+    aside. Raises ProtocolError.
     """
     topic, partition = named_partition(image, topic_name, index)
     if partition.leader != NOBODY:

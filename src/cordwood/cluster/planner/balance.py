@@ -1,8 +1,8 @@
-"""Plans which replicas go where: to empty a broker, or to give a topic more replicas. Pure functions.
+"""Plans moves of replicas: to empty a broker, or to give a topic more replicas. Pure functions.
 
 A replica goes to the broker that has the fewest replicas of its topic, then to the one with the least load: the bytes
 of its replicas, plus a little for each replica, so that empty partitions are spread as well. No two replicas of a
-partition are on one broker, and they are in as many racks as can be. `rebalance.py` evens out what is there.
+partition are on one broker, and they are in as many racks as possible. `rebalance.py` evens out existing replicas.
 """
 
 from collections import Counter
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 REPLICA_WEIGHT: Final = 1 << 20
-"""What a replica counts beside its bytes."""
+"""The weight of a replica beside its bytes."""
 
 Key = tuple[str, int]
 """A topic and the number of a partition."""
 
 
 class Placed(NamedTuple):
-    """A partition, its replicas with the preferred leader first, and what it weighs."""
+    """A partition, its replicas with the preferred leader first, and its weight."""
 
     topic: str
     partition: int
@@ -54,14 +54,14 @@ class NoPlace(Exception):
 
 
 def rack_names(racks: Mapping[int, str | None]) -> Callable[[int], str]:
-    """Tells the rack of a broker. A broker without a rack has one of its own."""
+    """Returns the rack of a broker. A broker without a rack counts as a rack by itself."""
     names = {broker: f"rack {rack}" for broker, rack in racks.items() if rack is not None}
     return lambda broker: names.get(broker) or f"broker {broker}"
 
 
 @dataclass
 class _Loads:
-    """What the brokers carry while a plan is made."""
+    """The loads of the brokers while a plan is made."""
 
     racks: Mapping[int, str | None]
     """The brokers that can get replicas."""
@@ -145,8 +145,8 @@ def plan_factor(
     factor: int,
     cordoned: Collection[int] = (),
 ) -> list[Placed]:
-    """The chosen partitions with this number of replicas: new ones on the emptiest brokers, the last ones go first.
-    The refusal names brokers of `cordoned` that would help. Raises NoPlace."""
+    """The chosen partitions with this number of replicas: new ones on the emptiest brokers; the last ones are removed
+    first. The refusal names brokers of `cordoned` that would help. Raises NoPlace."""
     loads = _Loads.of(partitions, racks, cordoned)
     after = []
     for each in chosen:
@@ -179,7 +179,7 @@ class BrokerLoad:
 
 
 def loads_of(partitions: Iterable[Placed], brokers: Iterable[int]) -> dict[int, BrokerLoad]:
-    """What each broker has: for people who compare before and after."""
+    """The load of each broker: for people who compare before and after."""
     loads = {broker: BrokerLoad() for broker in brokers}
     for each in partitions:
         for position, broker in enumerate(each.replicas):

@@ -193,8 +193,8 @@ def _group_target(image: ClusterImage, group_id: str) -> _Target:
 
 
 def broker_id_of(image: ClusterImage, resource: ConfigResource, *, may_be_away: bool = False) -> int:
-    """The broker that a resource names: registered, or, if it may be away, one that the cluster has not forgotten.
-    Raises ProtocolError."""
+    """The broker that a resource names: registered, or, if it may be away, not forgotten by the cluster. Raises
+    ProtocolError."""
     try:
         broker_id = int(resource.name)
     except ValueError:
@@ -207,7 +207,7 @@ def broker_id_of(image: ClusterImage, resource: ConfigResource, *, may_be_away: 
 
 
 def _is_remembered(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a broker that is away has served before, or is a replica."""
+    """True if a broker that is away has served before, or is a replica."""
     return broker_id in image.storage_ids or broker_id in image.replica_ids()
 
 

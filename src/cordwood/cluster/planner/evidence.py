@@ -1,8 +1,8 @@
-"""Direct evidence that a broker is dead, and who revokes its lease: pure functions of the image.
+"""Direct evidence that a broker is dead, and the broker that revokes its lease: pure functions of the image.
 
 Evidence is a refused connection at the address of a registration: no process listens there. A timeout is no evidence,
-because a firewall looks the same. Two brokers have to see it, or one if there is only one other broker: a broker that
-is cut off from its own machine's network must not end the registrations of all others.
+because a firewall looks the same. Two brokers have to see the refusal, or one if there is only one other broker: a
+broker that is cut off from its own machine's network must not end the registrations of all others.
 
 All brokers see a death in the same instant. If each of N brokers wrote it down, N keys would go to N watchers for each
 death. So a few write at once, and groups of twice as many as before follow while there is not enough evidence.
@@ -15,11 +15,11 @@ from cordwood.cluster.image import ClusterImage
 
 ENOUGH_OBSERVERS = 2
 FIRST_OBSERVERS = 3
-"""So many brokers write evidence at once."""
+"""The number of brokers that write evidence at once."""
 
 
 class Verdict(NamedTuple):
-    """A registration that is over. `turn`: this broker's place among the observers, who revoke one after the other."""
+    """A registration that is over. `turn`: this broker's place among the observers, which revoke one by one."""
 
     broker_id: int
     broker_epoch: int
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 def suspected(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    """Whether refused connections are evidence against this registration. A fenced broker does not listen yet."""
+    """True if refused connections are evidence against this registration. A fenced broker does not listen yet."""
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.epoch == broker_epoch and not broker.fenced and broker_id != image.node_id
 
@@ -35,7 +35,7 @@ def suspected(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
 def observing_turn(image: ClusterImage, broker_id: int) -> int:
     """The group in which this broker writes evidence against another one: 0 writes at once.
 
-    The order is another one for each broker. Neighbours by id are often in one rack, and die together.
+    The order differs for each broker. Neighbours by id are often in one rack, and die together.
     """
     others = [other for other in image.brokers if other != broker_id]
     others.sort(key=lambda other: zlib.crc32(b"%d/%d" % (broker_id, other)))
@@ -45,7 +45,7 @@ def observing_turn(image: ClusterImage, broker_id: int) -> int:
 
 
 def is_proven(image: ClusterImage, broker_id: int, broker_epoch: int) -> bool:
-    """Whether enough observers have written evidence against this registration."""
+    """True if enough observers have written evidence against this registration."""
     return len(_observers(image, broker_id, broker_epoch)) >= _enough(image, broker_id)
 
 

@@ -1,8 +1,8 @@
 """Plans the controller's next write of each partition: pure functions of the image.
 
-A leader that is gone is followed by a live member of the ISR, else by a live eligible leader replica (ELR), else by
-nobody until one of them is back. Where `unclean.leader.election.enable` says so, any live replica follows it, and may
-lack committed records.
+The successor of a leader that is gone is a live member of the ISR, else a live eligible leader replica (ELR); without
+either the partition has no leader until one of them is back. With `unclean.leader.election.enable` any live replica may
+succeed, and may lack committed records.
 
 A broker that registered is fenced until the partitions have taken note of the registration: it leads nothing by an
 earlier epoch, and is in no ISR or ELR whose records it lost. Records are lost with another storage id (a replaced or
@@ -13,12 +13,12 @@ If all replicas that could lead lost their storage, the row keeps the ids of the
 may come back, and its broker then leads again, unless an operator accepted the loss meanwhile.
 
 A broker whose disk is full leaves every ISR, since acknowledgements would wait for it, and leads on only where no
-member of the ISR has room. It has every committed record until it left, so it goes into the ELR as others do.
+member of the ISR has room. Until it left it had every committed record, so it joins the ELR as others do.
 
 A broker that came back a moment ago (`recent`) is elected only where no other member of the same set can lead: clients
 that lost their connections to it wait before they connect again.
 
-A plan for a partition is made of that partition and the registered brokers alone. When there is nothing to do for any
+A plan for a partition depends only on that partition and the registered brokers. When there is nothing to do for any
 partition, the controller writes nothing.
 """
 
@@ -38,7 +38,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 class Decision(NamedTuple):
-    """What is to be written for a partition, if anything, and whose fences have to stay until then."""
+    """The write of a partition, if one is due, and the brokers whose fences have to stay until then."""
 
     row: PartitionRow | None
     holds_up: frozenset[int] = frozenset()
@@ -98,13 +98,13 @@ def unworthy_of(image: ClusterImage, topic: TopicImage, partition: PartitionImag
 
 
 def is_electable(image: ClusterImage, broker: int) -> bool:
-    """Whether the broker is registered and may be given leaderships."""
+    """True if the broker is registered and may be given leaderships."""
     registered = image.brokers.get(broker)
     return registered is not None and registered.electable
 
 
 def has_room(image: ClusterImage, broker: int) -> bool:
-    """Whether the broker may be given leaderships, and its disk is not full."""
+    """True if the broker may be given leaderships, and its disk is not full."""
     registered = image.brokers.get(broker)
     return registered is not None and registered.takes_records
 
@@ -121,7 +121,7 @@ def _live(
 
 
 def _best(image: ClusterImage, live: Sequence[int], recent: Collection[int]) -> int | None:
-    """Who leads best: one with room, one that has been there for a while, the first of the replicas."""
+    """The best leader: one with room, one that has been there for a while, the first of the replicas."""
     return min(live, key=lambda broker: (not has_room(image, broker), broker in recent), default=None)
 
 
@@ -132,7 +132,7 @@ def _elect(
     unworthy: Collection[int],
     recent: Collection[int],
 ) -> int | None:
-    """The next leader; None: nobody can lead."""
+    """The next leader; None: no replica can lead."""
     for candidates in (partition.isr, partition.elr):
         if (best := _best(image, _live(image, partition, candidates, unworthy), recent)) is not None:
             return best
@@ -145,7 +145,7 @@ def _elect(
 
 
 def _back_with_storage(image: ClusterImage, partition: PartitionImage) -> int | None:
-    """A broker that is back with the storage that had every acknowledged record, where nobody else is left."""
+    """A broker that is back with the storage that had every acknowledged record, if no other broker is left."""
     if partition.isr or partition.elr:
         return None
     former = dict(partition.former_storage)
@@ -193,8 +193,8 @@ def elected(
 
 
 def _stays(image: ClusterImage, broker: int) -> bool:
-    """Whether a broker stays in the ISRs that it is in. A fenced broker is about to come back. One whose disk is full
-    is taken out by its leader."""
+    """True if a broker stays in its ISRs. A fenced broker is about to come back. A broker with a full disk is taken out
+    by the leader."""
     registered = image.brokers.get(broker)
     return registered is not None and not registered.draining
 
@@ -206,10 +206,10 @@ def _without_lost(
     leader: int,
     unworthy: Collection[int],
 ) -> PartitionRow | None:
-    """The partition with the leader that it has, or without one; None: it is that already."""
+    """The partition with its present leader, or without one; None: the row says so already."""
     before = partition_row(partition)
     if leader == NOBODY:
-        # Whoever comes back first of these is elected: nobody leaves but those who lost records.
+        # The first of these to come back is elected: only replicas that lost records leave.
         isr = tuple(broker for broker in partition.isr if broker not in unworthy)
         elr = tuple(broker for broker in partition.elr if broker not in unworthy)
         if not isr:
@@ -245,7 +245,7 @@ def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRo
     key = partition_key(topic.topic_id, index)
     compares: list[Compare] = [has_mod_revision(key, partition.mod_revision)]
     if row.leader_epoch != partition.leader_epoch:
-        # The leader before: a registration of it would raise the epoch of a lone replica meanwhile.
+        # The former leader is compared: its registration would raise the epoch of a lone replica meanwhile.
         for broker in dict.fromkeys((partition.leader, row.leader)):
             if broker in image.broker_epochs:
                 compares.append(authority_of(broker, image.broker_epochs[broker]))
@@ -254,7 +254,7 @@ def guarded(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRo
 
 class Steps(NamedTuple):
     """The next writes, the brokers whose fences have to stay until these writes are made, and the partitions whose
-    replicas are asked where their logs end."""
+    replicas are asked for the ends of their logs."""
 
     writes: list[GuardedPut]
     holds_up: frozenset[int]
@@ -267,8 +267,8 @@ def plan_topic(
     recent: Collection[int] = (),
     asked_for_ms: Mapping[int, int] = NEVER_ASKED,
 ) -> Steps:
-    """The next writes of the partitions of a topic. `asked_for_ms`: for how long replicas have been asked where their
-    logs end."""
+    """The next writes of the partitions of a topic. `asked_for_ms`: the time for which replicas have been asked for the
+    ends of their logs."""
     writes = []
     asked: list[int] = []
     holds_up: set[int] = set()
@@ -293,7 +293,7 @@ def plan_topic(
             if leader is None:
                 asked.append(index)
                 continue
-            # Nobody else has all that this one has.
+            # No other replica has all records of this one.
             row = elected(image, topic, replace(partition, isr=(leader,), elr=()), leader, ())
         if row is not None:
             writes.append(guarded(image, topic, index, row))
@@ -315,7 +315,7 @@ def preferred_elections(
 
 
 def leaves_nothing(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a draining broker has nothing that another broker could take over: no leadership, no place in an ISR."""
+    """True if a draining broker has nothing that another broker could take over: no leadership, no place in an ISR."""
     registered = image.brokers.get(broker_id)
     if registered is None:
         return True
@@ -366,8 +366,8 @@ def plan_preferred_election(image: ClusterImage, topic_name: str, index: int) ->
 
 
 def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
-    """Has another replica lead in the place of a leader whose log is gone, or nobody until one with records is back.
-    The leader leaves ISR and ELR. None: the broker does not lead. Raises ProtocolError."""
+    """Replaces a leader whose log is gone by another replica, or by none until a replica with records is back. The
+    leader leaves ISR and ELR. None: the broker does not lead. Raises ProtocolError."""
     topic, partition = named_partition(image, topic_name, index)
     if partition.leader != broker_id:
         return None
@@ -380,8 +380,8 @@ def plan_resignation(image: ClusterImage, topic_name: str, index: int, broker_id
 
 
 def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: int) -> GuardedPut | None:
-    """Takes a replica whose log cannot be used out of ISR and ELR, as the leader, too. None: it is in neither, or alone
-    in both: then nobody else has the records, and it may have them again. Raises ProtocolError."""
+    """Takes a replica whose log cannot be used out of ISR and ELR, even if it leads. None: it is in neither, or alone
+    in both: then no other replica has the records, and its log may become usable again. Raises ProtocolError."""
     topic, partition = named_partition(image, topic_name, index)
     if not {*partition.isr, *partition.elr} - {broker_id}:
         return None
@@ -394,7 +394,7 @@ def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: in
 
 
 def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:
-    """Fenced brokers whose fences can be lifted, by id. `holds_up` is of all partitions."""
+    """Fenced brokers whose fences can be lifted, by id. `holds_up`: the brokers held up by any partition."""
     return [
         broker
         for broker_id, broker in sorted(image.brokers.items())

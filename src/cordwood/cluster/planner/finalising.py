@@ -15,7 +15,7 @@ def plan_finalising(image: ClusterImage, version: int) -> Plan | None:
     """The plan that finalises a version; None if it is finalised already.
 
     Raises ProtocolError if the version is lower than the finalised one, if a broker does not support it, or if a broker
-    that has replicas is away: nobody knows which release that broker comes back with.
+    that has replicas is away: it may come back with any release.
     """
     finalised = image.metadata_version
     if version == finalised:
@@ -63,7 +63,7 @@ def plan_finalising(image: ClusterImage, version: int) -> Plan | None:
 
 
 def release_of(version: int) -> str:
-    """`Cordwood 0.1.0 or later`."""
+    """The release as text: `Cordwood 0.1.0 or later`."""
     return f"Cordwood {RELEASES[version]} or later" if version in RELEASES else "a newer release of Cordwood"
 
 

@@ -1,7 +1,7 @@
-"""Forgets a broker that never comes back, which is a member no more: its storage id, its address, its settings, and
-its place in the tombstones of deleted topics.
+"""Forgets a broker that never comes back and is no longer a member: its storage id, its address, its settings, and its
+place in the tombstones of deleted topics.
 
-The broker's epoch stays: a broker of that id that registers again, on whatever disk, gets a higher one.
+The broker's epoch stays: a broker that registers under the same id again, on any disk, gets a higher one.
 """
 
 from cordwood.cluster.image import ClusterImage
@@ -15,7 +15,8 @@ MOST_NAMED = 3
 
 
 def plan_forgetting(image: ClusterImage, broker_id: int) -> list[StoreTxn]:
-    """The transactions that forget the broker, the last one its storage id: a repeated request finishes the work.
+    """The transactions that forget the broker. The last one removes its storage id: a repeated request finishes the
+    work.
 
     Raises ProtocolError if the broker is registered, is a replica, or is not known.
     """

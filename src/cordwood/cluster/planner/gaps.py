@@ -1,9 +1,9 @@
-"""The gap between two brokers in something that is measured, bytes or traffic, and the exchanges that narrow it.
+"""The gap between two brokers in a measured quantity, bytes or traffic, and the exchanges that narrow it.
 
-Measurements vary. Where they decide alone, the next plan takes back what the last one did. So an exchange is judged
-twice. A plan is begun for an exchange that narrows the gap even if each measurement is wrong by the share `noise`. A
-plan that is begun goes on with every exchange that narrows the gap by the measurements as they are. Whatever is left
-is then no reason to begin another plan while the measurements stay within that share.
+Measurements vary. If they alone decided, the next plan would undo the last one. So an exchange is judged twice. A plan
+is begun for an exchange that narrows the gap even if each measurement is wrong by the share `noise`. A plan that is
+begun goes on with every exchange that narrows the gap by the bare measurements. The remaining gap is then no reason to
+begin another plan while the measurements stay within that share.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,14 +11,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 LEAST_SHARE: Final = 0.05
-"""An exchange narrows a gap by at least this share of the mean, on either side: smaller ones cost more than they
-bring. Brokers whose gap is less than twice this share of the mean are even."""
+"""An exchange narrows a gap by at least this share of the mean, on either side: a smaller exchange costs more than it
+gains. Brokers whose gap is less than twice this share of the mean are even."""
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 class Gap(NamedTuple):
-    """What two brokers have, and the least that an exchange has to bring."""
+    """The quantities of two brokers, and the least gain of an exchange."""
 
     heavy: float
     light: float
@@ -26,20 +26,19 @@ class Gap(NamedTuple):
     noise: float
 
     def narrowed(self, given: float, taken: float) -> float:
-        """What the exchange brings at least, on either side: the heavy broker gives `given` for `taken`. 0: too
-        little."""
+        """The least gain of the exchange on either side: the heavy broker gives `given` for `taken`. 0: too little."""
         low, high = self._bounds
         brought = min(given * low - taken * high, (self.heavy - given) * low - (self.light - taken) * high)
         return brought if brought >= self.least * high else 0.0
 
     @property
     def _bounds(self) -> tuple[float, float]:
-        """What a measured 1 may be in truth."""
+        """The bounds of the true value of a measured 1."""
         return 1 / (1 + self.noise), 1 / (1 - self.noise)
 
     @property
     def is_open(self) -> bool:
-        """Whether any exchange could narrow the gap."""
+        """True if any exchange could narrow the gap."""
         low, high = self._bounds
         return self.heavy * low - self.light * high >= 2 * self.least * high
 
@@ -50,13 +49,13 @@ class Gap(NamedTuple):
         return self.light - ((self.heavy - given) * low - least) / high, (given * low - least) / high
 
     def even_at(self, given: float) -> float:
-        """What is taken for `given` where the exchange brings both brokers the same."""
+        """The weight that is taken for `given` if the exchange gains both brokers the same."""
         low, high = self._bounds
         return (given * low - (self.heavy - given) * low + self.light * high) / (2 * high)
 
     def rises(self, given: float) -> bool:
-        """Whether an exchange that brings the light broker less than the heavy one brings more for what it moves, the
-        more is taken."""
+        """True if, below `even_at`, the gain of an exchange in proportion to the weight that it moves rises with the
+        weight that is taken."""
         low, high = self._bounds
         return given * high >= (self.heavy - given) * low - self.light * high
 
@@ -73,9 +72,10 @@ def best_exchange(
     taking: Sequence[tuple[float, Item]],
     is_legal: Callable[[Item, Item | None], bool],
 ) -> Exchange[Item] | None:
-    """The legal exchange that brings the most for what it moves; None: no legal exchange brings enough.
+    """The legal exchange with the highest gain in proportion to the weight that it moves; None: no legal exchange gains
+    enough.
 
-    `giving` has the heavy broker's items and `taking` the light one's, both sorted by what they weigh.
+    `giving` has the heavy broker's items and `taking` the light one's, both sorted by weight.
     """
     best: tuple[tuple[float, float], Exchange[Item]] | None = None
     for given, item in reversed(giving):
@@ -98,11 +98,11 @@ def best_exchange(
 def _counterparts(
     gap: Gap, given: float, taking: Sequence[tuple[float, Item]]
 ) -> Iterator[Iterable[tuple[float, Item | None]]]:
-    """What can be taken for `given`, in runs: within a run, each brings no more for what it moves than the one before.
+    """The items that can be taken for `given`, in runs: within a run, the relative gain never rises.
 
     The heavier an item, the less the heavy broker loses, and the more the light one does. Below the weight at which
-    both are equal the light broker's side decides, and what an exchange brings for what it moves either rises with the
-    weight or falls with it. Above that weight it falls.
+    both are equal the light broker's side decides, and the gain in proportion to the weight moved either rises or falls
+    with the weight. Above that weight it falls.
     """
     yield [(0.0, None)]
     least, most = gap.fitting(given)

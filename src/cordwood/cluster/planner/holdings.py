@@ -1,4 +1,4 @@
-"""What brokers hold while a plan is made, replicas or leaderships: of each topic, of all, and what that weighs."""
+"""The holdings of brokers while a plan is made, replicas or leaderships: of each topic, of all, and their weight."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -15,12 +15,12 @@ class Holdings:
         """The partitions of each topic that each broker holds."""
         self._of: dict[int, dict[Key, None]] = {broker: {} for broker in self.brokers}
         self._items: dict[int, dict[int, list[tuple[float, Key]]]] = {broker: {} for broker in self.brokers}
-        """What `next_exchange` found that a broker can give to another, until the broker's holdings change."""
+        """The items that a broker can give to another, as `next_exchange` found them, until its holdings change."""
         self.count = dict.fromkeys(self.brokers, 0)
         self.weight = dict.fromkeys(self.brokers, 0.0)
 
     def add(self, key: Key, broker: int, weight: float) -> None:
-        """Brokers that are away hold nothing."""
+        """Adds a partition to a broker. Brokers that are away hold nothing."""
         if broker in self.count:
             self.topics[key[0]][broker][key] = None
             self._of[broker][key] = None
@@ -44,11 +44,11 @@ class Holdings:
         return self._of[broker]
 
     def topics_of(self, broker: int) -> list[str]:
-        """The topics that the broker holds partitions of, sorted: few of the cluster's topics, where there are many."""
+        """The topics that the broker holds partitions of, sorted: few of the cluster's topics, if there are many."""
         return sorted({topic for topic, _ in self._of[broker]})
 
     def keeps_counts(self, giver: int, taker: int, given: Key, taken: Key | None) -> bool:
-        """Whether an exchange leaves the counts as even as they are, of each topic and of all."""
+        """True if an exchange leaves the counts as even as they are, of each topic and of all."""
         if taken is None:
             return self.count[giver] > self.count[taker] and self._has_more(given, giver, taker)
         same_topic = given[0] == taken[0]
@@ -68,8 +68,8 @@ class Holdings:
         """An exchange between a heavy broker and a light one that evens out the weights and keeps the counts; None:
         there is none.
 
-        `items` has what a broker can give to another, sorted by weight; the list changes only with what the broker
-        holds. An exchange that brings less than `least` is none.
+        `items`: what a broker can give to another, sorted by weight; the list changes only with the broker's holdings.
+        An exchange that gains less than `least` does not count.
         """
 
         def kept(broker: int, other: int) -> list[tuple[float, Key]]:

@@ -2,8 +2,8 @@
 
 The first transaction reserves an empty cluster under the id of the import: from then on no broker can name the cluster.
 The rows follow, each guarded by the reservation, in any order and as often as needed. The cluster's id is written last
-and is the commit point: a cluster without it has no metadata. The reservation stays, and tells a later run whose import
-was committed.
+and is the commit point: a cluster without its id has no metadata. The reservation stays, and shows a later run which
+import was committed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,13 +29,13 @@ _UNDER_LEASES = (BROKERS, EVIDENCE, CONTROLLER)
 
 
 class CannotImport(Exception):
-    """The metadata is not that of a broker which has all partitions in its own directory."""
+    """The metadata does not belong to a broker that has all partitions in its own directory."""
 
 
 def imported_rows(items: Iterable[KeyValue], node_id: int, storage_id: str) -> dict[str, bytes]:
     """The rows of the cluster, without the cluster's id.
 
-    All rows stay as they are, so that epochs, counters, ids of topics and rows of newer releases do. Rows of
+    All rows stay as they are, and with them epochs, counters, ids of topics and rows of newer releases. Rows of
     registrations are left out, and rows of single brokers that were workers of the directory once: brokers with the
     same numbers that join the cluster later are others.
     """
@@ -68,7 +68,7 @@ def plan_reservation(import_id: str) -> StoreTxn:
 
 
 def plan_rows(rows: Mapping[str, bytes], import_id: str) -> list[StoreTxn]:
-    """Writes the rows, in transactions of which each can be done again until the commit."""
+    """Writes the rows, in transactions that can each be repeated until the commit."""
     guards = (has_value(IMPORT, import_id.encode()), absent(CLUSTER_ID))
     return [StoreTxn(guards, group) for group in chunks([Put(key, rows[key]) for key in sorted(rows)])]
 

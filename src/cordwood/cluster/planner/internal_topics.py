@@ -1,9 +1,9 @@
 """The cluster's own topics: their settings, and more replicas for them when there are more brokers.
 
-An internal topic is created when it is first needed, often before all brokers are there. It has at most as many
-replicas as brokers could lead then. Its partitions get the missing replicas as soon as brokers can host them. A new
-replica is in `adding` until it is in sync. Until then it does not count for min.insync.replicas, and coordinators go
-on.
+An internal topic is created when it is first needed, often before all brokers have registered. Such a topic has at most
+as many replicas as there were electable brokers. Its partitions get the missing replicas as soon as brokers can host
+them. A new replica is in `adding` until it is in sync. Until then it does not count for min.insync.replicas, and
+coordinators go on.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class Shortage(NamedTuple):
 
 
 def internal_topic(name: str, settings: BrokerSettings, brokers: int) -> NewTopic:
-    """The settings with which an internal topic is created in a cluster of so many brokers."""
+    """The settings with which an internal topic is created in a cluster of this many brokers."""
     _, wanted = _wanted(name, settings)
     replication_factor = max(1, min(wanted, brokers))
     if name == TRANSACTION_STATE_TOPIC:

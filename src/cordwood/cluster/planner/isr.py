@@ -43,7 +43,7 @@ class IsrChange(NamedTuple):
 class IsrOutcome(Enum):
     APPLIED = "applied"
     REFUSED = "refused"
-    """The change did not happen and will not happen. The image tells why, or the store failed."""
+    """The change did not happen and will not happen. The image shows the reason, or the store failed."""
     UNKNOWN = "unknown"
     """The change may have happened, or may happen until the partition is written again. The leader keeps it pending,
     and may ask for the same change again."""
@@ -65,7 +65,7 @@ def in_sync(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """ISR and ELR of a partition whose ISR becomes `isr`, both in the order of the replicas.
 
-    `unworthy` replicas lost committed records: they get into neither.
+    `unworthy` replicas lost committed records, and join neither.
     """
     stay = tuple(broker for broker in partition.replicas if broker in isr and broker not in unworthy)
     if len(stay) >= min_insync_replicas:
@@ -77,7 +77,7 @@ def in_sync(
 def plan_isr_change(image: ClusterImage, broker_epoch: int, change: IsrChange) -> GuardedPut | None:
     """The write of a change by the leader, the broker whose image this is, in its epoch `broker_epoch`.
 
-    None: the image says already that the change cannot be made.
+    None: the image already shows that the change cannot be made.
     """
     topic = image.topics_by_id.get(change.topic_id)
     if topic is None or change.partition >= len(topic.partitions):

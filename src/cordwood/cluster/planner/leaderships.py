@@ -1,4 +1,4 @@
-"""Evens out who leads, by the order of replicas alone: the leader of a partition at rest is the first of them.
+"""Evens out leaderships, by the order of replicas alone: the leader of a partition at rest is the first replica.
 
 Nothing is copied. Two brokers that share no partition even out through others: the first hands a partition to a third
 broker, which hands another one to the second. Where the replicas of topics are even, such chains always reach
@@ -14,14 +14,14 @@ from cordwood.cluster.planner.balance import Key, Placed
 from cordwood.cluster.planner.holdings import Holdings
 
 LEAST_TRAFFIC: Final = 10_000.0
-"""Bytes a second: an exchange of leaderships that brings less is not worth it."""
+"""The least gain, in bytes a second, that is worth an exchange of leaderships."""
 
 Chain = list[tuple[Key, int]]
 """Partitions, and the brokers that lead them next."""
 
 
 class Leaderships:
-    """Who leads while a plan is made."""
+    """The leaderships while a plan is made."""
 
     def __init__(self, partitions: Mapping[Key, Placed], brokers: Collection[int], noise: float) -> None:
         self.now = dict(partitions)
@@ -43,11 +43,11 @@ class Leaderships:
     # Counts
 
     def _even_out_topics(self) -> bool:
-        """True if a leadership moved."""
+        """Evens out leaderships within topics. True if a leadership moved."""
         return sum(self._while_handed_over(partial(self._chain_in, topic)) for topic in self._held.topics) > 0
 
     def _even_out_counts(self) -> bool:
-        """True if a leadership moved."""
+        """Evens out leaderships of all topics. True if a leadership moved."""
         return self._while_handed_over(self._chain_over_topics)
 
     def _while_handed_over(self, next_chain: Callable[[], Chain | None]) -> bool:
@@ -74,7 +74,7 @@ class Leaderships:
 
     def _reached(self, topic: str, giver: int) -> dict[int, tuple[int, Key]]:
         """The brokers that can get a leadership of the topic for one that `giver` loses; for each the broker and the
-        partition that it comes from."""
+        partition from which it comes."""
         reached: dict[int, tuple[int, Key]] = {giver: (giver, ("", 0))}
         todo = deque([giver])
         while todo:
@@ -121,7 +121,7 @@ class Leaderships:
     # Traffic
 
     def _even_out_traffic(self) -> bool:
-        """True if a leadership moved."""
+        """Evens out the traffic of leaders. True if a leadership moved."""
         moved = False
         while step := self._held.next_exchange(LEAST_TRAFFIC, self._noise, self._shared, lambda *_: True):
             giver, taker, exchange = step

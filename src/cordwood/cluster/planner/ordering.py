@@ -4,7 +4,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 def check_scope(name: str, scope: str, partition_count: int, code: ErrorCode = ErrorCode.INVALID_PARTITIONS) -> None:
-    """Refuses a scope that a topic of so many partitions cannot keep; `code` blames the request's part."""
+    """Refuses a scope that a topic of this many partitions cannot keep; `code` blames the request's part."""
     if scope == "global" and partition_count != 1:
         raise ProtocolError(
             code,

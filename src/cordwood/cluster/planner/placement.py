@@ -26,21 +26,21 @@ def placeable(image: ClusterImage) -> dict[int, str | None]:
 
 
 def _away(image: ClusterImage) -> dict[int, str | None]:
-    """The brokers that took part and do not now, by id, with their racks: they can be replicas of new partitions, and
+    """The brokers that took part and are away now, by id, with their racks: they can be replicas of new partitions, and
     get in sync when they are back."""
     away = image.storage_ids.keys() - {*image.electable_brokers(), *image.cordoned_brokers()}
     return {broker_id: member.rack for broker_id, member in image.members.items() if broker_id in away}
 
 
 def places(image: ClusterImage) -> int:
-    """How many replicas a new partition can have."""
+    """The number of replicas that a new partition can have."""
     live = len(placeable(image))
     return live + len(_away(image)) if live else 0
 
 
 def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
-    """Places new partitions on the brokers that can have them: on live ones, and where these are too few, on members
-    that are away as well, which never come first. Raises ProtocolError."""
+    """Places new partitions on live brokers, and if these are too few, on members that are away as well, which never
+    come first. Raises ProtocolError."""
     live = placeable(image)
     missing = replication_factor - len(live)
     if missing <= 0:
@@ -57,7 +57,7 @@ def place_new(image: ClusterImage, partitions: range, replication_factor: int, s
 
 
 def _in_turns(away: Mapping[int, str | None], count: int, used: Collection[str | None]) -> list[tuple[int, ...]]:
-    """Choices of so many brokers, in which each broker comes first as often as others: those outside of the used racks
+    """Choices of this many brokers, in which each broker comes first equally often: those outside of the used racks
     before those within."""
     outside = [broker for broker, rack in away.items() if rack is None or rack not in used]
     within = [broker for broker in away if broker not in outside]
@@ -74,7 +74,7 @@ def _rotated(brokers: Sequence[int], by: int) -> Sequence[int]:
 
 
 def _not_counted(image: ClusterImage, counted: Collection[int]) -> str:
-    """Why brokers cannot take replicas, and what helps."""
+    """The reason why brokers cannot take replicas, and the remedy."""
     known = list(image.members)
     if len(known) == len(counted):
         return f"only {len(counted)} broker(s) are registered."
@@ -97,15 +97,17 @@ def place(
     seed: int,
     racks: Mapping[int, str | None] = MappingProxyType({}),
 ) -> list[tuple[int, ...]]:
-    """Leaders go round the brokers, and so do the followers of each leader: the load of a failed broker is spread over
-    all others. The seed comes from the topic's id, so that topics start at different brokers.
+    """Places partitions: leaders go round the brokers, and so do the followers of each leader: the load of a failed
+    broker is spread over all others. The seed comes from the topic's id, so that topics start at different brokers.
 
-    Replicas of a partition are in different racks as far as there are enough racks. A broker without a rack has one of
-    its own."""
+    Replicas of a partition are in different racks if there are enough racks. A broker without a rack counts as a rack
+    by itself.
+    """
     count = len(brokers)
     assert replication_factor <= count, f"{replication_factor} replicas on {count} brokers"
     brokers = _alternating(brokers, racks)
-    # The placement repeats itself after so many partitions. Thousands of partitions are placed in one turn of the loop.
+    # The placement repeats itself after this many partitions. Thousands of partitions are placed in one turn of the
+    # loop.
     period = count * max(1, count - 1)
     pattern = []
     for partition in partitions[:period]:
@@ -127,10 +129,10 @@ def _too_few(replication_factor: int, why: str) -> ProtocolError:
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers with those of one rack as far from each other as can be.
+    """The brokers, with those of one rack as far from each other as possible.
 
-    Where those of a rack are neighbours, a partition whose next broker is in a used rack skips to the first broker of
-    the next rack: in 10 racks of 10 these first brokers got seven times as many replicas as all others.
+    If brokers of a rack were neighbours, a partition whose next broker is in a used rack would skip to the first broker
+    of the next rack: in 10 racks of 10 these first brokers got seven times as many replicas as all others.
     """
     named = [f"broker {broker}" if racks.get(broker) is None else f"rack {racks[broker]}" for broker in brokers]
     sizes = Counter(named)
@@ -144,8 +146,8 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str | None]) -> lis
 
 
 def _over_racks(brokers: Iterable[int], replication_factor: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
-    """The first of the brokers, then those in racks that have no replica yet, then others. Mostly the first few of the
-    brokers are enough: to look at all would take as long for one partition as there are brokers."""
+    """The first of the brokers, then those in racks that have no replica yet, then others. Mostly the first few brokers
+    are enough: a look at all would cost time in proportion to the number of brokers for each partition."""
     chosen: list[int] = []
     used: set[str] = set()
     second: list[int] = []

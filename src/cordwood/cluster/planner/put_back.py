@@ -60,7 +60,7 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
 
 def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> list[Put]:
     """Rows of the partitions, with one replica each."""
-    # The brokers do not run: they have epochs, and no rows.
+    # The brokers do not run: they have epochs, but no rows.
     brokers = place(sorted(image.broker_epochs), partitions, 1, topic.topic_id.int)
     puts = []
     for partition, replicas in zip(partitions, brokers, strict=True):

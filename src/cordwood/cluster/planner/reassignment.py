@@ -1,8 +1,8 @@
 """Moves partitions to other replicas, step by step: pure functions of the image.
 
-An operator writes the wish: `replicas` becomes the target followed by everybody who has the partition today, `adding`
-names those of the target who do not have it yet, `removing` those who shall go. The new replicas fetch as any follower
-does. The controller then takes the steps that are safe, each in a write of its own:
+An operator writes the wish: `replicas` becomes the target followed by all other present replicas, `adding` names
+members of the target that do not have the partition yet, and `removing` the replicas that shall leave. The new replicas
+fetch as any follower does. The controller then takes the steps that are safe, each in a separate write:
 
 | the partition | the next write |
 | --- | --- |
@@ -10,9 +10,9 @@ does. The controller then takes the steps that are safe, each in a write of its 
 | the leader is not in the target | the first member of the target that can lead is elected |
 | the leader is in the target | `removing` leave replicas and in-sync set, and the move is over |
 
-Acknowledged records survive each step: the target is in sync before anybody leaves, and a write by which somebody
-leaves raises the leader epoch. A cancelled move goes back to the replicas before it, less those of them who left; a
-move of a moving partition takes the newer target.
+Acknowledged records survive each step: the target is in sync before any replica leaves, and a write by which a replica
+leaves raises the leader epoch. A cancelled move goes back to the former replicas, without those that left; a move of a
+moving partition takes the newer target.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,7 +30,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 class Move(NamedTuple):
-    """What an operator wants of a partition. `replicas` is the target; None: the move under way is cancelled."""
+    """The operator's wish for a partition. `replicas` is the target; None: the move under way is cancelled."""
 
     topic: str
     partition: int
@@ -95,7 +95,8 @@ def _original(partition: PartitionImage) -> tuple[int, ...]:
 def begun(image: ClusterImage, partition: PartitionImage, target: tuple[int, ...]) -> PartitionRow:
     """The partition on its way to these replicas. Raises ProtocolError."""
     original = _original(partition)
-    # Who was added by an earlier move, is not in sync and not wanted any more leaves at once: it has nothing to lose.
+    # A replica that an earlier move added leaves at once if it is not in sync and not wanted any more: it has nothing
+    # to lose.
     present = [
         broker
         for broker in partition.replicas
@@ -111,8 +112,8 @@ def begun(image: ClusterImage, partition: PartitionImage, target: tuple[int, ...
 def _with_present_leader(image: ClusterImage, partition: PartitionImage) -> PartitionRow:
     """The partition's row with the leader and the epoch that hold now.
 
-    A lone replica leads on after a restart by counting its registrations. One of several does not: the row of a
-    partition that gets more replicas names the present epochs. Raises ProtocolError.
+    A lone replica leads on after a restart by counting its registrations. One of several replicas does not: the row of
+    a partition that gets more replicas names the present epochs. Raises ProtocolError.
     """
     row = partition_row(partition)
     if len(partition.replicas) > 1:
@@ -133,7 +134,7 @@ def _cancelled(image: ClusterImage, topic: TopicImage, partition: PartitionImage
 
 
 def _narrowed(image: ClusterImage, topic: TopicImage, partition: PartitionImage, stay: Collection[int]) -> PartitionRow:
-    """The partition with no other replicas than these. The leader is moved in the same write if it has to go."""
+    """The partition with only these replicas. The leader is moved in the same write if it has to go."""
     leader = partition.leader
     row = partition_row(partition)
     if leader not in stay and leader != NOBODY:
@@ -182,7 +183,7 @@ def plan_steps(image: ClusterImage, topic: TopicImage) -> Iterator[GuardedPut]:
     """The next writes of the moving partitions of a topic."""
     for index, partition in enumerate(topic.partitions):
         if not is_moving(partition) or _is_damaged(image, topic, index, target_of(partition)):
-            # Those who leave may have the only sound copies of damaged records.
+            # Leaving replicas may have the only sound copies of damaged records.
             continue
         row = next_step(image, topic, partition)
         if row is not None:
@@ -204,6 +205,6 @@ def moved(image: ClusterImage, topic: TopicImage, index: int, row: PartitionRow)
 
 
 def _replica_leaves(before: PartitionImage, row: PartitionRow) -> bool:
-    """Whether the write ends the leader epoch. A replica that leaves may come back with an empty log: what its leader
-    heard of the former copy, and fetches of the former copy that arrive late, must not count for the new one."""
+    """True if the write ends the leader epoch. A replica that leaves may come back with an empty log: its leader's
+    knowledge of the former copy, and late fetches of that copy, must not count for the new one."""
     return not set(before.replicas) <= set(row.replicas)

@@ -1,4 +1,4 @@
-"""Evens out the brokers of a cluster: which replicas and leaderships go where. Pure functions.
+"""Evens out the brokers of a cluster: plans moves of replicas and leaderships. Pure functions.
 
 The goals, the first one above all:
 
@@ -10,9 +10,9 @@ The goals, the first one above all:
 | leaderships: of each topic, then of all topics | brokers differ by one at most | another replica is put first |
 | traffic | see `gaps.py` | a leadership goes to another replica, or two are exchanged |
 
-A step betters one goal and leaves the goals above it as good as they are, so the steps come to an end, and a plan that
-was carried out leaves no step for the next. Two brokers stay further apart where racks forbid every step between them,
-or where the only partitions that could move would fill a broker beyond `FULL` times the mean.
+A step improves one goal and leaves the goals above it as good as they are, so the steps come to an end, and a plan that
+was carried out leaves no step for the next. Two brokers stay further apart if racks forbid every step between them, or
+if the only movable partitions would fill a broker beyond `FULL` times the mean.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,22 +25,22 @@ from cordwood.cluster.planner.holdings import Holdings
 from cordwood.cluster.planner.leaderships import Leaderships
 
 FULL: Final = 1.5
-"""Counts are evened out as long as no broker gets more than this number of times the mean of the brokers' bytes."""
+"""Counts are evened out as long as no broker gets more than this multiple of the mean of the brokers' bytes."""
 NOISE_OF_BYTES: Final = 0.1
 """The share by which the sizes of logs vary from plan to plan."""
 NOISE_OF_TRAFFIC: Final = 0.2
 """The share by which traffic varies from plan to plan: it is watched for some seconds only."""
 FEWEST_BYTES: Final = 1 << 20
-"""Fewer bytes than this do not count. A partition with fewer bytes may move to even out counts though its new broker
-is full (`FULL`), and no replicas are exchanged to bring two brokers closer by fewer bytes."""
+"""Fewer bytes than this do not count. A partition with fewer bytes may move to even out counts although its new broker
+is full (`FULL`), and no replicas are exchanged for a smaller gain."""
 _CANDIDATES: Final = 50
-"""Partitions that are compared for one step: a topic may have thousands, mostly of one size."""
+"""The most partitions that are compared for one step: a topic may have thousands, mostly of one size."""
 
 
 def plan_rebalance(partitions: Collection[Placed], racks: Mapping[int, str | None]) -> list[PlannedMove]:
     """Evens out replicas, bytes, leaderships and traffic over the brokers, and racks within each partition. `racks` has
-    the brokers that can get replicas: those that serve and are not cordoned. Empty: the brokers are even, or what is
-    uneven may be chance."""
+    the brokers that can get replicas: those that serve and are not cordoned. Empty: the brokers are even, or their
+    differences may be chance."""
     partitions = [each for each in partitions if each.replicas]
     now = {each.key: each for each in partitions}
     if len(racks) < 2 or _evened(now, racks, NOISE_OF_BYTES, NOISE_OF_TRAFFIC) == now:
@@ -60,7 +60,7 @@ def _evened(
 
 
 class _Replicas:
-    """Which brokers have which partitions while a plan is made."""
+    """The partitions of each broker while a plan is made."""
 
     def __init__(self, partitions: Mapping[Key, Placed], racks: Mapping[int, str | None], noise: float) -> None:
         self.now = dict(partitions)
@@ -107,7 +107,7 @@ class _Replicas:
         return max(reversed(shared), key=fullness), min(free, key=fullness)
 
     def _keeps_racks(self, each: Placed, giver: int, taker: int) -> bool:
-        """Whether the replica may move: the taker has none, and the partition gets no fewer racks."""
+        """True if the replica may move: the taker has none, and the partition gets no fewer racks."""
         if taker in each.replicas:
             return False
         left, entered = self._racks[giver], self._racks[taker]
@@ -117,7 +117,7 @@ class _Replicas:
     # Counts
 
     def _even_out_topics(self) -> bool:
-        """True if a replica moved."""
+        """Evens out replicas within topics. True if a replica moved."""
         return sum(self._even_out_topic(there) for there in self._held.topics.values()) > 0
 
     def _even_out_topic(self, there: Mapping[int, Mapping[Key, None]]) -> bool:
@@ -127,7 +127,7 @@ class _Replicas:
         return self._while_movable(lambda broker: (len(there[broker]), self._held.count[broker]), movable)
 
     def _even_out_counts(self) -> bool:
-        """True if a replica moved."""
+        """Evens out replicas of all topics. True if a replica moved."""
 
         def movable(giver: int, taker: int) -> Iterator[Key]:
             for key in self._held.of(giver):
@@ -155,8 +155,8 @@ class _Replicas:
         movable: Callable[[int, int], Iterable[Key]],
         barren: set[tuple[int, int]],
     ) -> tuple[Key, int, int] | None:
-        """Passes over the `barren` pairs of brokers, between which no replica could move before, and adds to them: a
-        search among thousands of partitions that racks forbid is not made again for every step."""
+        """The next move. Passes over the `barren` pairs of brokers, between which no replica could move before, and
+        adds to them: a search among thousands of partitions that racks forbid is not repeated for every step."""
         brokers, weight = self._held.brokers, self._held.weight
         counts = [fullness(broker)[0] for broker in brokers]
         if max(counts) - min(counts) < 2:
@@ -176,14 +176,14 @@ class _Replicas:
         return None
 
     def _may_move(self, each: Placed, giver: int, taker: int) -> bool:
-        """Whether the move keeps the racks, and does not fill the taker too much."""
+        """True if the move keeps the racks, and does not fill the taker too much."""
         low, high = 1 / (1 + self._noise), 1 / (1 - self._noise)
         filled = (self._held.weight[taker] + each.size_bytes) * high
         fits = filled <= FULL * self._mean * low or each.size_bytes * high < FEWEST_BYTES
         return fits and self._keeps_racks(each, giver, taker)
 
     def _harm(self, each: Placed, giver: int, taker: int) -> tuple[float, int]:
-        """How far the bytes of both brokers would be from even, and what is copied."""
+        """The distance of both brokers' bytes from even after the move, and the bytes that are copied."""
         mean, weight = self._mean, self._held.weight
         after = weight[giver] - each.size_bytes, weight[taker] + each.size_bytes
         return sum(max(0.0, abs(size - mean) - LEAST_SHARE * mean) for size in after), each.size_bytes
@@ -191,7 +191,7 @@ class _Replicas:
     # Bytes
 
     def _even_out_bytes(self) -> bool:
-        """True if a replica moved."""
+        """Evens out bytes. True if a replica moved."""
         moved = False
         while step := self._held.next_exchange(FEWEST_BYTES, self._noise, self._items, self._legal_exchange):
             giver, taker, exchange = step

@@ -41,7 +41,8 @@ from cordwood.cluster.stores.interface import (
 
 PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
-"""More ids than any broker hands out, so the counter stays behind the clock. Ids are below 2^53 until the year 2255."""
+"""A block has more ids than any broker hands out, so the counter stays behind the clock. Ids are below 2^53 until the
+year 2255."""
 
 
 class Registration(NamedTuple):
@@ -61,13 +62,13 @@ class Registration(NamedTuple):
     disk_full: bool = False
     damaged: tuple[str, ...] = ()
     key: int = 0
-    """Known to brokers alone, and another for each registration."""
+    """A secret of brokers, different for each registration."""
     withheld: tuple[str, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
 
 
 class Condition(NamedTuple):
-    """How a broker says that it is, in its row."""
+    """The condition of a broker, as its row reports it."""
 
     starting: bool = False
     draining: bool = False
@@ -110,8 +111,8 @@ def plan_registration(
 ) -> RegisteredBroker:
     """Raises the broker's epoch and replaces its row, which lives as long as the lease.
 
-    `epoch` and `finalised` are the epoch's key and that of the metadata version as they were read: no other version may
-    be finalised before the broker's range can be seen.
+    `epoch` and `finalised` are the keys of the epoch and of the metadata version as they were read: no other version
+    may be finalised before the broker's range can be seen.
 
     The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
     (docs/decisions/leader-epochs.md).
@@ -151,14 +152,14 @@ def plan_registration(
 
 
 def plan_return(registered: RegisteredBroker, lease: int) -> Plan:
-    """Puts the row of a registered broker back whose lease ended, under another lease and in the same epoch. The caller
+    """Restores the row of a registered broker whose lease ended, under another lease and in the same epoch. The caller
     compares that the epoch is still the broker's."""
     row = registered.row._replace(lease=lease)
     return Plan((), StoreTxn((), (row,)), happened=(has_value(row.key, row.value),))
 
 
 def plan_end_of_epoch(broker_id: int, epoch: int) -> StoreTxn:
-    """Raises the epoch of a broker that stops, and removes its row: nobody is registered in the new epoch."""
+    """Raises the epoch of a broker that stops, and removes its row: no broker is registered in the new epoch."""
     raised = Put(broker_epoch_key(broker_id), b"%d" % (epoch + 1))
     return StoreTxn((authority_of(broker_id, epoch),), (raised, Delete(broker_key(broker_id))))
 
@@ -175,8 +176,8 @@ def is_controller(controller: ControllerImage) -> Compare:
 
 
 def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
-    """Lifts the fence of a broker, and notes its storage id and where it is: the broker is a member from then on.
-    `item` is the broker's key as it was read."""
+    """Lifts the fence of a broker, and notes its storage id and address: the broker is a member from then on. `item` is
+    the broker's key as it was read."""
     row = decode_broker(item.key, item.value)
     return StoreTxn(
         (unchanged_since(item), guard),
@@ -193,7 +194,7 @@ def condition_of(row: BrokerRow | BrokerImage) -> Condition:
 
 
 def plan_own_row(item: KeyValue, condition: Condition) -> StoreTxn:
-    """Says how a broker is. `item` is its key as read."""
+    """Writes the condition of a broker into its row. `item` is its key as read."""
     row = decode_broker(item.key, item.value)._replace(**condition._asdict())
     return StoreTxn((unchanged_since(item),), (Put(item.key, encode_broker(row), item.lease),))
 
@@ -206,7 +207,7 @@ def authority_of(broker_id: int, epoch: int) -> Compare:
 def plan_producer_ids(block: KeyValue | None, wall_ms: int) -> ProducerIdBlock:
     """Takes the next block of producer ids. `block` is the key as it was read.
 
-    Nothing tells whose block the counter ends with: after an unknown outcome the caller takes another block.
+    The counter does not show whose block it ends with: after an unknown outcome the caller takes another block.
 
     An id that is handed out twice loses records: a log takes the second producer's batches for repetitions of the first
     producer's, and acknowledges them unwritten. The counter of a store restored from a backup has gone back, so ids

@@ -2,9 +2,9 @@
 
 Elections since the copy have left epochs in the logs that the copy does not know. A leader that began in an epoch below
 those in its log, or in an epoch in which another broker wrote other records, would share no history with its followers.
-So a broker raises the epochs of its partitions before its fence is lifted, by more than anybody has held elections. The
-copy may name a leader that lacks acknowledged records: the new epoch says so (`lossy_epoch`), else replicas would keep
-records that the operator has given up.
+So a broker raises the epochs of its partitions before its fence is lifted, by more than the number of elections since.
+The copy may name a leader that lacks acknowledged records: the new epoch notes this (`lossy_epoch`); otherwise replicas
+would keep records that the operator has given up.
 """
 
 from cordwood.cluster.image import ClusterImage

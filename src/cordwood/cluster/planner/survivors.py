@@ -1,19 +1,20 @@
-"""Who leads a partition whose replicas may all have lost acknowledged records with the power of their machines.
+"""Chooses the leader of a partition whose replicas may all have lost acknowledged records in power cuts of their
+machines.
 
 Under `ack.durability=os` an unclean restart of a machine takes unsynced records. If that happened to all replicas that
-could lead, one of them stays in the ISR: the last leader, else the first. That the next leader may lack records is
-written before it is elected (`lossy_epoch`): followers cut committed records only after such a note.
+could lead, one of them stays in the ISR: the last leader, else the first. A note that the next leader may lack records
+is written before its election (`lossy_epoch`): followers cut committed records only after such a note.
 
-The note is a question to all replicas, in sync or not: where does your log end? They say it in their rows. The replica
-with the longest log of the latest leader epoch leads. The logs that end in one epoch are beginnings of one history,
-that of the epoch's leader, and a leader begins with all that was committed before: so this log has every acknowledged
-record that is left on any of them.
+The note asks all replicas, in sync or not, for the ends of their logs. They answer in their rows. The replica with the
+longest log of the latest leader epoch leads. Logs that end in the same epoch are beginnings of one history, that of the
+epoch's leader, and a leader begins with all earlier committed records: so the longest log has every acknowledged record
+that is left on any of them.
 
-A log that retention or DeleteRecords emptied has no epoch, but a start: what lies before it was committed. A log that
-ends before such a start comes behind all others, or its leader would give out offsets again that consumers have passed.
+A log that retention or DeleteRecords emptied has no epoch, but a start: all records before it were committed. A log
+that ends before such a start ranks last: otherwise its leader would give out offsets again that consumers have passed.
 
-A replica that is away is not asked. One that does not answer (its release does not know the question, its disk failed)
-is waited for only so long: then the one that stayed leads, or the longest of the logs that are known.
+A replica that is away is not asked. The wait for a replica that does not answer (its release does not know the
+question, its disk failed) is bounded: then the replica that stayed leads, or the one with the longest known log.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,14 +28,14 @@ from cordwood.cluster.rows import PartitionRow
 NEVER_ASKED: Final[Mapping[int, int]] = MappingProxyType({})
 
 ANSWERS_WITHIN_MS: Final = 10_000
-"""How long replicas are waited for that run."""
+"""The wait for replicas that run."""
 STARTS_WITHIN_MS: Final = 300_000
-"""How long replicas are waited for whose brokers are starting, and check their logs."""
+"""The wait for replicas whose brokers are starting, and check their logs."""
 
 
 def survivor_of(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> int | None:
-    """The replica that stays though it may have lost committed records with the power of its machine, since all did;
-    None: there is one that lost nothing, or none that is left."""
+    """The replica that stays although it may have lost committed records in a power cut, since all replicas did; None:
+    some replica lost nothing, or none is left."""
     candidates = (*partition.isr, *partition.elr)
     if topic.settings.acks_mean_disk:
         return None
@@ -45,13 +46,13 @@ def survivor_of(image: ClusterImage, topic: TopicImage, partition: PartitionImag
     forgetful = {broker for broker in fenced if image.brokers[broker].unclean}
     if not emptied.union(forgetful).issuperset(candidates):
         return None
-    # The last leader had most, else the first.
+    # The last leader had most records; without it the first replica stays.
     kept = (broker for broker in (partition.leader, *candidates) if broker in forgetful - emptied)
     return next(kept, None)
 
 
 def with_note(image: ClusterImage, partition: PartitionImage, survivor: int, unworthy: Collection[int]) -> PartitionRow:
-    """The partition without a leader, and with the note that its next one may lack committed records."""
+    """The partition without a leader, and with the note that its next leader may lack committed records."""
     epoch = image.leadership(partition).epoch + 1
     isr = tuple(broker for broker in partition.isr if broker not in unworthy)
     elr = tuple(broker for broker in partition.elr if broker not in unworthy)
@@ -67,8 +68,8 @@ def with_note(image: ClusterImage, partition: PartitionImage, survivor: int, unw
 
 
 def longest_log(image: ClusterImage, topic: TopicImage, index: int, stayed: int, asked_for_ms: int) -> int | None:
-    """The live replica of a partition with the longest log of the latest epoch; None: replicas are waited for, and have
-    been for this time. `stayed` may lead now, and does so where nobody knows of a longer log."""
+    """The live replica of a partition with the longest log of the latest epoch; None: the wait for replicas goes on.
+    `stayed` may lead now, and leads if no longer log is known."""
     partition = topic.partitions[index]
     registered = {broker: image.brokers[broker] for broker in partition.replicas if broker in image.brokers}
     if len(registered) == 1:
@@ -90,7 +91,7 @@ def longest_log(image: ClusterImage, topic: TopicImage, index: int, stayed: int,
 
     awaited = registered.keys() - ends.keys()
     if not registered[longest(ends)].electable:
-        # Its fence is about to be lifted, or it stops.
+        # The fence of this replica is about to be lifted, or its broker stops.
         awaited.add(longest(ends))
     within_ms = STARTS_WITHIN_MS if any(registered[broker].starting for broker in awaited) else ANSWERS_WITHIN_MS
     if awaited and asked_for_ms < within_ms:

@@ -50,10 +50,10 @@ from cordwood.model.identifiers import (
 from cordwood.model.topic_settings import TopicSettings
 
 MAX_CREATED_AT_ONCE = 10_000
-"""New partitions of one request, as in Kafka: the loop is held while they are planned and when they are there."""
+"""The most new partitions of one request, as in Kafka: planning them and adding them to the image holds the loop."""
 
 MAX_ADDED_AT_ONCE = 5_000
-"""The same for topics that grow, whose plans have a way back as well."""
+"""The same bound for topics that grow, whose plans have a way back as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def plan_create_topics(
             if counts[topic.name] > 1:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_new_name(image, topic.name, names, internal)
-            # Before it is planned: to plan 10,000 partitions takes 40 ms.
+            # The count is checked before the plan: planning 10,000 partitions takes 40 ms.
             wanted = len(topic.assignments) or max(topic.partition_count, 1)
             _check_at_once(partition_count - image.partition_count + wanted, MAX_CREATED_AT_ONCE)
             creation = _plan_creation(image, topic, new_topic_id())
@@ -284,8 +284,8 @@ def _new_partitions(
 
 
 def _same_brokers(image: ClusterImage, replicas: Iterable[tuple[int, ...]]) -> tuple[Compare, ...]:
-    """Comparisons that hold while the brokers of the replicas keep the registrations that the plan assumes, and those
-    that are away are not forgotten."""
+    """Comparisons that hold while the brokers of the replicas keep the registrations that the plan assumes, and absent
+    ones are not forgotten."""
     brokers = sorted({broker for partition in replicas for broker in partition})
     return tuple(
         has_value(broker_epoch_key(broker), b"%d" % image.broker_epochs[broker])

@@ -53,9 +53,9 @@ class Plan(NamedTuple):
     """Prepared partitions that the caller sweeps after `undo`. A commit of unknown outcome may still be on its way to
     the store, and must not find its topic's row unchanged when partitions are gone."""
     announcement: StoreTxn | None = None
-    """Writes the key that preparations and commit compare: who removes prepared keys removes this key with them."""
+    """Writes the key that preparations and commit compare: a sweep that removes prepared keys removes this key, too."""
     happened: tuple[Compare, ...] = ()
-    """Comparisons of which one holds after the commit, and none before it: they decide an unknown outcome."""
+    """Comparisons that decide an unknown outcome: one of them holds after the commit, and none before it."""
 
     def in_order(self) -> tuple[StoreTxn, ...]:
         """The transactions for a caller that runs one after the other."""
@@ -123,7 +123,7 @@ def plan_creation(
         commit_operations.append(Put(topic_config_key(topic_id), encode_overrides(dict(overrides))))
     compares = (absent(topic_name_key(row.name)), *commit_compares)
     together = (*partitions, *commit_operations)
-    # No other plan has the topic's id. Its tombstone: another broker deleted the topic as soon as it was there.
+    # No other plan has the topic's id. Its tombstone shows that another broker deleted the new topic at once.
     happened = (has_value(topic_name_key(row.name), str(topic_id).encode()), present(deleted_topic_key(topic_id)))
     if _fit_one_transaction(together):
         return Plan((), StoreTxn(compares, together), happened=happened)

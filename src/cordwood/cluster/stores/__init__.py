@@ -1,1 +1,1 @@
-"""Where the cluster's metadata is kept: one contract, several stores."""
+"""The stores of the cluster's metadata: one contract, several stores."""

@@ -79,7 +79,7 @@ def verify(image: bytes, path: str) -> State | None:
 
 
 def values_at_rest(path: str) -> dict[str, bytes]:
-    """The current values in a store that nobody has open, by key; none without a store. Changes nothing. Raises
+    """The current values in a store that is not open, by key; none without a store. Changes nothing. Raises
     StoreFailure."""
     image = read_image(path)
     verify(image, path)

@@ -3,16 +3,16 @@
 A store maps text keys to bytes. Keys are relative to the cluster (a store on etcd puts the cluster's prefix before
 them). Every transaction that changes a key takes the next revision, and all its changes carry that revision. A
 transaction that changes no key (a comparison failed, or only absent keys were deleted) leaves the revision as it was.
-Old revisions can be read and watched until they are compacted. A store that others use as well counts their changes,
-too: revisions lie between those that this cluster's keys have.
+Old revisions can be read and watched until they are compacted. A store with other users counts their changes, too: the
+revisions of this cluster's keys then have gaps.
 
 A key may belong to a lease. When the lease expires or is revoked, all its keys vanish in one revision, and watchers see
 the deletions. A store that lives in the process of its clients ends all leases when it is opened again: there the
 connection is the lease.
 
 A transaction is durable when `txn` returns. When `txn` raises `OutcomeUnknown`, the transaction may have happened, or
-never happens, or happens later: the caller reads the keys again before it acts, and whatever it writes then compares
-what the lost transaction would have changed.
+never happens, or happens later: the caller reads the keys again before it acts, and its next write compares the keys
+that the lost transaction would have changed.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -45,7 +45,7 @@ class StoreWentBack(StoreFailure):
     """The store is in an earlier state than it was: it was restored from an older copy."""
 
     def __init__(self, seen_revision: int = 0, revision: int = 0, what: str = "") -> None:
-        """`what` is in an earlier state, where the revision does not tell."""
+        """`what`: the part that is in an earlier state, if the revision does not show it."""
         went = f": {what}" if what else f" from revision {seen_revision} to {revision}"
         super().__init__(
             f"the metadata store went back{went}: it was restored from an older copy, and this broker's knowledge of "
@@ -101,8 +101,8 @@ class Event(NamedTuple):
 
 
 class WatchStep(NamedTuple):
-    """One step of a watch, after which the watch has told every change up to `revision`. `events` are those of one or
-    more whole revisions, in order of revision; none where only keys changed that are not watched."""
+    """One step of a watch, after which the watch has reported every change up to `revision`. `events` are those of one
+    or more whole revisions, in order of revision; none if only other keys changed."""
 
     revision: int
     events: Sequence[Event]
@@ -133,7 +133,7 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Writes a key, under a lease or under none (0), whatever it was under before."""
+    """Writes a key, under a lease or under none (0), whatever its former lease was."""
 
     key: str
     value: bytes
@@ -193,8 +193,8 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str, from_revision: int) -> AsyncIterator[WatchStep]:
         """Yields every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
 
-        A watch of all keys comes to every revision that `txn` or `list` of this store has returned, by a step without
-        events if need be: whoever waits for that revision would wait for ever otherwise.
+        A watch of all keys reaches every revision that `txn` or `list` of this store has returned, by a step without
+        events if need be: otherwise a caller that waits for that revision would wait for ever.
 
         Raises Compacted if from_revision, or a revision that a slow reader has not taken yet, is no longer kept;
         StoreUnavailable when the connection broke: the caller watches from the revision after the last one that it has
@@ -203,7 +203,7 @@ class MetadataStore(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forgets values superseded up to this revision. `list` at it and `watch` behind it still work."""
+        """Forgets values superseded up to this revision. `list` at the revision and `watch` behind it still work."""
         ...
 
     async def close(self) -> None:
@@ -233,7 +233,7 @@ def has_value(key: str, value: bytes) -> Compare:
 
 
 def holds(compare: Compare, item: KeyValue | None) -> bool:
-    """Whether a comparison holds for the present state of its key (None: absent)."""
+    """True if a comparison holds for the present state of its key (None: absent)."""
     actual: int | bytes
     if compare.target is Target.VALUE:
         if item is None:

@@ -1,4 +1,4 @@
-"""The leases of a store: which there are, and when each ends. Keys are the store's own affair."""
+"""The leases of a store, and their ends. Keys are the store's own affair."""
 
 import time
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cordwood.cluster.stores.interface import LeaseEnded
 
 PAUSE_MS = 1000
-"""A store that looks at its leases so much later than it meant to was stopped itself, and its clients with it."""
+"""A store that looks at its leases this much later than planned was itself stopped, and its clients with it."""
 
 
 def monotonic_ms() -> int:
@@ -24,7 +24,7 @@ class Leases:
 
     def __init__(self, first: int = 1, *, forgives_pauses: bool = False) -> None:
         """`forgives_pauses`: the store runs in the process of its clients. While that process is stopped, or the
-        machine sleeps, nobody can renew: the leases begin anew when the process goes on."""
+        machine sleeps, no client can renew: the leases begin anew when the process goes on."""
         self._next = first
         self._forgives_pauses = forgives_pauses
         self._leases: dict[int, _Lease] = {}
@@ -40,12 +40,12 @@ class Leases:
         return lease
 
     def check(self, lease: int) -> None:
-        """Raises LeaseEnded."""
+        """Raises LeaseEnded if the lease has ended."""
         if lease not in self._leases:
             raise LeaseEnded(f"lease {lease} has ended")
 
     def renew(self, lease: int, boot_ms: int) -> None:
-        """Raises LeaseEnded."""
+        """Renews the lease. Raises LeaseEnded."""
         self.check(lease)
         granted = self._leases[lease]
         granted.deadline_ms = boot_ms + granted.ttl_ms

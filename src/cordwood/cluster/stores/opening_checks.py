@@ -12,8 +12,8 @@ from cordwood.cluster.stores.witness import read_witness, witness_path
 
 
 def check_present(path: str) -> None:
-    """Raises DamagedStore if the store's files are missing or empty. Called for a directory with a broker's data: a new
-    store would know none of its topics. Changes nothing."""
+    """Raises DamagedStore if the store's files are missing or empty. For a directory with a broker's data: a new store
+    would know none of its topics. Changes nothing."""
     if not any(os.path.exists(file) and os.path.getsize(file) for file in (path, f"{path}-wal", witness_path(path))):
         raise DamagedStore(
             f"the metadata store {path} is gone, and the records of a broker are beside it. {_what_to_do(path)}"

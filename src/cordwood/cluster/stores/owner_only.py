@@ -18,8 +18,8 @@ def create_for_owner(path: str) -> None:
 
 
 def keep_to_owner(path: str) -> None:
-    """Takes the rights of all but the owner from a file, if there is one: earlier releases left it to the umask. A file
-    of another user stays as it is, with a warning: only its owner may change it."""
+    """Takes the rights of all but the owner from an existing file: earlier releases left them to the umask. A file of
+    another user stays as it is, with a warning: only its owner may change it."""
     try:
         mode = os.stat(path).st_mode
         if mode & _OTHERS:

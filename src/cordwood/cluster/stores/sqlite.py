@@ -3,9 +3,9 @@
 Every transaction is fsynced (WAL, synchronous=FULL) before `txn` returns. Transactions that arrive while another is
 being written share one fsync: each has its own revision, all are committed to the file together.
 
-The file is locked exclusively: a second process that opens it fails. So the open file is the lease of everything that
-its process put under leases: these keys are gone when the file is opened again. While it is open, the thread ends the
-leases that are not renewed in time.
+The file is locked exclusively: a second process that opens it fails. So the open file is the lease of all leased keys
+of its process: these keys are gone when the file is opened again. While the file is open, the thread ends leases that
+are not renewed in time.
 
 Before SQLite opens the file, the store proves it whole (integrity.py), and not older than its witness (witness.py). A
 store that is damaged or went back is refused and left unchanged.
@@ -47,7 +47,7 @@ from cordwood.cluster.stores.sqlite_tables import Database, sqlite_code
 _MAX_JOBS_PER_COMMIT = 256
 _MAX_FEED_EVENTS = 20_000
 _SETTLE_AFTER_S = 0.2
-"""After so long without a job the log is copied into the file, and the witness written."""
+"""After this long without a job the log is copied into the file, and the witness written."""
 _SETTLE_AT_LEAST_EVERY_S = 5.0
 
 
@@ -209,7 +209,7 @@ class SqliteStore:
         self._in_loop(self._ended.set_result, None)
 
     def _patience_s(self, unsettled: bool) -> float | None:
-        """How long the thread may wait for a job. None: forever."""
+        """The longest wait of the thread for a job. None: for ever."""
         waits_s = [_SETTLE_AFTER_S] if unsettled else []
         deadline_ms = self._leases.next_deadline_ms
         if deadline_ms is not None:
@@ -226,7 +226,7 @@ class SqliteStore:
         try:
             outcome = _Outcome(*job.run(database))
         except (Compacted, LeaseEnded, ValueError) as error:
-            # The caller's mistake, found before any write.
+            # A mistake of the caller, found before any write.
             return _Outcome(error=error)
         if job.lease:
             self._ending.add(job.lease)
@@ -333,7 +333,7 @@ class SqliteStore:
     def _deliver(
         self, jobs: Sequence[_Job], outcomes: Sequence[_Outcome], compact_revision: int, failure: StoreFailure | None
     ) -> None:
-        """Tells watchers and callers what was committed. Runs in the loop."""
+        """Tells watchers and callers the committed changes. Runs in the loop."""
         self._feed.publish([outcome.commit for outcome in outcomes if outcome.commit is not None])
         self._feed.forget(compact_revision)
         if failure is not None and self._refusal is None:

@@ -4,12 +4,12 @@ Table `history` has one row per key and revision, as in etcd: the newest row of 
 value is a deletion. Compaction removes superseded rows. There is no index by revision: only a watch that starts in the
 past reads by revision, and metadata is small enough for a scan.
 
-Table `leased` has the lease of each such row that was put under one. Leases themselves are not stored: the process that
-has the file open grants them, so what the table holds when the file is opened belongs to leases that have ended.
+Table `leased` has the lease of each row that was put under one. Leases themselves are not stored: the process that has
+the file open grants them, so all rows of the table at an opening belong to leases that have ended.
 
 The file and its WAL hold free pages in reserve: on a full disk a broker can still delete a topic, which frees space. A
-clean stop removes the WAL, and somebody else may fill the disk before the next start, which has to write as well: so a
-file of zeros beside the store holds space that is given up when a commit finds none.
+clean stop removes the WAL, and another program may fill the disk before the next start, which has to write as well: so
+a file of zeros beside the store reserves space, which is given up when a commit finds none.
 """
 
 import errno
@@ -49,7 +49,7 @@ from cordwood.cluster.stores.witness import LEFT_OUT, witness_path, write_witnes
 _LAST_KEY = "\U0010ffff"
 _RESERVE_PAGES = 256
 _CHECKPOINT_PAGES = 192
-"""The WAL begins again after so many pages, so that it stays within its reserve."""
+"""The WAL begins again after this many pages, so that it stays within its reserve."""
 _RESERVE_FILE_BYTES = 1 << 20
 """More than the WAL takes until it begins again."""
 _STATE_TABLE = """
@@ -177,7 +177,7 @@ class Database:
                 raise
 
     def keep_reserve(self) -> None:
-        """Fills up the free pages of the file, as far as the disk has space. Called between transactions."""
+        """Fills up the free pages of the file, if the disk has space. Called between transactions."""
         execute = self.connection.execute
         self._fill_reserve_file()
         (free_pages,) = execute("PRAGMA freelist_count").fetchone()
@@ -194,9 +194,10 @@ class Database:
                 raise
 
     def _fill_reserve_file(self) -> None:
-        """Writes what is missing of the reserve file, as far as the disk has space.
+        """Writes the missing part of the reserve file, if the disk has space.
 
-        Something else of its name, such as a directory or a link, stays as it is: the store goes on without a reserve.
+        Something else with its name, such as a directory or a link, stays as it is: the store goes on without a
+        reserve.
         """
         if self._reserved_bytes >= _RESERVE_FILE_BYTES:
             return
@@ -354,7 +355,7 @@ class Database:
 
 
 def _size(path: str) -> int:
-    """The size of a file; 0 if there is none, or something else of its name."""
+    """The size of a file; 0 if there is none, or if something else has its name."""
     try:
         found = os.lstat(path)
     except OSError:

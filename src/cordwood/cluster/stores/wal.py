@@ -1,4 +1,5 @@
-"""Reads SQLite's write-ahead log before SQLite does: the pages that the log adds to the file, and whether it is whole.
+"""Reads SQLite's write-ahead log before SQLite does: the pages that the log adds to the file, and the damage of the
+log.
 
 SQLite ends its recovery silently at the first frame whose checksum is wrong. After a power cut that is right: the
 frames of the last transaction were on their way to the disk, and the transaction was not acknowledged. If a frame was
@@ -7,7 +8,7 @@ damaged after its fsync, acknowledged transactions would be gone.
 The frames behind the bad frame tell the two cases apart. Every commit is fsynced before the next transaction writes its
 first frame (synchronous=FULL). So if a commit stands at or behind the bad frame, and behind the commit a further frame
 of the same log, then the bad frame was on disk once: the log is damaged. A bad frame in the last transaction of the log
-may be either case; the witness (stores/witness.py) tells how far the store had come.
+may be either case; the witness (stores/witness.py) has the last known state of the store.
 
 A frame's checksum continues the checksum stored in the frame before it, so each frame behind a bad one can be checked
 by itself. https://www.sqlite.org/fileformat2.html#the_write_ahead_log
@@ -26,7 +27,7 @@ _MASK = 0xFFFFFFFF
 
 
 class DamagedStore(StoreFailure):
-    """The store's files differ from what was written."""
+    """The store's files differ from the written bytes."""
 
 
 class Overlay(NamedTuple):
@@ -40,7 +41,7 @@ class Overlay(NamedTuple):
     """Frames of the log up to the last commit."""
 
     def can_complete(self, database: bytes) -> bool:
-        """Whether SQLite copies the log into a file of this size. SQLite refuses a file that lacks more than the log
+        """True if SQLite copies the log into a file of this size. SQLite refuses a file that lacks more than the log
         and one page of 64 KiB can add (walCheckpoint in wal.c)."""
         return len(database) + _PENDING_PAGE + self.frame_count * self.page_size >= self.page_count * self.page_size
 

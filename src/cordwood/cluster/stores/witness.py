@@ -1,4 +1,4 @@
-"""The witness: a second file beside the store that says how far the store had come. It reveals a store that went back.
+"""The witness: a second file beside the store with the store's last known state. It reveals a store that went back.
 
 The witness has the store's revision, and a copy of all keys but those of partitions: topics, their ids and settings,
 and the counters that must never go back. The witness is written soon after a change is durable, and replaced whole. So
@@ -16,7 +16,7 @@ from cordwood.cluster.stores.interface import KeyValue
 from cordwood.cluster.stores.owner_only import OWNER_ONLY
 
 LEFT_OUT = "partitions/"
-"""Keys without a copy: there are many, and the directories show which partitions exist."""
+"""Keys without a copy: there are many, and the directories show the existing partitions."""
 
 
 class Witness(NamedTuple):
@@ -56,7 +56,7 @@ def write_witness(store_path: str, revision: int, items: Iterable[KeyValue]) -> 
 
 
 def sync_directory(path: str) -> None:
-    """Makes it durable which files the directory has. Raises OSError."""
+    """Makes the names of the directory's files durable. Raises OSError."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

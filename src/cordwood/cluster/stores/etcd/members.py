@@ -1,7 +1,7 @@
 """The member of etcd that the store talks to, and the change to another when it fails.
 
-A member is taken only after it told its version, its cluster and its raft term. The highest term that a member served
-in is kept: a member in an earlier term is cut off from the others, or etcd was restored from an older copy.
+A member is used only after it has given its version, its cluster and its raft term. The highest term that a member
+served in is kept: a member in an earlier term is cut off from the others, or etcd was restored from an older copy.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),
-    # A channel of its own connection: the pauses of an earlier connection to the same member do not count.
+    # Each channel has its own connection: the pauses of an earlier connection to the same member do not count.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
 )
@@ -74,12 +74,12 @@ class CallFailed(Exception):
 
     @property
     def member_is_to_blame(self) -> bool:
-        """Whether another member may do better."""
+        """True if another member may do better."""
         return self.code in _MEMBER_FAULTS
 
     @property
     def was_not_done(self) -> bool:
-        """Whether the member refused the call before it did anything."""
+        """True if the member refused the call before it did anything."""
         return self.code in _REFUSALS or (self.code is grpc.StatusCode.UNAVAILABLE and self.details == _NO_LEADER)
 
 
@@ -151,7 +151,7 @@ class Member:
 
 @contextmanager
 def call_failures() -> Iterator[None]:
-    """Raises CallFailed for what gRPC raises."""
+    """Raises CallFailed for errors of gRPC."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
@@ -175,11 +175,11 @@ class Members:
         self._term = 0
         self._revision = 0
         self._failures: dict[str, str] = {}
-        """Why each member was not taken, in the last search."""
+        """The reason why each member was not used, in the last search."""
 
     @property
     def endpoint(self) -> str | None:
-        """The member that is used."""
+        """The member in use."""
         return None if self._current is None else self._current.endpoint
 
     async def connected(self, deadline_s: float) -> Member:
@@ -236,12 +236,12 @@ class Members:
         return answer
 
     def saw(self, header: Any) -> None:
-        """Notes the term and the revision of an answer that a majority of the members stands behind."""
+        """Notes the term and the revision of an answer that a majority of the members confirms."""
         self._term = max(self._term, header.raft_term)
         self._revision = max(self._revision, header.revision)
 
     def leave(self, member: Member, reason: str) -> None:
-        """Has later calls use another member. Calls under way at this one may finish; its watches end."""
+        """Makes later calls use another member. Calls under way at this one may finish; its watches end."""
         if self._current is not member:
             return
         self._current = None
@@ -308,7 +308,7 @@ class Members:
         return grpc.aio.secure_channel(endpoint, credentials, options=_CHANNEL_OPTIONS)
 
     async def _check(self, member: Member) -> None:
-        """Raises CallFailed if the member is not to be used, StoreWentBack if etcd went back."""
+        """Raises CallFailed if the member must not be used, StoreWentBack if etcd went back."""
         if self._options.user:
             await self._authenticate(member)
         version, header = await self._introduction(member)
@@ -330,7 +330,7 @@ class Members:
         except CallFailed as failure:
             if failure.code is not grpc.StatusCode.PERMISSION_DENIED:
                 raise
-            # Only etcd's root is told the status. A learner refuses the read.
+            # Only etcd's root user may read the status. A learner refuses the read.
             header = (await member.call(RANGE, self._any_key(), self._attempt_s)).header
             return await version_over_http(member.endpoint, self._options, self._attempt_s), header
         if status.is_learner:
@@ -341,8 +341,8 @@ class Members:
         return RANGE.request(key=self._options.prefix.encode(), limit=1, keys_only=True)
 
     async def _check_went_back(self, member: Member) -> None:
-        """Tells a member that is cut off, which cannot answer a read that asks the others, from an etcd that was
-        restored: its terms begin anew. Whoever follows the store compares one with a later revision."""
+        """Tells a member that is cut off, and cannot answer a read that asks the others, from an etcd that was
+        restored: its terms begin anew. A follower of the store compares a restored etcd with a later revision."""
         header = (await member.call(RANGE, self._any_key(), self._attempt_s)).header
         if header.raft_term >= self._term:
             return
@@ -362,7 +362,7 @@ class Members:
 
 
 async def version_over_http(endpoint: str, options: EtcdOptions, within_s: float) -> str:
-    """The version that a member tells everybody, at the address of its gRPC. Raises CallFailed."""
+    """The version that a member gives to any client, at the address of its gRPC. Raises CallFailed."""
     host, _, port = endpoint.rpartition(":")
     host = host.strip("[]")
     request = f"GET /version HTTP/1.0\r\nHost: {host}\r\n\r\n"

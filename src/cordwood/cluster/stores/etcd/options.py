@@ -1,4 +1,4 @@
-"""How a store reaches etcd: members, the cluster's prefix, deadlines, and who the store is to etcd."""
+"""The way of a store to etcd: members, the cluster's prefix, deadlines, and the store's credentials."""
 
 import re
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class EtcdOptions:
             raise StoreFailure(f"{self.cluster!r} is no name for a cluster: letters, digits, '.', '_' and '-' are")
 
     def read_password(self) -> str:
-        """Raises StoreFailure."""
+        """The password. Raises StoreFailure."""
         if not self.password_file:
             return self.password
         try:

@@ -1,7 +1,7 @@
 """The metadata store on etcd.
 
 One transaction is under way at a time: etcd gives no order to calls that run together. A call may use several members
-until its deadline, except for a transaction that was sent: whether it happened is for the caller to read.
+until its deadline, except for a transaction that was sent: the caller has to read whether it happened.
 
 Nothing is compacted by the store itself: etcd's --auto-compaction-retention decides how long history is kept.
 """
@@ -73,12 +73,12 @@ class EtcdStore:
 
     @classmethod
     async def connect(cls, endpoints: Sequence[str], cluster: str, *, allow_old: bool = False) -> "EtcdStore":
-        """A store in the part of etcd that is the cluster's. Raises StoreFailure."""
+        """A store in the cluster's part of etcd. Raises StoreFailure."""
         return await cls.open(EtcdOptions(tuple(endpoints), cluster, allow_old=allow_old))
 
     @classmethod
     async def open(cls, options: EtcdOptions) -> "EtcdStore":
-        """Raises StoreFailure if no member serves, or none that is new enough."""
+        """Opens the store. Raises StoreFailure if no member serves, or none that is new enough."""
         store = cls(options)
         try:
             await store._members.connected(store._deadline_s())
@@ -126,7 +126,7 @@ class EtcdStore:
             return answer
 
     async def grant(self, ttl_ms: int) -> int:
-        """etcd counts whole seconds, and has a least time of its own, 2 s with its default election timeout."""
+        """Grants a lease. etcd counts whole seconds, and has a least time, 2 s with its default election timeout."""
         assert ttl_ms > 0
         answer = await self._ask(GRANT, GRANT.request(TTL=-(-ttl_ms // 1000)))
         if answer.error:
@@ -251,7 +251,7 @@ class EtcdStore:
                 raise _refused(failure) from failure
 
     async def _compact_revision(self) -> int:
-        """The revision up to which etcd is compacted. Only a watch is told it."""
+        """The revision up to which etcd is compacted. Only a watch learns it."""
         stream = WatchStream(self._members, self._told, self._prefix, "", FIRST_REVISION)
         async with aclosing(stream.steps(self._deadline_s())) as steps:  # type: ignore[type-var]
             try:

@@ -1,16 +1,16 @@
-"""Which versions of etcd are safe to keep metadata in."""
+"""The versions of etcd that are safe for metadata."""
 
 import re
 
 FLOORS = {(3, 5): 28, (3, 6): 9}
-"""The first safe release of each minor version. Before: stale reads after a pause, two ways around authentication,
-renewals of revoked leases, watches that miss a deletion, transactions applied in part."""
+"""The first safe release of each minor version. Earlier releases have stale reads after a pause, two ways around
+authentication, renewals of revoked leases, watches that miss a deletion, transactions applied in part."""
 FLOORS_WITH_AUTH = {(3, 5): 33, (3, 6): 14, (3, 7): 1}
-"""The same where etcd checks users."""
+"""The first safe release of each minor version if etcd checks users."""
 
 
 def refusal(version: str, *, with_auth: bool) -> str | None:
-    """Why a member of this version is refused; None if it is safe."""
+    """The reason why a member of this version is refused; None if it is safe."""
     floors = FLOORS_WITH_AUTH if with_auth else FLOORS
     wanted = " or ".join(f"{major}.{minor}.{patch}" for (major, minor), patch in floors.items())
     users = " with users" if with_auth else ""

@@ -1,8 +1,8 @@
 """One watch: a stream of etcd's, turned into events of whole revisions.
 
 etcd's revision moves with every change of any of its users, and a transaction whose comparisons fail returns it. A
-watch hears of its own keys alone. So a watch that is behind a revision that callers know asks etcd for its progress:
-the answer says up to which revision nothing is left to tell.
+watch gets events of its own keys alone. So a watch that is behind a revision that callers know asks etcd for its
+progress: the answer names the revision up to which all events were sent.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from cordwood.cluster.stores.interface import Compacted, Event, StoreFailure, St
 _EXPIRED_TOKEN = "invalid auth token"
 _PROGRESS = WATCH.request(progress_request=MESSAGES["WatchProgressRequest"]())
 _FIRST_PAUSE_S = 0.02
-"""How long a watch that is behind waits for events before it asks for progress: an event mostly follows the answer to
-its transaction within a few milliseconds."""
+"""The wait of a watch that is behind for events before it asks for progress: an event mostly follows the answer to its
+transaction within a few milliseconds."""
 _LONGEST_PAUSE_S = 0.5
 """The longest pause before a watch asks again: etcd does not answer while it still has events to send."""
 
@@ -32,7 +32,7 @@ class ToldRevision:
     def __init__(self) -> None:
         self.revision = 0
         self.behind: set[asyncio.Event] = set()
-        """For each watch: whether it may be behind. Set when the revision rises."""
+        """An event of each watch: the watch may be behind. Set when the revision rises."""
 
     def rises_to(self, revision: int) -> None:
         if revision > self.revision:
@@ -57,7 +57,8 @@ class WatchStream:
         self._request = WATCH.request(create_request=creation)
 
     async def steps(self, deadline_s: float) -> AsyncIterator[WatchStep]:
-        """Raises Compacted, StoreUnavailable. The watch has to begin before `deadline_s` of the loop's clock."""
+        """The steps of the watch. Raises Compacted, StoreUnavailable. The watch has to begin before `deadline_s` of the
+        loop's clock."""
         member = await self._members.connected(deadline_s)
         stream = member.stream(WATCH)
         asking: asyncio.Task[None] | None = None
@@ -142,7 +143,7 @@ async def _read(member: Member, stream: Any) -> Any:
 
 
 def _is_progress(response: Any) -> bool:
-    """Whether a response says that everything up to the revision of its header was told."""
+    """True if a response says that everything up to the revision of its header was sent."""
     return not response.created and not response.canceled and not response.events
 
 

@@ -55,12 +55,12 @@ class SocketStore:
         self._turn = asyncio.Lock()
         """Calls are sent in the order in which they were made, also those that wait for a new connection."""
         self._refused: tuple[float, StoreFailure] | None = None
-        """When the last attempt to connect failed, and why."""
+        """The time of the last failed attempt to connect, and its reason."""
         self._closed = False
 
     @classmethod
     async def connect(cls, path: str, cluster_name: str, *, answer_within_s: float = ANSWER_WITHIN_S) -> "SocketStore":
-        """Raises StoreUnavailable if no server answers there, StoreFailure if it is another cluster's."""
+        """Connects. Raises StoreUnavailable if no server answers there, StoreFailure if it is another cluster's."""
         store = cls(path, cluster_name, answer_within_s)
         async with store._connected():
             return store
@@ -183,7 +183,7 @@ class _Connection:
 
     @classmethod
     async def open(cls, path: str, cluster_name: str, within_s: float) -> "_Connection":
-        """Raises StoreUnavailable if no server answers, StoreFailure if the server refuses the client."""
+        """Opens the connection. Raises StoreUnavailable if no server answers, StoreFailure if it refuses the client."""
         try:
             async with asyncio.timeout(within_s):
                 reader, writer = await asyncio.open_unix_connection(sock=connected_to(path))
@@ -205,7 +205,7 @@ class _Connection:
         return connection
 
     def send(self, lost: type[StoreFailure], method: str, *arguments: Any) -> _Call:
-        """Sends a request. A connection that is found broken while sending ends it like one that breaks later."""
+        """Sends a request. A connection that breaks while sending ends the request like one that breaks later."""
         call = _Call(self._next_number, lost, is_watch=method == "watch")
         self._next_number += 1
         self._calls[call.number] = call

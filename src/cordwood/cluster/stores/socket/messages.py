@@ -171,4 +171,4 @@ _KINDS: dict[str, tuple[type[Exception], Callable[[str, int], Exception]]] = {
     "StoreUnavailable": (StoreUnavailable, lambda text, number: StoreUnavailable(text)),
     "StoreFailure": (StoreFailure, lambda text, number: StoreFailure(text)),
 }
-"""Errors by kind: the exception at the server, and what the client makes of it. Particular kinds stand first."""
+"""Errors by kind: the exception at the server, and the client's exception. Particular kinds stand first."""

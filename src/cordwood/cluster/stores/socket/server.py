@@ -4,7 +4,7 @@ A client's connection is its lease: the leases that a client was granted end wit
 the client does not renew them in time. A watch sends one step and waits until the client asks for the next: a client
 that hangs holds no memory here, and falls behind the store's compaction at last.
 
-The server does not own the store: whoever started the server closes the store after it.
+The server does not own the store: the caller that started the server closes the store after it.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class _Client:
         return False
 
     async def _take(self, message: list[Any]) -> None:
-        """Begins what a message asks for. Requests begin in the order in which they came."""
+        """Carries out a message. Requests begin in the order in which they came."""
         number, method, *arguments = message
         watch = self._watches.get(number)
         if method == NEXT:
@@ -224,7 +224,7 @@ class _Client:
     async def renew(self, number: int, arguments: Sequence[Any]) -> None:
         (lease,) = arguments
         if lease not in self._leases:
-            # The lease of an earlier connection of the client ends with that connection, perhaps in this moment.
+            # The lease of an earlier connection of the client ends with that connection, perhaps at this moment.
             raise LeaseEnded(f"lease {lease} has ended with the connection that it was granted to")
         await self._store.renew(lease)
 
