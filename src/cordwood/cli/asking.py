@@ -15,12 +15,12 @@ DRY_RUN = "Dry run: nothing was changed."
 
 
 def as_dry(dry_run: bool) -> dict[str, bool]:
-    """What the JSON of a dry run has beside that of a change."""
+    """The fields that the JSON of a dry run has beside those of a change."""
     return {"dry_run": True} if dry_run else {}
 
 
 def confirm(doing: str, question: str, *, yes: bool, otherwise: str = "Nothing was changed.") -> None:
-    """Returns if `yes` was given or a person agrees. Ends the command if a person does not, or if nobody can be asked.
+    """Returns if `yes` was given or a person agrees. Ends the command if a person does not, or if there is none to ask.
 
     `doing` begins a sentence: "deleting" needs a confirmation.
     """

@@ -56,7 +56,7 @@ def audit(
     from cordwood.cli.topic.view import partition_indexes
 
     questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
-    # Spark takes seconds to start, and its client a minute to give up on a broker that is not there.
+    # Spark takes seconds to start, and its client a minute to give up on a missing broker.
     partition_indexes(Connection(bootstrap_servers), topic)
     if not as_json:
         remark(f"Spark reads all of {topic} ({master}) ...")

@@ -120,7 +120,7 @@ def report(failure: Failure, *, as_json: bool) -> int:
 
 def _usage_exit_code(error: Exception, *, as_json: bool) -> int:
     """Reports a usage error of typer's in our shape; raises every other error again."""
-    # Typer carries its parser under different module names from version to version: the shape is what is stable.
+    # Typer has its parser under different module names from version to version: only the shape is stable.
     format_message = getattr(error, "format_message", None)
     if format_message is None or getattr(error, "exit_code", None) != ExitCode.USAGE:
         raise error

@@ -1,4 +1,4 @@
-"""Talking to a broker as an ordinary Kafka client (librdkafka), with failures that say what to do.
+"""Talks to a broker as an ordinary Kafka client (librdkafka), with failures that say what to do.
 
 The first step is a plain TCP connection. librdkafka would retry a refused connection until its timeout; a person wants
 to hear at once that nothing listens at the address.
@@ -66,14 +66,14 @@ class Connection:
         return Consumer(self._configuration({"check.crcs": True, **configuration}), logger=_silent)
 
     def ask(self, request: Callable[[AdminClient], Future[T]]) -> T:
-        """Sends one admin request about one thing, and returns the answer."""
+        """Sends one admin request about one object, and returns the answer."""
         return self.ask_all(lambda admin: {"": request(admin)})[""]
 
     def ask_all(
         self, request: Callable[[AdminClient], Mapping[K, Future[T]]], *, left_out: Set[int] = frozenset()
     ) -> dict[K, T]:
-        """Sends one admin request and returns all answers but those with an error in `left_out`; sends it again while
-        the broker is not ready yet."""
+        """Sends one admin request and returns all answers except those with an error in `left_out`; repeats the request
+        while the broker is not ready yet."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
@@ -103,7 +103,7 @@ class Connection:
             raise failure_of(error, self.bootstrap_servers) from error
 
     def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """The offset that `spec` means in each partition; -1 where there is none. Raises Failure for a partition whose
+        """The offset that `spec` means in each partition; -1: there is none. Raises Failure for a partition whose
         leader still does not know its end when the timeout has passed."""
         indexes = list(partitions)
         try:
@@ -118,7 +118,7 @@ class Connection:
         return {partition.partition: answer.offset for partition, answer in answers.items()}
 
     def known_offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """As `offsets`, without the partitions whose leader does not know its end: it does not wait for them."""
+        """Does `offsets` without waiting, and without the partitions whose leader does not know its end."""
         asked = _each(topic, partitions, spec)
         if not asked:
             return {}  # librdkafka refuses a question about nothing
@@ -140,7 +140,7 @@ class Connection:
         )
 
     def without_leader(self, topic: str) -> Failure | None:
-        """The failure for a topic with partitions that nobody leads; None if each has a leader, or nobody tells."""
+        """The failure for a topic with partitions without a leader; None if each has one, or no broker says."""
         try:
             partitions = self.admin().list_topics(topic, timeout=self.timeout_s).topics[topic].partitions
         except (KafkaException, KeyError):
@@ -183,7 +183,7 @@ def _named(partitions: list[int]) -> str:
 
 
 def _end_unknown(topic: str, partitions: list[int], failure: Failure) -> Failure:
-    """`partitions` is empty if their leaders have learned their ends since the failure."""
+    """The failure for ends that are not known. `partitions` is empty if their leaders have learned the ends since."""
     which = f"partition {_named(partitions)} of {topic}" if partitions else f"a partition of {topic}"
     return Failure(failure.code, f"the end of {which} is not known: {WHY_END_UNKNOWN}", failure.hint)
 
@@ -242,7 +242,7 @@ def kafka_error(error: KafkaException) -> KafkaError:
 
 
 def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Failure:
-    """An error of librdkafka as a Failure: the protocol's name for a broker's error, our own for a client's."""
+    """An error of librdkafka as a Failure: with the protocol's name for a broker's error, our own for a client's."""
     carried = kafka_error(error) if isinstance(error, KafkaException) else error
     code = carried.code()
     if code in _PERHAPS_FULL and (full := _full_disk(bootstrap_servers)) is not None:
@@ -274,7 +274,7 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
 
 
 def _full_disk(bootstrap_servers: str) -> Failure | None:
-    """The failure to be told instead of one that a full disk leads to; None: no broker says that its disk is full."""
+    """The failure that replaces one caused by a full disk; None: no broker reports a full disk."""
     from cordwood.cli.cluster.view import nodes_of
     from cordwood.cli.raw_request import first_answer
 

@@ -121,7 +121,7 @@ class _Line:
         self._time = time
         self._key = key
         self._headers = headers
-        # The usual case: what is done for each of a million records is little.
+        # The usual case: the work for each of a million records is small.
         self._value_only = not (position or time or key or headers or sys.stdout.isatty())
 
     def write(self, message: "Message") -> None:
@@ -144,7 +144,7 @@ class _Line:
             # A record must not be able to steer the terminal of its reader.
             shown = readable(value).encode()
         else:
-            # Bytes, not text: a pipe gets the bytes that were written, UTF-8 or not.
+            # A pipe gets the written bytes, UTF-8 or not: the output is bytes, not text.
             shown = value
         sys.stdout.buffer.write("\t".join([*parts, ""]).encode() + shown + b"\n")
 
@@ -316,7 +316,7 @@ class _Reading:
         self._consumer.close()
 
     def summary(self) -> str:
-        """How many records were read, and the scope of their order."""
+        """The number of records that were read, and the scope of their order."""
         records = count_in_words(self._printed, "record")
         if len(self._partitions) == 1:
             return f"{records} of partition {self._partitions[0]}, in its order"

@@ -58,7 +58,7 @@ class Failure(Exception):
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """`did you mean orders?`; an empty text if no known name is similar."""
+    """Similar names as text: `did you mean orders?`; empty if no known name is similar."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)

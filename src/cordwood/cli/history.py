@@ -1,4 +1,4 @@
-"""`cordwood history`: checks what clients wrote and read, on any Kafka-compatible broker."""
+"""`cordwood history`: checks the writes and reads of clients, on any Kafka-compatible broker."""
 
 from typing import Annotated
 
@@ -18,8 +18,8 @@ def check(
 ) -> None:
     """Look for lost, changed, duplicated or reordered records in a recorded history.
 
-    Exits with 0 if nothing is wrong, else with 5. docs/history.md has the format, how to record a history, and the
-    meaning of each finding.
+    Exits with 0 if nothing is wrong, else with 5. docs/history.md explains the format, the recording of a history, and
+    each finding.
     """
     from cordwood.history import InvalidHistory
     from cordwood.history import check as check_history

@@ -1,4 +1,4 @@
-"""Where the last N records of each partition begin.
+"""Finds the offset at which the last N records of each partition begin.
 
 Offsets do not count records: transaction markers, aborted records and gaps left by compaction take offsets, too. So
 each partition is read backwards, in growing windows, until it has shown N records.
@@ -27,8 +27,8 @@ def last_records(
     ends: Mapping[int, int],
     number: int,
 ) -> dict[int, int]:
-    """By partition, the offset at which its last `number` records begin, as the consumer sees records; the start of a
-    partition that has fewer. The consumer must report the ends of partitions, and has no assignment afterwards."""
+    """The offset of each partition at which its last `number` records begin, as the consumer sees records; the start of
+    a partition that has fewer. The consumer must report the ends of partitions, and has no assignment afterwards."""
     found = dict(ends)
     window = number
     unfinished = [index for index in starts if number and starts[index] < ends[index]]

@@ -1,4 +1,4 @@
-"""How many bytes each partition's log takes on a broker's disk: DescribeLogDirs, which librdkafka does not offer.
+"""The sizes of partitions' logs on a broker's disk: DescribeLogDirs, which librdkafka does not offer.
 
 The four fields of the request, in version 1, are written out here: the schema library costs seconds to import.
 """
@@ -12,11 +12,11 @@ _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
 class SizesUnknown(Exception):
-    """The broker did not tell its sizes: it lacks the API, wants authentication, or cannot be reached."""
+    """The broker did not give its sizes: it lacks the API, wants authentication, or cannot be reached."""
 
 
 def log_sizes(host: str, port: int, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-    """Bytes on the broker's disk, by partition that it holds a replica of. Raises SizesUnknown."""
+    """Bytes on the broker's disk, for each partition with a replica there. Raises SizesUnknown."""
     request = _request(topic, partitions)
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:

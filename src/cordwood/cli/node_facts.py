@@ -1,4 +1,4 @@
-"""What each broker tells of itself by DescribeNode, an API of Cordwood's own: its release and its clients."""
+"""Facts of each broker about itself, by DescribeNode, an API of Cordwood's own: its release and its clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cordwood.node.census import ClientUse
 from cordwood.wire.apis import ApiKey
 
 PATIENCE_S = 3.0
-"""A broker that hangs does not hold up what others tell."""
+"""The timeout of one broker: a broker that hangs does not delay the others' answers."""
 
 
 class NodeFacts(NamedTuple):
@@ -21,12 +21,12 @@ class NodeFacts(NamedTuple):
 
     @property
     def release(self) -> str:
-        """`0.1.0 (1a2b3c4d)`."""
+        """The release as text: `0.1.0 (1a2b3c4d)`."""
         return f"{self.version} ({self.commit[:8]})"
 
 
 def facts_of_nodes(connection: Connection, most_clients: int = 0) -> dict[int, NodeFacts | None]:
-    """By node: None if the broker does not answer, or runs a release without this API."""
+    """The facts by node; None if the broker does not answer, or runs a release without this API."""
     timeout_s = min(connection.timeout_s, PATIENCE_S)
     return {
         node: facts_of(address, timeout_s, most_clients) for node, address in brokers_that_take_part(connection).items()

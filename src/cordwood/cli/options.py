@@ -13,7 +13,7 @@ MAX_STRING_BYTES = 2**15 - 1
 """The longest string of the protocol. A longer one cannot be sent, and librdkafka would wait for an answer to it."""
 MAX_PARTITIONS = 100_000
 MAX_REPLICATION_FACTOR = 10_000
-"""librdkafka sends no larger numbers than these two."""
+"""The largest numbers that librdkafka sends."""
 MAX_WAIT_S = 86_400.0
 """A wait of more than a day is a mistake, and the client libraries count milliseconds in 32 bits."""
 
@@ -41,7 +41,7 @@ def checked_names(names: list[str] | None) -> list[str] | None:
 
 
 def wait_s(at_least_s: float) -> Callable[[str | float], float]:
-    """The parser of an option that says how long to wait: seconds, or a number with a unit."""
+    """The parser of an option for a wait: seconds, or a number with a unit."""
 
     def parse(given: str | float) -> float:
         try:
@@ -52,7 +52,7 @@ def wait_s(at_least_s: float) -> Callable[[str | float], float]:
                 duration_s = duration_ms(str(given)) / 1000
             except ValueError as reason:
                 raise Failure("USAGE", str(reason), "seconds, or 500ms, 10s, 2m", ExitCode.USAGE) from None
-        if not at_least_s <= duration_s <= MAX_WAIT_S:  # nor NaN
+        if not at_least_s <= duration_s <= MAX_WAIT_S:  # refuses NaN, too
             raise Failure(
                 "USAGE",
                 f"{given} is not a possible time to wait",

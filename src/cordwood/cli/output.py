@@ -54,7 +54,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Prints labelled sentences below a heading. A terminal shows each folded beside its label."""
+    """Prints labelled sentences below a heading. A terminal shows each sentence folded beside its label."""
     if not sys.stdout.isatty():
         for label, text in rows:
             say(f"  {label}: {text}")
@@ -76,7 +76,7 @@ def remark(text: str) -> None:
 
 
 def size_in_words(size_bytes: int) -> str:
-    """1536 is `1.5 KiB`."""
+    """A size as text: 1536 is `1.5 KiB`."""
     size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1024 and len(units) > 1:
         size /= 1024
@@ -85,12 +85,12 @@ def size_in_words(size_bytes: int) -> str:
 
 
 def count_in_words(count: int, noun: str) -> str:
-    """`1 record`, `2,000 records`."""
+    """A count as text: `1 record`, `2,000 records`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3, 7` for 0, 1, 2, 3 and 7, which are sorted."""
+    """Sorted numbers as text: 0, 1, 2, 3 and 7 are `0-3, 7`."""
     parts: list[tuple[int, int]] = []
     for number in numbers:
         if parts and parts[-1][1] == number - 1:

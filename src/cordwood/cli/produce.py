@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _RECORDS_PER_POLL = 1000
-"""Acknowledgements are counted so often; a call for every record would be most of the work."""
+"""The number of records between two counts of acknowledgements; a call for every record would be most of the work."""
 
 
 class Acks(StrEnum):
@@ -213,7 +213,7 @@ class _Sending:
         self._first_error: KafkaError | None = None
 
     def send_all(self, records: Iterable[OutgoingRecord], headers: Headers, partition: int | None) -> None:
-        """A million lines are usual input: what is done for each of them is little."""
+        """Sends all records. A million lines are usual input: the work for each of them is small."""
         from confluent_kafka import KafkaException
 
         from cordwood.cli.connection import failure_of
@@ -289,7 +289,7 @@ class _Sending:
 
 
 def _arguments(record: OutgoingRecord, headers: Headers, partition: int | None) -> dict[str, Any]:
-    """What a record has besides its key and value; most have nothing."""
+    """The fields of a record besides its key and value; most records have none."""
     arguments: dict[str, Any] = {}
     if headers or record.headers:
         arguments["headers"] = [*record.headers, *headers]

@@ -1,4 +1,4 @@
-"""Requests that librdkafka does not offer, each over a plain connection of its own."""
+"""Requests that librdkafka does not offer, each over a separate plain connection."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def brokers(connection: Connection) -> list[Address]:
-    """The addresses of the cluster's brokers, and of those that ended in the last minute: librdkafka is told of them
-    so long."""
+    """The addresses of the cluster's brokers, also of those that ended in the last minute: librdkafka knows both."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
     return [(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
 

@@ -100,7 +100,7 @@ def _headers_from_json(headers: Any) -> Headers:
 
 
 def headers_from_options(texts: list[str] | None) -> Headers:
-    """`["trace=1", "flag"]`: a header without `=` has no value."""
+    """The headers that options like `["trace=1", "flag"]` give: a header without `=` has no value."""
     headers = []
     for text in texts or ():
         name, equals, value = text.partition("=")

@@ -1,6 +1,7 @@
 """docs/cli.md, generated from the commands themselves: `python -m cordwood.cli.reference > docs/cli.md`.
 
-Made from the commands' signatures and not from typer's parser, so that every version of typer gives the same page.
+The page is made from the commands' signatures, not from typer's parser, so that every version of typer gives the same
+page.
 """
 
 import inspect
@@ -136,17 +137,17 @@ def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter
 
 
 def _in_cell(text: str) -> str:
-    """A bar would end the cell of the table, also within a code span."""
+    """The text for a table's cell: a bar would end the cell, even within a code span."""
     return text.replace("|", "\\|")
 
 
 def _is_list(kind: Any) -> bool:
-    """Whether an argument may be given several times."""
+    """True if an argument may be given several times."""
     return any(get_origin(part) is list for part in (kind, *get_args(kind)))
 
 
 def _innermost(kind: Any) -> type:
-    """`list[str] | None` is str."""
+    """The innermost type: `list[str] | None` is str."""
     if isinstance(kind, UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
     if get_origin(kind) is list:

@@ -85,11 +85,11 @@ def serve(
     A setting comes from the flags, else from the environment (`CORDWOOD_LOG_RETENTION_MS`), else from the TOML file,
     else it has its default. `cordwood config list --brokers` explains all settings.
 
-    Without `--store` the broker is a cluster of one. With it the metadata is in the store that all brokers of the
-    cluster share, and the records are in the broker's own directory.
+    Without `--store` the broker is a cluster of one. With `--store` the metadata is in the store that all brokers of
+    the cluster share, and the records are in the broker's own directory.
 
-    With `--workers` a supervisor runs several brokers, each with its part of the partitions, and starts those again
-    that end. The number may change at any start.
+    With `--workers` a supervisor runs several brokers, each with its part of the partitions, and restarts those that
+    end. The number may change at any start.
 
     `--json` prints one line when all brokers serve, one or several:
     `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`. The broker's own log stays as it is

@@ -99,7 +99,7 @@ def start(flags: Flags, *, as_json: bool = False) -> int:
 
 
 def _address_hint(error: OSError) -> str:
-    """What to do about an address that cannot be bound; empty for other errors."""
+    """The hint about an address that cannot be bound; empty for other errors."""
     reasons = {
         errno.EADDRINUSE: "another process has that address",
         errno.EACCES: "this user may not bind that port: those below 1024 are for root",
@@ -130,8 +130,8 @@ def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettin
 
 
 def overridden_directories(flags: Flags, environment: Mapping[str, str], settings: "BrokerSettings") -> str:
-    """That the broker's directories are not those of its file: it would look like a broker that lost its records. Empty
-    if they are."""
+    """A warning that the broker's directories are not those of its file: it would look like a broker that lost its
+    records. Empty if they are the same."""
     from cordwood.model.configuration import from_toml
 
     file_name = flags.config or environment.get("CORDWOOD_CONFIG")

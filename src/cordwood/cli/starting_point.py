@@ -1,4 +1,4 @@
-"""Where reading begins: the beginning, the end, an offset, a time, the last N, or a group's committed position."""
+"""The start of reading: the beginning, the end, an offset, a time, the last N, or a group's committed position."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An offset in a partition, beside the log's start and end; the offset may lie outside of them."""
+    """An offset in a partition, beside the log's start and end; the offset may lie outside of the log."""
 
     start: int
     offset: int
@@ -33,14 +33,14 @@ class Place(NamedTuple):
 
 
 class StartingPoint(NamedTuple):
-    """`kind` is beginning, end, offset, last, time or committed; `number` is the offset, the count or the time."""
+    """`kind`: beginning, end, offset, last, time or committed; `number`: the offset, the count or the time."""
 
     kind: str
     number: int = 0
 
     @classmethod
     def parse(cls, text: str, option: str = "--from", places: str = _PLACES) -> "StartingPoint":
-        """`places` lists what the option takes, for the error about any other text."""
+        """Reads an option's text. `places` lists the allowed texts, for the error about any other one."""
         text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
@@ -65,7 +65,7 @@ class StartingPoint(NamedTuple):
         """The range to read of each partition. Raises Failure if its first records are gone: no silent skips."""
         places = self.places(connection, consumer, topic, partitions)
         for index, (start, offset, end) in places.items():
-            # An offset is an address in one partition. Of several partitions, one that ends before it gives nothing.
+            # An offset is an address in one partition: a partition that ends before it gives nothing.
             if offset < start or (offset > end and len(partitions) == 1):
                 raise out_of_range(index, offset, start, end)
         return {index: Span(min(place.offset, place.end), place.end) for index, place in places.items()}

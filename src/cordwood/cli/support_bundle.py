@@ -1,4 +1,4 @@
-"""`cordwood support-bundle`: what somebody who helps from afar asks for, in one file, without records and secrets."""
+"""`cordwood support-bundle`: the facts that remote support asks for, in one file, without records and secrets."""
 
 import io
 import json
@@ -55,7 +55,7 @@ class BrokerHere(NamedTuple):
     """A broker whose files are on this machine."""
 
     label: str
-    """What its parts have in their names: `-1` for broker 1, nothing if the bundle has one broker."""
+    """The suffix of the names of its parts: `-1` for broker 1, nothing if the bundle has one broker."""
     settings: "BrokerSettings"
     log_file: str
 
@@ -89,15 +89,15 @@ def support_bundle(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Collect what somebody who helps from afar asks for: settings, metrics, the cluster's state, the tail of the log.
+    """Collect the facts that remote support asks for: settings, metrics, the cluster's state, the tail of the log.
 
     Settings, metrics and state are those of all brokers that answer. Files, health and log are those of the brokers on
     this machine: known by their settings and the node id in their directories, or by `--config`. Run it on each
     machine of a cluster for the others.
 
     The bundle has no record, no key and no secret: passwords, tokens and users in addresses are hidden, and files are
-    listed by name and size only. What could not be had is named in its `missing.txt`: a bundle of a broker that does
-    not answer is made as well.
+    listed by name and size only. Its `missing.txt` names the parts that could not be had: a bundle of a broker that
+    does not answer is made as well.
     """
     from cordwood.cli.output import print_json, remark, say
 
@@ -115,7 +115,7 @@ def support_bundle(
 def collect(
     bootstrap_servers: str, timeout_s: float, config: str | None, data_dir: str | None, log_file: str | None
 ) -> tuple[list[Part], list[str]]:
-    """The parts of a bundle, and a line for each that could not be had."""
+    """The parts of a bundle, and a line for each missing part."""
     from cordwood.cli.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -166,8 +166,8 @@ def collect(
 def _brokers_here(
     told: Mapping[int, Mapping[str, str]], config: str | None, data_dir: str | None, log_file: str | None
 ) -> list[BrokerHere]:
-    """The broker that the command line names; else those of the brokers that answered whose directories are here; else
-    the only one that answered, or a broker with the defaults."""
+    """The broker that the command line names; else the answering brokers whose directories are here; else the only one
+    that answered, or a broker with the defaults."""
     from cordwood.cli.start import Flags, settings_from
     from cordwood.model.configuration import load_settings
 
@@ -189,7 +189,7 @@ def _brokers_here(
 
 
 def _is_here(broker: int, texts: Mapping[str, str]) -> bool:
-    """Whether the broker's first data directory is on this machine: the same path elsewhere has another node's id."""
+    """True if the broker's first data directory is on this machine: the same path elsewhere has another node's id."""
     from cordwood.log.directory.identity import read_identity
     from cordwood.log.files.os_filesystem import OsFilesystem
     from cordwood.model.errors import EnvironmentFailure
@@ -206,7 +206,7 @@ def _is_here(broker: int, texts: Mapping[str, str]) -> bool:
 
 
 def _log_file_of(texts: Mapping[str, str]) -> str:
-    """`logging.file`; else the file to which `cordwood cluster up` leads the output of a broker; else nothing."""
+    """`logging.file`; else the file with the broker's output under `cordwood cluster up`; else nothing."""
     beside = f"{directories_in(texts.get('log.dirs', './cordwood-data'))[0]}.log"
     return texts.get("logging.file") or (beside if os.path.isfile(beside) else "")
 
@@ -217,7 +217,7 @@ def _of_the_machine(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, with values that nobody else should see hidden."""
+    """The settings, with secret values hidden."""
     return {
         name: HIDDEN if text and _SECRET_NAMES.search(name) else _USER_IN_URL.sub(f"://{HIDDEN}@", text)
         for name, text in settings.items()

@@ -1,8 +1,8 @@
 """The one way in which commands print tables.
 
-On a terminal a table fits the width: long texts are folded within their column, and where the columns do not fit even
-so, each row becomes a block of labelled lines. No column and no character is left out. In a pipe a table is plain: a
-line of names, then a line for each row, with tabs in between, no frame and no padding.
+On a terminal a table fits the width: long texts are folded within their column, and if the columns still do not fit,
+each row becomes a block of labelled lines. No column and no character is left out. In a pipe a table is plain: a line
+of names, then a line for each row, with tabs in between, no frame and no padding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)
     ord("\n"): "\\n",
     ord("\r"): "\\r",
 }
-"""Clients choose names with any character: one must neither move the cursor nor end a cell."""
+"""Clients choose names with any character: a name must neither move the cursor nor end a cell."""
 
 Rows = Sequence[Sequence[object]]
 

@@ -1,1 +1,1 @@
-"""`cordwood client`: who uses the brokers."""
+"""`cordwood client`: the clients of the brokers."""

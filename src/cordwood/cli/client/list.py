@@ -1,4 +1,4 @@
-"""`cordwood client list`: which client floods the brokers."""
+"""`cordwood client list`: finds the client that floods the brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cordwood.cli.node_facts import NodeFacts
 
 ASKED_FOR = 1_000
-"""Clients that a broker tells of at most."""
+"""The most clients in a broker's answer."""
 SHOWN = 50
 
 Key = tuple[str, str]
@@ -58,9 +58,10 @@ def list_clients(
 ) -> None:
     """Show which clients use the brokers, by client id and address: connections, requests, bytes and their rates.
 
-    The client with the most requests a second comes first, then the one with the most bytes: it is the one that floods.
-    Many connects a second are a client that connects again and again; `open` are its connections now. Each broker
-    tells of the 1,000 clients that asked most since it started; other brokers are clients as well.
+    The client with the most requests a second comes first, then the one with the most bytes: that client floods the
+    brokers. Many connects a second show a client that connects again and again; `open` is the number of its present
+    connections. Each broker lists the 1,000 clients with the most requests since it started; other brokers are clients
+    as well.
     """
     from cordwood.cli.connection import Connection
 
@@ -92,7 +93,7 @@ def list_clients(
 
 
 def rates(connection: Connection, sample_s: float) -> list[ClientView]:
-    """All clients, from two looks at all brokers; those that ask most now come first."""
+    """All clients, from two looks at all brokers; those with the most requests now come first."""
     from cordwood.cli.node_facts import facts_of_nodes
 
     before = facts_of_nodes(connection, ASKED_FOR)
@@ -109,7 +110,7 @@ def rates(connection: Connection, sample_s: float) -> list[ClientView]:
 def clients_of(
     before: dict[int, NodeFacts | None], after: dict[int, NodeFacts | None], took_s: float
 ) -> list[ClientView]:
-    """Pure. A broker that was not seen before, or that started anew, gives totals and no rates."""
+    """The clients, from two answers of brokers. A broker that is new, or was restarted, gives totals and no rates."""
     totals: dict[Key, list[float]] = {}
     for node, facts in after.items():
         if facts is None:

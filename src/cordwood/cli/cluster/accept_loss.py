@@ -1,4 +1,4 @@
-"""`cordwood cluster accept-loss`: a partition whose complete replicas are gone begins anew with what is left."""
+"""`cordwood cluster accept-loss`: a partition without complete replicas begins anew with the remaining records."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -27,9 +27,9 @@ class ReplicaLeft(NamedTuple):
     state: str
     """The state of its broker; `absent`: the broker is not registered."""
     complete: bool
-    """Whether the replica has every acknowledged record, as far as the metadata tell."""
+    """True if the replica has every acknowledged record, by the metadata."""
     log: "ReplicaLog | None"
-    """None: its broker does not tell."""
+    """None: its broker does not say."""
 
     @property
     def has(self) -> str:
@@ -82,11 +82,11 @@ def accept_loss(
     """Let a partition without a leader begin anew with a replica that lacks acknowledged records. There is no way back.
 
     For partitions whose complete replicas lost their storage, or will never come back. Records that the new leader
-    lacks are gone: other replicas drop them as well when they follow it. A broker that still has them should be
-    started instead. Shows first what each replica has. A partition that has a leader is taken if a replica says that it
-    keeps committed records which the leader lacks: the leader goes on, and that replica sets its log aside; with
-    `--broker` that replica leads instead. With `--on` all records of the partition are lost; a node that
-    comes back after all sets its log aside, and `cordwood recover list` shows it.
+    lacks are gone: other replicas drop them as well when they follow it. A broker that still has them should be started
+    instead. First shows the state of each replica. A partition with a leader is taken if a replica reports that it
+    keeps committed records that the leader lacks: the leader goes on, and that replica sets its log aside; with
+    `--broker` that replica leads instead. With `--on` all records of the partition are lost; a node that comes back
+    after all sets its log aside, and `cordwood recover list` shows it.
     """
     from cordwood.cli.cluster.electing import UNCLEAN, elect
     from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
@@ -155,7 +155,7 @@ def accept_loss(
 
 
 def lone_replicas(losses: Sequence[Loss]) -> list[str]:
-    """The partitions that began anew with fewer replicas than they had, each with the command that gives it more."""
+    """The partitions that began anew with fewer replicas than before, each with the command that gives it more."""
     return [
         f"{partition.topic}-{partition.partition}: its only replica is on node {loss.leader}. `cordwood cluster "
         f"reassign {partition.topic} {partition.partition} --replication-factor {len(partition.replicas)}` adds "
@@ -172,8 +172,8 @@ def loss_of(
     broker: int | None = None,
     on: int | None = None,
 ) -> Loss:
-    """What is left of a partition, and who leads it after the loss: the broker, or the live replica that heard of the
-    latest leader and, of those, has the longest log. `on` is a broker on which the partition is to begin anew."""
+    """The remains of a partition, and its leader after the loss: the broker, or the live replica with the longest log
+    among those that know the latest leader. `on`: a broker on which the partition is to begin anew."""
     from cordwood.cli.cluster.gathering import ABSENT
     from cordwood.cli.cluster.view import why_no_leader
 
@@ -227,7 +227,7 @@ def _show(loss: Loss) -> None:
 
 
 def check(loss: Loss, broker: int | None, on: int | None) -> None:
-    """Raises Failure if there is nothing to accept, or nobody to lead."""
+    """Raises Failure if there is nothing to accept, or no replica to lead."""
     from cordwood.cli.cluster.gathering import ABSENT
 
     partition = loss.partition

@@ -1,4 +1,4 @@
-"""What ails the partitions of a cluster, by cause: a dead broker is a line for each topic, not for each partition."""
+"""The troubles of a cluster's partitions, by cause: a dead broker is one line a topic, not one a partition."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class Cause(NamedTuple):
 
 
 def by_cause(troubles: Iterable[Trouble]) -> list[Cause]:
-    """Partitions without a leader come first, then those that refuse acks=all; a cluster's own topics come after topics
-    of its users. Only the first causes are shown, and the topics of a cluster itself would hide the others."""
+    """The causes: partitions without a leader come first, then those that refuse acks=all; topics of users come before
+    the cluster's own topics. Only the first causes are shown, and the cluster's own topics would hide the others."""
     alike: dict[tuple[object, ...], list[Trouble]] = {}
     for each in troubles:
         reasons = frozenset((replica.node_id, replica.reason) for replica in each.missing)
@@ -52,6 +52,6 @@ def _replica(replica: ReplicaState, lags: Sequence[int]) -> str:
 
 
 def _trouble(trouble: Trouble) -> str:
-    """The trouble in words that hold for other partitions of the topic, too."""
+    """The trouble in words that fit other partitions of the topic, too."""
     topic, partition = trouble.partition.topic, trouble.partition.partition
     return trouble.in_words.replace(accept_loss_command(topic, partition), accept_loss_command(topic, "PARTITION..."))

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-# Runs between fork and exec, as a program of its own: code in the child of a process with threads may hang.
+# A separate program runs between fork and exec: code in the child of a process with threads may hang.
 _TIED = (
     "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,15);"
     "sys.exit(0) if os.getppid()!=int(sys.argv[1]) else os.execvp(sys.argv[2],sys.argv[2:])"
@@ -32,8 +32,8 @@ class Child:
     async def launch(
         cls, name: str, command: Sequence[str], output: str | None, environment: Mapping[str, str] | None = None
     ) -> "Child":
-        """Starts a command; its output is appended to a file. Without one, errors go to stderr and the rest nowhere.
-        Raises OSError."""
+        """Starts a command; its output is appended to a file. Without a file, errors go to stderr and other output is
+        dropped. Raises OSError."""
         if output is None:
             descriptor = os.dup(sys.stderr.fileno())
         else:
@@ -62,7 +62,7 @@ class Child:
 
     @property
     def exit_reason(self) -> str:
-        """How the process ended, in words."""
+        """The end of the process, in words."""
         code = self._process.returncode
         assert code is not None, "the process runs"
         if code < 0:
@@ -70,7 +70,7 @@ class Child:
         return f"exit code {code}"
 
     def last_words(self) -> str:
-        """The end of what the process said since it was launched; nothing if that went to stderr."""
+        """The last output of the process since it was launched; empty if that went to stderr."""
         if self.output is None:
             return ""
         with open(self.output, "rb") as file:
@@ -84,7 +84,7 @@ class Child:
             await self._process.wait()
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL if the process does not end in time."""
+        """Sends SIGTERM, and SIGKILL if the process does not end in time."""
         if self.ended:
             return
         self._process.terminate()

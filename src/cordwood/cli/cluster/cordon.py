@@ -1,4 +1,4 @@
-"""`cordwood cluster cordon` and `uncordon`: whether brokers get replicas of new partitions."""
+"""`cordwood cluster cordon` and `uncordon`: keep brokers free of replicas of new partitions, or end that."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -21,10 +21,10 @@ def cordon(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Keep brokers free of replicas of new partitions. They keep those that they have, and go on serving.
+    """Keep brokers free of replicas of new partitions. Their present replicas stay, and go on serving.
 
-    `cordwood cluster drain` does this by itself. A restart changes nothing; `uncordon` and `forget` end it. It is the
-    broker's setting `cordoned.log.dirs`, as in Kafka.
+    `cordwood cluster drain` does this by itself. A restart changes nothing; `uncordon` and `forget` end it. The
+    broker's setting is `cordoned.log.dirs`, as in Kafka.
     """
     _change(nodes, bootstrap_servers, timeout_s, cordoned=True, dry_run=dry_run, as_json=as_json)
 
@@ -66,7 +66,7 @@ def _change(
 
 
 def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool, dry_run: bool = False) -> None:
-    """Cordons brokers, or ends that, also those that are away. Raises Failure."""
+    """Cordons or uncordons brokers, also those that are away. Raises Failure."""
     from cordwood.cli.config.changes import change_broker
     from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 

@@ -21,7 +21,7 @@ class LogPlace(NamedTuple):
     size_bytes: int
     lag: int
     is_future: bool
-    """Whether this is the copy of a log that moves."""
+    """True if this is the copy of a log that moves."""
 
 
 class Directories(NamedTuple):

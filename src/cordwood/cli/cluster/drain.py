@@ -25,10 +25,10 @@ def drain(
 ) -> None:
     """Move all replicas away from brokers, so that they can be switched off for good.
 
-    Clients go on: a replica leaves its broker when all of its successors are in sync, and the leadership goes first.
-    The brokers may be gone already. Ctrl-C begins no further move. The brokers are cordoned first: new topics give them
-    no replicas until `cordwood cluster uncordon`. Moves under way that lead to the brokers are sent elsewhere; those
-    that lead away from them are waited for. Partitions whose records only brokers have that are away stay; the command
+    Clients go on: a replica leaves its broker when all of its successors are in sync, and the leadership moves first.
+    The brokers may already be gone. Ctrl-C begins no further move. The brokers are cordoned first: they get no replicas
+    of new topics until `cordwood cluster uncordon`. Moves under way to the brokers get other targets; the command waits
+    for moves away from them. The drain skips partitions whose only copies are on brokers that are away; the command
     names them, moves all others, and exits with 1.
     """
     from cordwood.cli.cluster.cordon import set_cordons
@@ -82,7 +82,7 @@ def drain(
 
 
 def check_empty(gathered: "Gathered", nodes: list[int]) -> None:
-    """Raises Failure if topics that were created between the plan and the cordon gave the nodes replicas."""
+    """Raises Failure if topics that were created between the plan and the cordon put replicas on the nodes."""
     from cordwood.cli.cluster.gathering import names_of
     from cordwood.cli.failure import Failure
 

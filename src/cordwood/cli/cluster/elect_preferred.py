@@ -26,7 +26,7 @@ def elect_preferred(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Give partitions the first of their replicas as the leader, where it is in sync. Loses nothing.
+    """Give partitions the first of their replicas as the leader, if it is in sync. Loses nothing.
 
     Brokers do so by themselves unless `auto.leader.rebalance.enable` is false.
     """

@@ -1,4 +1,4 @@
-"""ElectLeaders as commands use it."""
+"""Leader elections (ElectLeaders) for commands."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,7 +31,7 @@ def elect(
     *,
     begin_anew: bool = False,
 ) -> list[Elected]:
-    """Has leaders elected, in all partitions if `partitions` is None. Raises Failure if no partition was tried."""
+    """Elects leaders, in all partitions if `partitions` is None. Raises Failure if no partition was tried."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions or ():
         topics.setdefault(topic, []).append(index)

@@ -20,7 +20,7 @@ class Etcd(NamedTuple):
     path: str
     version: str
     refusal: str | None
-    """Why this etcd cannot keep the metadata; None: it can."""
+    """The reason why this etcd cannot keep the metadata; None: it can."""
 
 
 def etcd_on_path() -> Etcd | None:
@@ -57,7 +57,7 @@ class EtcdMembers:
 
     @classmethod
     async def start(cls, etcd: Etcd, directory: str, client_ports: list[int], peer_ports: list[int]) -> "EtcdMembers":
-        """Returns when all members serve. Raises Failure."""
+        """Starts the members, and returns when all serve. Raises Failure."""
         environment = {name: text for name, text in os.environ.items() if not name.startswith("ETCD")}
         peers = {f"etcd-{number}": f"http://127.0.0.1:{port}" for number, port in enumerate(peer_ports, 1)}
         members = []
@@ -96,7 +96,7 @@ class EtcdMembers:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def stop(self) -> None:
-        """Kills the members. What etcd has answered is on disk; members that are told to stop at once would wait for
+        """Kills the members. Every change that etcd has confirmed is on disk; members that all stop in order would wait
         seconds for a new leader among them."""
         await asyncio.gather(*(member.kill() for member in self.members))
 

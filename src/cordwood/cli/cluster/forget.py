@@ -27,8 +27,8 @@ def forget(
 ) -> None:
     """Forget a node that never comes back. Loses nothing.
 
-    For a node that is away the cluster keeps a note of each topic that was deleted meanwhile. A node that runs, or that
-    is a replica of a partition, is refused.
+    For a node that is away the cluster keeps a note of each topic that was deleted meanwhile. The command refuses a
+    node that runs, or that is a replica of a partition.
     """
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection, code_name
@@ -66,7 +66,7 @@ def forget(
 
 
 def refusal(node_id: int, gathered: "Gathered") -> str:
-    """Why a known node cannot be forgotten, as the next step; empty: it can."""
+    """The reason why a known node cannot be forgotten, as the next step; empty: it can."""
     from cordwood.cli.cluster.gathering import ABSENT
 
     moving = any(node_id in move.replicas for move in gathered.reassignments)
@@ -76,7 +76,7 @@ def refusal(node_id: int, gathered: "Gathered") -> str:
 
 
 def next_step(node_id: int, gathered: "Gathered") -> str:
-    """What has to happen before the node can be forgotten."""
+    """The step that is needed before the node can be forgotten."""
     from cordwood.cli.cluster.gathering import ABSENT
 
     states = gathered.states

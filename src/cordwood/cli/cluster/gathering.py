@@ -1,4 +1,4 @@
-"""A cluster as a plan of moves needs it: its brokers, its partitions with their sizes, and the moves under way."""
+"""The facts for a plan of moves: its brokers, its partitions with their sizes, and the moves under way."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Reassignment(NamedTuple):
     topic: str
     partition: int
     replicas: tuple[int, ...]
-    """The replicas of the transition: the target, then those that go."""
+    """The replicas of the transition: the target, then those that leave."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -54,7 +54,7 @@ class Gathered:
 
     @property
     def stuck(self) -> dict[Key, PartitionState]:
-        """The partitions that cannot be moved: nobody leads them, and no registered broker has their records."""
+        """The partitions that cannot be moved: they have no leader, and no registered broker has their records."""
         registered = {node.node_id for node in self.nodes}
         return {
             (each.topic, each.partition): each
@@ -79,7 +79,7 @@ class Gathered:
 
     @property
     def states(self) -> dict[int, str]:
-        """All brokers that run or have replicas, in their order, with the part that they take."""
+        """All brokers that run or have replicas, in their order, with their states."""
         present = {node.node_id: node.state + (", cordoned" if node.cordoned else "") for node in self.nodes}
         named = {broker for each in self.partitions for broker in each.replicas}
         named.update(broker for move in self.reassignments for broker in move.replicas)
@@ -113,14 +113,14 @@ class Gathered:
 
 
 def names_of(keys: Iterable[Key], shown: int = 3) -> str:
-    """`orders-0, orders-1, orders-2 and 5 more`."""
+    """The first names as text: `orders-0, orders-1, orders-2 and 5 more`."""
     names = [f"{topic}-{partition}" for topic, partition in sorted(keys)]
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def gather(connection: Connection) -> Gathered:
-    """The brokers and partitions, with the sizes that leaders tell, and the moves under way. Raises Failure."""
+    """The brokers and partitions, with the sizes that leaders report, and the moves under way. Raises Failure."""
     timeout_s = connection.timeout_s
     address, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, timeout_s))
     moves = reassignments(address, timeout_s)
@@ -134,8 +134,8 @@ def placed(
     logs: Mapping[tuple[int, str, int], ReplicaLog],
     moves: Iterable[Reassignment],
 ) -> list[Placed]:
-    """The partitions as plans take them, those that move with the replicas of their targets: counted with the replicas
-    of the transition, a partition would need more brokers than it has replicas."""
+    """The partitions for a plan. A moving partition counts with the replicas of its target: with those of the
+    transition it would need more brokers than it has replicas."""
     targets = {move.key: move.target for move in moves}
     partitions = []
     for each in found:

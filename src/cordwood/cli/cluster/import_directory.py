@@ -58,8 +58,8 @@ def import_directory(
     starts with `cordwood serve --cluster --store --node-id`, and never again without.
 
     The command may be killed and given again at any time; until it has ended, no broker starts on the directory. A
-    broker that did not stop cleanly is recovered first. The last words are what to do next: start more brokers, and
-    give every topic three replicas, the cluster's own topics first.
+    broker that did not stop cleanly is recovered first. The last lines of output name the next steps: start more
+    brokers, and give every topic three replicas, the cluster's own topics first.
     """
     import asyncio
     import os
@@ -74,7 +74,7 @@ def import_directory(
             "USAGE", "--raise has no JSON", "use `cordwood cluster reassign --all --replication-factor`", ExitCode.USAGE
         )
     if raise_to is not None and not (yes or dry_run or sys.stdin.isatty()):
-        # Said before the command waits for brokers, which may take as long as an operator takes to start them.
+        # The refusal comes before the command waits for brokers, which an operator may take long to start.
         raise _no_terminal("--raise moves partitions: this")
     path = os.path.abspath(directory)
     flags = Flags(data_dir=path, config=config, cluster=cluster, store=store, assignments=tuple(assignments or ()))

@@ -29,7 +29,7 @@ from cordwood.model.listeners import host_and_port
 LOOK_EVERY_S = 0.5
 MOVES_AT_ONCE = 10
 _OF_CLUSTERS = ("cluster.", "listeners", "advertised.listeners", "listener.", "inter.broker.", "metrics.listener")
-"""The beginnings of settings that a broker which starts only to close its logs leaves out."""
+"""The prefixes of settings that a broker leaves out if it starts only to close its logs."""
 
 
 R = TypeVar("R")
@@ -109,7 +109,7 @@ async def _carry_out(
 
 
 def _ended_before(request: ImportRequest) -> Imported | None:
-    """The result of an import that ended before; its broker may run."""
+    """The result of an import that ended earlier; its broker may run."""
     directory = request.directory
     filesystem = OsFilesystem(directory)
     try:
@@ -125,7 +125,7 @@ def _ended_before(request: ImportRequest) -> Imported | None:
 
 
 def _check_same(flags: Flags, note: Note, directory: str) -> None:
-    """Raises Failure if the command names another cluster than the import that was begun."""
+    """Raises Failure if the command names another cluster than the import that is under way."""
     if flags.cluster in (None, note.cluster) and flags.store in (None, note.store):
         return
     raise Failure(
@@ -187,7 +187,7 @@ class _Attempt:
         await importing.run(lambda step: self._say(f"{step}: {meanings[step]}"))
 
     async def look(self, store: MetadataStore) -> Imported:
-        """Refuses what cannot succeed, before anything is changed."""
+        """Refuses imports that cannot succeed, before any change."""
         if self.begun:
             return self.result("planned")
         source = await self.import_into(store).check(moves_first=self.needs_a_start)
@@ -203,7 +203,7 @@ class _Attempt:
 
 
 def _check_single(held: DataDirectory) -> None:
-    """Raises Failure for the directory of a broker that is part of a cluster already."""
+    """Raises Failure for the directory of a broker that is already part of a cluster."""
     if held.filesystem.exists(f"{held.path}/{WITNESS_FILE}"):
         raise Failure("CANNOT_IMPORT", f"{held.path} is the directory of a broker that is part of a cluster already")
 
@@ -226,7 +226,7 @@ async def _close_cleanly(settings: BrokerSettings) -> None:
 def raise_topics(
     done: Imported, request: ImportRequest, factor: int, timeout_s: float, *, yes: bool, throttle: str | None
 ) -> None:
-    """Waits until enough brokers serve, and gives every topic so many replicas. Raises Failure."""
+    """Waits until enough brokers serve, and gives every topic this many replicas. Raises Failure."""
     flags = request.flags._replace(node_id=str(done.node_id), cluster=done.cluster, store=done.store)
     try:
         servers = asyncio.run(_until_enough_serve(settings_from(flags, request.environment), factor))
@@ -249,7 +249,7 @@ def raise_topics(
 
 
 async def _until_enough_serve(settings: BrokerSettings, count: int) -> str:
-    """The addresses of the brokers that serve."""
+    """Waits until enough brokers serve. Returns their addresses."""
     store = await open_store(settings)
     said = ""
     try:

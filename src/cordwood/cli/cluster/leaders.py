@@ -1,4 +1,4 @@
-"""`cordwood cluster leaders`: who leads what."""
+"""`cordwood cluster leaders`: the leaderships of each broker."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ def cluster_leaders(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show which partitions each broker leads, by topic. Partitions that nobody leads come first.
+    """Show which partitions each broker leads, by topic. Partitions without a leader come first.
 
     `cordwood topic describe --led-by NODE` lists them one by one.
     """

@@ -38,10 +38,10 @@ class Broker:
     host: str
     port: int
     command: tuple[str, ...]
-    """The words behind `cordwood`."""
+    """The arguments of `cordwood`."""
     environment: Mapping[str, str]
     output: str | None
-    """The file of its output; None: that of this process."""
+    """The file for its output; None: the output goes to that of this process."""
     child: Child
 
     @classmethod
@@ -54,12 +54,12 @@ class Broker:
         environment: Mapping[str, str],
         output: str | None,
     ) -> "Broker":
-        """Raises OSError."""
+        """Launches the process. Raises OSError."""
         child = await _launch(node_id, command, environment, output)
         return cls(node_id, host, port, command, environment, output, child)
 
     async def launch_again(self) -> None:
-        """Raises OSError."""
+        """Launches the process again. Raises OSError."""
         self.child = await _launch(self.node_id, self.command, self.environment, self.output)
 
     @property
@@ -72,7 +72,7 @@ class Broker:
         return "its output is above" if self.output is None else f"its output is in {self.output}"
 
     def known_brokers(self) -> set[int]:
-        """The brokers that this one tells clients of; none if it does not answer."""
+        """The brokers in this broker's answer to clients; none if it does not answer."""
         host = self.address.rpartition(":")[0].strip("[]")
         try:
             answer = ask((host, self.port), ApiKey.METADATA, _METADATA_VERSION, {"topics": []}, _ANSWERS_WITHIN_S)
@@ -100,8 +100,8 @@ async def registered(store: "MetadataStore") -> dict[int, BrokerRow]:
 async def until_all_serve(
     brokers: Iterable[Broker], store: "MetadataStore", earlier: set[str], say: Callable[[str], None]
 ) -> None:
-    """Waits for registrations that are not of an earlier life, without a fence, and until each broker tells clients of
-    all: a controller that has not heard of the last one refuses topics. Raises Failure if a broker ends."""
+    """Waits for new registrations without a fence, and until each broker tells clients of all others: a controller that
+    does not know the last one refuses topics. Raises Failure if a broker ends."""
     brokers = list(brokers)
     all_ids = {broker.node_id for broker in brokers}
     waiting = list(brokers)
@@ -142,8 +142,8 @@ def describe(brokers: Iterable[Broker]) -> dict[str, object]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on now, below those that the kernel gives to connections: a
-    broker that is started again finds its port free."""
+    """Free ports of the loopback address, below those that the kernel gives to connections: a broker that is started
+    again finds its port free."""
     free: list[int] = []
     for port in random.sample(_PORTS_TO_TRY, len(_PORTS_TO_TRY)):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Supervises(Protocol):
-    """Something that runs brokers. `failed` is done, with the reason, when it cannot go on."""
+    """A runner of brokers. `failed` is done, with the reason, when it cannot go on."""
 
     failed: "asyncio.Future[Failure]"
 

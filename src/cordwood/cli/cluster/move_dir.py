@@ -45,7 +45,7 @@ def move_dir(
 ) -> None:
     """Move the logs of a topic to another data directory of a broker, while clients write and read.
 
-    Without `--to` it shows where the logs are. The directory in which a log is already ends a move of it.
+    Without `--to` the command shows where the logs are. The present directory of a log as the target ends its move.
     """
     from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
     from cordwood.cli.cluster.moving import rate_of
@@ -121,7 +121,7 @@ def _broker(connection: "Connection", broker: int | None) -> "tuple[int, Address
 def _wait(
     address: "Address", node_id: int, topic: str, partitions: set[int], to: str, timeout_s: float, *, quiet: bool
 ) -> None:
-    """Waits until no copy is left, and tells the progress. Raises Failure for logs that are not in the directory."""
+    """Waits until no copy is left, and reports the progress. Raises Failure for logs that are not in the directory."""
     import time
 
     from cordwood.cli.cluster.directories import directories_of

@@ -1,7 +1,7 @@
 """Moves partitions, a few at a time, until each has arrived and its first replica leads it.
 
-A partition with little to copy costs a write of the metadata and no more, so many such partitions move at once. A move
-that waits for a broker which does not run is said, with the partitions and the broker.
+A partition with little to copy costs only a write of the metadata, so many such partitions move at once. A move that
+waits for a broker that does not run is reported, with the partitions and the broker.
 """
 
 import time
@@ -27,9 +27,9 @@ SMALL_BYTES: Final = 1 << 20
 """A move that copies less counts as small."""
 SMALL_AT_ONCE: Final = 200
 QUIET_S: Final = 3.0
-"""After so long without news it is said what the moves wait for."""
+"""After this long without news the command says what the moves wait for."""
 LEADERS_S: Final = 30.0
-"""How long to wait for the leaders, after the replicas have moved."""
+"""The wait for the leaders, after the replicas have moved."""
 ELECT_AGAIN_S: Final = 2.0
 _ELECTED_AT_ONCE: Final = 100
 """Elections in one request: clients look for their leaders anew after each."""
@@ -71,8 +71,8 @@ class Mover:
         *,
         every_leader: bool = False,
     ) -> None:
-        """`joined` are moves under way that are waited for as well. `every_leader`: the first replica of each partition
-        is to lead, not only of those that move."""
+        """`joined`: moves under way that the command also waits for. `every_leader`: the first replica of every
+        partition is to lead, not only of those that move."""
         self._connection = connection
         self._addresses = [gathered.address]
         self._at_once = at_once
@@ -86,12 +86,12 @@ class Mover:
         self.moved = 0
         self.refused: list[Refused] = []
         self.may_have_begun = False
-        """Whether a broker may have begun a move."""
+        """True if a broker may have begun a move."""
         self._said: set[str] = set()
         """The waits that the last look found."""
 
     def run(self) -> None:
-        """Returns when every partition has moved whose move was not refused. Raises Failure."""
+        """Moves the partitions. Returns when every move that was not refused has ended. Raises Failure."""
         pauses = Pauses()
         while self.waiting or self.moving:
             if self.moving:
@@ -135,7 +135,7 @@ class Mover:
         self._small.update(move.key for move in begun if move.size_bytes < SMALL_BYTES)
 
     def _ask(self, question: Callable[[Address, float], Answer]) -> Answer:
-        """Asks the broker that answered last, or else another one."""
+        """Asks the broker that answered last, or another one."""
         timeout_s = self._connection.timeout_s
         try:
             address, answer = first_answer(self._addresses, lambda asked: question(asked, timeout_s))
@@ -147,7 +147,7 @@ class Mover:
         return answer
 
     def say_waits(self) -> None:
-        """Says the waits that the last look did not find."""
+        """Reports the waits that the last look did not find."""
         _, nodes = self._ask(nodes_of)
         waits = waits_in_words(self.moving, nodes)
         for text in waits:
@@ -158,8 +158,8 @@ class Mover:
     # Leaders
 
     def await_leaders(self) -> list[PartitionState]:
-        """Has the first replica of each partition elected, and waits until it leads. Returns the partitions that
-        others lead after LEADERS_S. Raises Failure."""
+        """Elects the first replica of each partition, and waits until it leads. Returns the partitions with other
+        leaders after LEADERS_S. Raises Failure."""
         pauses, last = Pauses(), -1
         began_s = time.monotonic()
         elect_at_s = began_s
@@ -180,7 +180,7 @@ class Mover:
         return []
 
     def _led_by_others(self) -> list[PartitionState]:
-        """The partitions that a broker leads which is not the first of their replicas, though that one can lead."""
+        """The partitions whose leader is not the first of their replicas, although the first one can lead."""
         refused = {each.key for each in self.refused}
         preferred = {move.key: move.after[0] for move in self._moves if move.key not in refused}
         topics = [] if self._every_leader else sorted({topic for topic, _ in preferred})
@@ -191,8 +191,8 @@ class Mover:
         return led_by_others(found, preferred, nodes)
 
     def _elect(self, keys: Sequence[Key]) -> None:
-        """The outcomes are seen by the next look at the leaders. Where the election is refused, the controller holds it
-        later by itself."""
+        """Asks for elections. The next look at the leaders shows their outcomes. If an election is refused, the
+        controller holds it later by itself."""
         for start in range(0, len(keys), _ELECTED_AT_ONCE):
             with suppress(Failure):
                 self._ask(partial(_elect_preferred, keys[start : start + _ELECTED_AT_ONCE]))
@@ -201,8 +201,8 @@ class Mover:
 def led_by_others(
     found: Iterable[PartitionState], preferred: Mapping[Key, int], nodes: Iterable[NodeView]
 ) -> list[PartitionState]:
-    """The partitions that another broker leads than the preferred one, though that one serves and has room. Partitions
-    without a leader are left out: no election of a preferred leader helps them."""
+    """The partitions without their preferred leader, although it serves and has room. Partitions without any leader are
+    left out: no election of a preferred leader helps them."""
     able = {node.node_id for node in nodes if node.state == "serves" and not node.disk_full}
     return [
         each
@@ -216,7 +216,7 @@ def _elect_preferred(keys: Sequence[Key], address: Address, timeout_s: float) ->
 
 
 def waits_in_words(moving: Mapping[Key, Sequence[int]], nodes: Iterable[NodeView]) -> list[str]:
-    """What the moves wait for: the brokers of their targets that do not serve, and the partitions."""
+    """A text about the brokers that moves wait for, since they do not serve, and the partitions."""
     states = {node.node_id: node.state for node in nodes}
     waits: dict[int, list[Key]] = {}
     for key, target in moving.items():
@@ -255,7 +255,7 @@ class Refused(NamedTuple):
 
 
 def refusals_in_words(refused: Sequence[Refused], shown: int = 10) -> Failure:
-    """The failure that names moves which were refused."""
+    """The failure that names the refused moves."""
     lines = [str(each) for each in refused[:shown]]
     if len(refused) > shown:
         lines.append(f"... and {len(refused) - shown} more")
@@ -263,7 +263,7 @@ def refusals_in_words(refused: Sequence[Refused], shown: int = 10) -> Failure:
 
 
 def begin(address: Address, moves: Iterable[tuple[str, int, Sequence[int] | None]], timeout_s: float) -> list[Refused]:
-    """Begins moves, or cancels those without replicas. Returns those that the broker refused. Raises Failure."""
+    """Begins moves, or cancels those without replicas. Returns the refused ones. Raises Failure."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for topic, partition, replicas in moves:
         wanted = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}

@@ -1,4 +1,4 @@
-"""Carrying out moves of partitions: the plan is shown, then a few partitions move at a time, with progress.
+"""Carries out moves of partitions: the plan is shown, then a few partitions move at a time, with progress.
 
 Plans are files in the format of kafka-reassign-partitions, so that both tools read them. Before anything moves, the
 present replicas are written to such a file: carried out, it undoes the moves.
@@ -87,8 +87,7 @@ def show_plan(gathered: Gathered, moves: Sequence[PlannedMove]) -> None:
 
 
 def loads_table(gathered: Gathered, moves: Sequence[PlannedMove]) -> tuple[list[str], list[list[object]]]:
-    """The columns and rows that compare what brokers have before and after the moves. Traffic is shown if it was
-    watched."""
+    """The columns and rows that compare brokers before and after the moves. Traffic is shown if it was watched."""
     states = gathered.states
     before, after = (loads_of(each, states) for each in (gathered.partitions, after_moves(gathered.partitions, moves)))
     traffic = any(load.traffic for load in before.values())
@@ -125,9 +124,9 @@ def carry_out(
     afterwards: str = "",
 ) -> None:
     """Shows the plan, asks, prepares, and moves. Returns when everything has moved, and the first of the new replicas
-    lead. `joined` are moves under way that are waited for as well; `left` cannot be moved. `every_leader`: the first
-    replica of each partition is to lead, also of those that do not move. `afterwards` is said after moves. Raises
-    Failure, after all other moves if a move was refused or partitions are left."""
+    lead. `joined`: moves under way that the command also waits for; `left`: partitions that cannot be moved.
+    `every_leader`: the first replica of every partition is to lead, also of those that do not move. `afterwards`: a
+    text after moves. Raises Failure, after all other moves if a move was refused or partitions are left."""
     rate = rate_of(throttle)
     gathered.check_targets(moves)
     led_elsewhere = led_by_others(gathered.found, _first_replicas(gathered), gathered.nodes) if every_leader else []
@@ -200,8 +199,8 @@ def _move(
     *,
     every_leader: bool,
 ) -> list[PartitionState]:
-    """Prepares, and moves. Returns the partitions that others lead than the first of their replicas. The file that
-    undoes the moves, which this command made, is removed if no move began. Raises Failure."""
+    """Prepares, and moves. Returns the partitions that are not led by the first of their replicas. The file that undoes
+    the moves is removed if no move began. Raises Failure."""
     try:
         prepare()
         with throttled:
@@ -235,7 +234,7 @@ def _not_led_by_first(partitions: int) -> str:
 
 
 def stuck_in_words(stuck: Iterable[PartitionState], nodes_that_run: Collection[int]) -> list[str]:
-    """What is said of partitions that cannot be moved: those that wait for the same nodes together."""
+    """A text about partitions that cannot be moved: those that wait for the same nodes together."""
     by_nodes: dict[tuple[int, ...], list[PartitionState]] = {}
     for each in stuck:
         by_nodes.setdefault(tuple(sorted({*each.isr, *each.elr})), []).append(each)
@@ -278,7 +277,7 @@ def stuck_failure(stuck: Sequence[PartitionState]) -> Failure:
 
 
 def leaders_in_words(elsewhere: Sequence[PartitionState]) -> str:
-    """What is said of partitions that other brokers lead than the first of their replicas."""
+    """A text about partitions that are not led by the first of their replicas."""
     return (
         f"after {LEADERS_S:.0f} s {count_in_words(len(elsewhere), 'partition')} still had other leaders than the first "
         f"of their replicas: {names_of((each.topic, each.partition) for each in elsewhere)}. `cordwood cluster "
@@ -331,7 +330,7 @@ def _throttled(connection: Connection, gathered: Gathered, topics: Sequence[str]
 
 
 def lifting_in_words(kind: str, name: str, names: Sequence[str], reason: str) -> str:
-    """What is said of a throttle that stays, with the command that lifts it."""
+    """A text about a throttle that stays, with the command that lifts it."""
     options = " ".join(f"--delete {name}" for name in names)
     when = ", when it runs," if kind == "broker" else ""
     return (
@@ -341,7 +340,7 @@ def lifting_in_words(kind: str, name: str, names: Sequence[str], reason: str) ->
 
 
 class _Progress:
-    """Says how far the moves are: on a terminal in one line, elsewhere in a line for each change."""
+    """Shows the progress of the moves: on a terminal in one line, elsewhere in a line for each change."""
 
     def __init__(self, total: int) -> None:
         self._total = total

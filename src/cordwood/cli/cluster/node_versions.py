@@ -1,4 +1,4 @@
-"""The metadata versions that one node supports and takes for final, as ApiVersions tells."""
+"""The metadata versions that one node supports and takes for final, from its answer to ApiVersions."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.api_versions import ApiVersions
 
 _API_VERSIONS = 3
-"""The first version of ApiVersions that tells features."""
+"""The first version of ApiVersions with features."""
 
 
 class NodeVersions(NamedTuple):
@@ -21,7 +21,7 @@ class NodeVersions(NamedTuple):
     """None: the node does not answer."""
     finalised: int = FIRST_VERSION
     updates_features: bool = False
-    """Whether the node can be asked to finalise a version."""
+    """True if the node can be asked to finalise a version."""
 
 
 def node_versions(node_id: int, address: Address, timeout_s: float) -> NodeVersions:
@@ -31,7 +31,7 @@ def node_versions(node_id: int, address: Address, timeout_s: float) -> NodeVersi
         if failure.exit_code is not ExitCode.NOT_REACHABLE:
             raise
         return NodeVersions(node_id, address, None)
-    # A release from before features were told supports the first version alone.
+    # A release without features in its answer supports only the first version.
     supports = {each.name: VersionRange(each.min_version, each.max_version) for each in told.supported_features}
     return NodeVersions(
         node_id,

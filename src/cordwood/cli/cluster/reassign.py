@@ -61,9 +61,9 @@ def reassign(
 ) -> None:
     """Move partitions to other brokers, or give a topic more or fewer replicas.
 
-    New replicas catch up first, then the leader moves, then the old replicas go: clients go on. `--list` shows what is
-    under way, also what other tools began; `--cancel` goes back to the replicas before. `--all --replication-factor 3`
-    gives every topic three replicas that has fewer; no topic loses any.
+    New replicas catch up first, then the leader moves, then the old replicas go: clients go on. `--list` shows the
+    moves under way, also those of other tools; `--cancel` goes back to the former replicas. With
+    `--all --replication-factor 3` every topic with fewer replicas gets three; no topic loses any.
     """
     from cordwood.cli.cluster.gathering import gather, moves_to
     from cordwood.cli.cluster.moving import carry_out, read_plan

@@ -39,10 +39,10 @@ def rebalance(
 ) -> None:
     """Even out replicas, bytes, leaderships and traffic over brokers, and replicas of each partition over racks.
 
-    After a broker was added, say: it gets its share. Clients go on. Counts go first: brokers differ by one replica and
-    one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a tenth of the
-    mean, by exchanges that leave the counts alone. Then the first replica of each partition is elected, also where
-    nothing moves. A plan that was carried out leaves nothing to do for the next one.
+    A broker that was added, for example, gets its share. Clients go on. Counts come first: brokers differ by one
+    replica and one leadership at most, in each topic and in all. Then bytes and traffic are evened out, to about a
+    tenth of the mean, by exchanges that leave the counts alone. Then the first replica of each partition is elected,
+    even if nothing moves. A plan that was carried out leaves nothing to do for the next one.
     """
     from cordwood.cli.cluster.gathering import ABSENT, gather
     from cordwood.cli.cluster.moving import carry_out

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cordwood.cli.raw_request import Address
 
 CAUSES_SHOWN = 50
-"""More causes than a person reads; scripts get all of them."""
+"""The most causes that people are shown; scripts get all of them."""
 
 
 def cluster_status(
@@ -31,7 +31,7 @@ def cluster_status(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show the brokers of a cluster, who leads, and the partitions that lack replicas or a leader, with the reason."""
+    """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
     from cordwood.cli.cluster.view import cluster_view
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import ExitCode
@@ -47,7 +47,7 @@ def cluster_status(
 
 
 def with_releases(view: "ClusterView", timeout_s: float) -> "ClusterView":
-    """The view, with the release that each broker runs."""
+    """The view, with the release of each broker."""
     from cordwood.cli.node_facts import PATIENCE_S, facts_of
 
     patience_s = min(timeout_s, PATIENCE_S)

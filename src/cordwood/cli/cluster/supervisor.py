@@ -1,7 +1,7 @@
 """Runs a local cluster: its metadata, its brokers, and the order in which they start and stop.
 
-The metadata is in an etcd of three members, or in a store of this process that the brokers reach over a socket. Which
-of the two a directory has is decided when the directory is new, and stays.
+The metadata is in an etcd of three members, or in a store of this process that the brokers reach over a socket. The
+choice is made when the directory is new, and stays.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _LOCK_FILE = "supervisor.lock"
 _ETCD_CLIENT_PORTS = 1000
 _ETCD_PEER_PORTS = 2000
 _INNER_PORTS = 3000
-"""The ports of etcd's members, and those that brokers use among themselves, are so far above those for clients."""
+"""The distance of the ports of etcd's members, and of those between brokers, from the ports for clients."""
 
 
 class Plan(NamedTuple):
-    """What `cordwood cluster up` was asked for."""
+    """The request to `cordwood cluster up`."""
 
     name: str
     nodes: int
@@ -56,12 +56,12 @@ class Supervisor:
     """One local cluster, made by `up`, which returns when all its brokers serve. Callers always `down`."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
-        """`say` tells a person what happens."""
+        """`say` prints a text for people."""
         self._plan = plan
         self._say = say
         self._lock: IO[str] | None = None
         self._ends: list[Callable[[], Awaitable[None]]] = []
-        """What is to be ended, in the order in which it was started."""
+        """The parts to end, in the order in which they were started."""
         self._store: MetadataStore
         self.brokers: list[Broker] = []
         self._watches: list[asyncio.Future[None]] = []
@@ -70,7 +70,7 @@ class Supervisor:
         """Never done: brokers that end are reported, and the others go on."""
 
     async def up(self) -> None:
-        """Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
+        """Starts all. Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
         plan = self._plan
         if "," in plan.directory:
             raise Failure(

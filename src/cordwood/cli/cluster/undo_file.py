@@ -1,4 +1,4 @@
-"""The file that undoes moves: a plan with the replicas that partitions had before. No earlier file is overwritten."""
+"""The file that undoes moves: a plan with the former replicas of partitions. No earlier file is overwritten."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from cordwood.cli.output import remark
 
 
 def write_undo(path: str | None, plan: Mapping[str, Any]) -> str:
-    """Writes the plan to a new file at `path`; None: the file is in the present directory, and its name has the time.
-    Returns the file's path. Raises Failure: no file was made."""
+    """Writes the plan to a new file at `path`; None: a file in the present directory, with the time in its name.
+    Returns the file's path. Raises Failure if no file was made."""
     for name in _names() if path is None else [path]:
         try:
             _write(name, plan)
@@ -27,7 +27,7 @@ def write_undo(path: str | None, plan: Mapping[str, Any]) -> str:
             ) from None
         remark(f"{name} has the present replicas: `cordwood cluster reassign --file {name}` undoes the moves")
         return name
-    # A command that is repeated after an interruption would note the replicas half-way as those before the moves.
+    # A command that is repeated after an interruption would note replicas in the middle of a move as the former ones.
     raise Failure(
         "UNDO_FILE_EXISTS",
         f"{path} exists already, and may be the only note of where replicas were before earlier moves; nothing was "
@@ -45,7 +45,7 @@ def _names() -> Iterator[str]:
 
 
 def _write(path: str, plan: Mapping[str, Any]) -> None:
-    """Raises OSError: FileExistsError if there is a file already, which stays as it is."""
+    """Writes the file. Raises OSError: FileExistsError if there is one already, which stays as it is."""
     made = open(path, "x", encoding="utf-8")  # noqa: SIM115
     try:
         with made as file:

@@ -45,9 +45,9 @@ def cluster_up(
 ) -> None:
     """Run a cluster on this machine in the foreground until SIGTERM, Ctrl-C or the end of its terminal.
 
-    With an etcd on the PATH three members of it keep the metadata. Without one this process does, and then the metadata
-    is not replicated: the cluster does not survive its loss. A broker that ends is reported, not started again. When
-    this process ends, all others end with it.
+    With etcd on the PATH three members of etcd are started, and keep the metadata. Without etcd this process keeps the
+    metadata, which is then not replicated: the cluster does not survive its loss. A broker that ends is reported, not
+    started again. When this process ends, all others end with it.
 
     When all brokers serve, `--json` prints one line: `{"bootstrap_servers": "...", "nodes": [{"id": 1, "pid": 4711}]}`.
     """

@@ -36,8 +36,8 @@ def upgrade(
 ) -> None:
     """Finalise the metadata version of a cluster whose nodes all run the new release. There is no way back.
 
-    Shows the versions that each node supports. Until a version is finalised every node can go back to the release
-    before. Refused while a node runs an older release, or is away.
+    Shows the versions that each node supports. Until a version is finalised every node can go back to the previous
+    release. Refused while a node runs an older release, or is away.
     """
     from cordwood.cli.cluster.versions import cluster_versions, finalise
     from cordwood.cli.connection import Connection
@@ -54,7 +54,7 @@ def upgrade(
         else:
             say(f"Version {target} is final already: there is nothing to do.")
         return
-    # Refused with the reason before anybody is asked.
+    # The upgrade is refused, with the reason, before the confirmation.
     finalise(found, target, timeout_s, validate_only=True)
     if not as_json:
         say(

@@ -1,4 +1,4 @@
-"""The metadata versions of a cluster: what its nodes support and which one is final, as ApiVersions tells."""
+"""The metadata versions of a cluster: those that its nodes support, and the final one, from answers to ApiVersions."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from cordwood.wire.apis import ApiKey
 _UPDATE_FEATURES = 1
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 _REFUSALS = {ErrorCode.FEATURE_UPDATE_FAILED, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_UPDATE_VERSION}
-"""With another error, as that of a store without a quorum, a version may be final all the same."""
+"""After another error, such as that of a store without a quorum, a version may be final all the same."""
 
 
 class ClusterVersions(NamedTuple):
@@ -22,7 +22,7 @@ class ClusterVersions(NamedTuple):
 
     @property
     def finalised(self) -> int:
-        """A node whose metadata lags behind may tell an older version."""
+        """The final version. A node whose metadata lags behind may report an older one."""
         return max(node.finalised for node in self.nodes)
 
     @property
@@ -32,7 +32,7 @@ class ClusterVersions(NamedTuple):
 
 
 def cluster_versions(connection: Connection) -> ClusterVersions:
-    """Raises Failure if no broker answers."""
+    """The versions of all nodes. Raises Failure if no broker answers."""
     _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
     return ClusterVersions(tuple(node_versions(node.node_id, node.address, connection.timeout_s) for node in nodes))
 
@@ -46,7 +46,7 @@ def finalise(found: ClusterVersions, version: int, timeout_s: float, *, validate
             f"no node can finalise version {version}: all run a release that knows version {FIRST_VERSION} alone",
             "start the nodes with the new release first",
         )
-    # The node that knows most can name those that are behind.
+    # The node that knows most can name the nodes that are behind.
     able.sort(key=lambda node: -1 if node.supports is None else -node.supports.highest)
     values = {
         "timeout_ms": int(timeout_s * 1000),

@@ -1,8 +1,8 @@
-"""A cluster as a client sees it: its brokers, who leads, and which partitions lack replicas, with the reason.
+"""A cluster as a client sees it: its brokers, its leaders, and the partitions that lack replicas, with the reason.
 
-DescribeCluster tells the brokers, DescribeTopicPartitions the partitions, DescribeConfigs the min.insync.replicas of
-topics. How far a replica is behind is the distance between the ends of its log and of its leader's log, as their
-brokers answer them to DescribeLogDirs: a replica that does not reach its leader does not know how far it is behind.
+DescribeCluster lists the brokers, DescribeTopicPartitions the partitions, DescribeConfigs the min.insync.replicas of
+topics. The lag of a replica is the distance between the ends of its log and of its leader's log, from their brokers'
+answers to DescribeLogDirs: a replica that does not reach its leader does not know its lag.
 """
 
 from collections import Counter
@@ -47,13 +47,13 @@ class NodeView(NamedTuple):
     disk_full: bool = False
     cordoned: bool = False
     withheld: tuple[str, ...] = ()
-    """Partitions (orders-0) of which the broker keeps committed records that their leader lacks; "*": many."""
+    """Partitions (orders-0) with committed records at this broker that their leader lacks; "*": many."""
     facts: NodeFacts | None = None
-    """None: the broker does not tell."""
+    """None: the broker does not say."""
 
     @property
     def state(self) -> str:
-        """The part that the broker takes in the cluster, in a word."""
+        """The broker's part in the cluster, in a word."""
         if self.draining:
             return "draining"
         if self.fenced:
@@ -67,13 +67,13 @@ class GoneNode(NamedTuple):
     node_id: int
     replicas: int
     address: Address | None = None
-    """Where the node was last; None: no broker knows."""
+    """The node's last address; None: no broker knows."""
     rack: str | None = None
     cordoned: bool = False
 
 
 class ReplicaState(NamedTuple):
-    """A replica that is not in sync, and why as far as brokers tell."""
+    """A replica that is not in sync, and the reason that brokers give."""
 
     node_id: int
     reason: str
@@ -95,7 +95,7 @@ class PartitionState(NamedTuple):
     elr: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     """The last replicas that had every acknowledged record, if they lost their storage; empty: they did not, or the
-    broker does not tell."""
+    broker does not say."""
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -103,13 +103,13 @@ class PartitionState(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A partition that is not as it should be."""
+    """A partition in trouble."""
 
     partition: PartitionState
     min_in_sync: int
     missing: tuple[ReplicaState, ...]
     waits_for: str = ""
-    """Why the partition has no leader; empty if it has one."""
+    """The reason why the partition has no leader; empty if it has one."""
 
     @property
     def offline(self) -> bool:
@@ -130,16 +130,16 @@ class Trouble(NamedTuple):
 class ClusterView(NamedTuple):
     cluster_id: str
     nodes: tuple[NodeView, ...]
-    """Those that are registered."""
+    """Registered brokers."""
     gone: tuple[GoneNode, ...]
-    """Those that took part, or have replicas, and are not registered."""
+    """Nodes that took part, or have replicas, and are not registered."""
     topics: int
     partitions: int
     troubles: tuple[Trouble, ...]
     metadata_version: int
-    """The final one, as far as the asked broker knows."""
+    """The final metadata version that the asked broker knows."""
     passed_over: tuple[int, ...] = ()
-    """Brokers that take part, lead nothing, and will not without a rebalance."""
+    """Brokers that take part, lead nothing, and will not lead without a rebalance."""
 
     @property
     def full_disks(self) -> list[int]:
@@ -160,7 +160,7 @@ class ClusterView(NamedTuple):
 
 
 def cluster_view(connection: Connection) -> ClusterView:
-    """Raises Failure."""
+    """The view of the cluster. Raises Failure."""
     address, told = first_answer(brokers(connection), lambda asked: _described(asked, connection.timeout_s))
     nodes = _registered(told)
     partitions = partitions_of(address, (), connection.timeout_s)
@@ -187,7 +187,7 @@ def trouble_of(
 ) -> Trouble:
     where = (partition.topic, partition.partition)
     if partition.leader < 0:
-        # Nobody tells a replica what it lacks.
+        # A replica without a leader is not told what it lacks.
         lags = {}
     name = f"{partition.topic}-{partition.partition}"
     withholding = {node.node_id for node in nodes if name in node.withheld or MANY in node.withheld}
@@ -199,8 +199,8 @@ def trouble_of(
 
 
 def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
-    """What a partition without a leader waits for. Only replicas that have every acknowledged record are elected:
-    those of the last in-sync set, and eligible ones."""
+    """The reason why a partition has no leader. Only replicas that have every acknowledged record are elected: those of
+    the last in-sync set, and eligible ones."""
     states = {node.node_id: node.state for node in nodes}
     complete = (*partition.isr, *partition.elr)
     if not complete:
@@ -218,12 +218,12 @@ def why_no_leader(partition: PartitionState, nodes: Iterable[NodeView]) -> str:
 
 
 def _why_nobody_is_complete(partition: PartitionState, *, served: bool) -> str:
-    """`served`: a replica serves, and could begin with what it has."""
+    """The reason why no replica is complete. `served`: a replica serves, and could begin with its records."""
     command = accept_loss_command(partition.topic, partition.partition)
     if len(partition.replicas) == 1:
         why = "its only replica lost its storage, or has an older copy of it"
     elif partition.lost:
-        # Others may have lost theirs before, or were not in sync.
+        # Other replicas may have lost their storage before, or were not in sync.
         gone = brokers_in_words(partition.lost, "and")
         why = f"the storage of {gone} is lost or an older copy, and no other replica has every acknowledged record"
     else:
@@ -244,11 +244,11 @@ _WAITS = {
     "starting": "waits for {broker}, which is starting",
     "draining": "waits for {broker}, which is stopping: start it again",
 }
-"""What is said of the first complete replica in each state, the most hopeful state first."""
+"""The text about the first complete replica in each state, the most hopeful state first."""
 
 
 def brokers_in_words(ids: Sequence[int], conjunction: str = "or") -> str:
-    """`broker 2`, `brokers 1, 2 or 3`."""
+    """The brokers as text: `broker 2`, `brokers 1, 2 or 3`."""
     if len(ids) == 1:
         return f"broker {ids[0]}"
     return f"brokers {', '.join(map(str, ids[:-1]))} {conjunction} {ids[-1]}"
@@ -261,8 +261,8 @@ def with_counts(nodes: Iterable[NodeView], partitions: Sequence[PartitionState])
 
 
 def passed_over(nodes: Sequence[NodeView], partitions: Sequence[PartitionState]) -> tuple[int, ...]:
-    """Brokers that lead nothing though there are partitions for every broker, and are the first replica of none, so
-    that no election lets them lead: those that were away while topics were made, or are new."""
+    """Brokers that lead nothing although there are partitions for every broker. Such brokers are the first replica of
+    no partition, so that no election lets them lead: they are new, or were away while topics were made."""
     if len(partitions) < len(nodes):
         return ()
     leaders = {node for each in partitions for node in (each.leader, *each.replicas[:1])}
@@ -273,7 +273,7 @@ def passed_over(nodes: Sequence[NodeView], partitions: Sequence[PartitionState])
 def gone_nodes(
     nodes: Iterable[NodeView], away: Iterable[GoneNode], partitions: Sequence[PartitionState]
 ) -> tuple[GoneNode, ...]:
-    """The nodes without a registration, by id: those that the cluster tells of, and others that have replicas."""
+    """The nodes without a registration, by id: those that the cluster lists, and others that have replicas."""
     registered = {node.node_id for node in nodes}
     replicas = Counter(node for each in partitions for node in each.replicas if node not in registered)
     known = {node.node_id: node for node in away}
@@ -284,8 +284,8 @@ def gone_nodes(
 
 
 def explained(node_id: int, nodes: Iterable[NodeView], lag: int | None) -> ReplicaState:
-    """Why a replica is not in sync: its node is gone or fenced, its disk is full, it lags, or the metadata store does
-    not show yet that it has caught up."""
+    """The reason why a replica is not in sync: its node is gone or fenced, its disk is full, it lags, or the metadata
+    store does not show yet that it has caught up."""
     node = next((node for node in nodes if node.node_id == node_id), None)
     if node is None:
         return ReplicaState(node_id, "its node is gone")
@@ -377,7 +377,7 @@ def partitions_of(address: Address, topics: Sequence[str], timeout_s: float) -> 
 
 
 def _min_in_sync(address: Address, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
-    """The setting of each topic; 1 where the broker does not tell."""
+    """The setting of each topic; 1 if the broker does not say."""
     resources = [
         {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": [MIN_IN_SYNC]} for name in topics
     ]
@@ -395,8 +395,7 @@ def _min_in_sync(address: Address, topics: Sequence[str], timeout_s: float) -> d
 def _lags(
     nodes: Iterable[NodeView], suspicious: Sequence[PartitionState], timeout_s: float
 ) -> Mapping[tuple[int, str, int], int]:
-    """How far the missing replicas are behind, by node, topic and partition. Replicas of which that is not known are
-    left out."""
+    """The lags of the missing replicas, by node, topic and partition. Replicas with an unknown lag are left out."""
     logs = replica_logs(nodes, ((each, (*each.missing, each.leader)) for each in suspicious), timeout_s)
     lags: dict[tuple[int, str, int], int] = {}
     for each in suspicious:
@@ -409,8 +408,8 @@ def _lags(
 
 
 def lag_behind(replica: "ReplicaLog", leader: "ReplicaLog") -> int | None:
-    """How many records a replica lacks; None: unknown. The end of a replica that has not heard of the leader's epoch
-    says nothing: its last records may be others than the leader's."""
+    """The number of records that a replica lacks; None: unknown. The end of a replica that does not know the leader's
+    epoch means nothing: its last records may differ from the leader's."""
     if min(replica.end_offset, leader.end_offset) < 0:
         return replica.lag or None
     if replica.last_epoch < leader.last_epoch:
@@ -419,14 +418,14 @@ def lag_behind(replica: "ReplicaLog", leader: "ReplicaLog") -> int | None:
 
 
 class ReplicaLog(NamedTuple):
-    """The log of a replica, as its broker tells it."""
+    """The log of a replica, as its broker reports it."""
 
     size_bytes: int
     lag: int
     last_epoch: int
-    """The epoch of the last leader that the replica heard of; -1: it knows of none, or the broker does not tell."""
+    """The epoch of the last leader that the replica knows; -1: it knows none, or the broker does not say."""
     end_offset: int
-    """-1: the broker does not tell."""
+    """-1: the broker does not say."""
 
 
 def replica_logs(

@@ -33,7 +33,7 @@ def change_settings(
     validate_only: bool = False,
 ) -> None:
     """Sets `settings` and puts `defaults` back to their defaults, in one request: all or nothing. With `validate_only`
-    the broker refuses what it would refuse, and changes nothing."""
+    the broker checks the changes, and makes none."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ] + [ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in defaults]
@@ -56,7 +56,7 @@ def change_broker(
     *,
     validate_only: bool = False,
 ) -> None:
-    """As `change_settings`, by way of any broker that answers: the broker itself may be away. `broker_id` None: the
+    """Does `change_settings` by way of any broker that answers: the broker itself may be away. `broker_id` None: the
     default of all brokers. Raises Failure."""
     configs = [
         {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
@@ -80,7 +80,7 @@ def _broker_name(broker_id: int | None) -> str:
 
 
 def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:
-    """The same failure; if one of the names is no setting, its hint has similar names of settings."""
+    """The same failure; for a name that is no setting, its hint has similar names of settings."""
     known = known_settings()
     for name in names:
         if name not in known and (near := near_names(name, known)):

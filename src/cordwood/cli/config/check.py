@@ -26,9 +26,9 @@ def check_config(
 ) -> None:
     """Check a broker's configuration file. Needs no broker.
 
-    Names every unknown setting, every value out of bounds, and settings that contradict each other, and ends with exit
-    code 5 then. Otherwise it shows what the file sets, beside the defaults. The environment and flags are not looked
-    at: they override the file when a broker starts.
+    Names every unknown setting, every value out of bounds, and settings that contradict each other, and then ends with
+    exit code 5. Otherwise it shows the settings of the file, beside the defaults. The environment and flags are
+    ignored: they override the file when a broker starts.
     """
     from cordwood.model.configuration import load_settings, problems_of
 

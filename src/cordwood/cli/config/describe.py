@@ -20,7 +20,7 @@ def describe(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show the settings of a topic, a group or a broker: each value, and where it was set."""
+    """Show the settings of a topic, a group or a broker: each value, and its source."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
     from cordwood.cli.topic.view import settings_of

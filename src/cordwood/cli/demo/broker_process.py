@@ -1,4 +1,4 @@
-"""The demo's broker: a real `cordwood serve` in a process of its own, so that it can be killed for real."""
+"""The demo's broker: a real `cordwood serve` in a separate process, so that it can really be killed."""
 
 import os
 import re
@@ -35,7 +35,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> float:
-        """Starts the broker, again on its first address. Returns how many ms it took until clients could connect."""
+        """Starts the broker, again on its first address. Returns the ms until clients could connect."""
         assert self._process is None
         command = [sys.executable, "-m", "cordwood.cli", "serve"]
         command += ["--data-dir", self.data_directory, "--listen", self._address]
@@ -60,14 +60,14 @@ class BrokerProcess:
         raise BrokerFailed(f"the broker did not start:\n{self._said()}")
 
     def kill(self) -> None:
-        """kill -9: the broker flushes nothing."""
+        """Kills the broker with kill -9: it flushes nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM: the broker finishes, flushes and closes."""
+        """Stops the broker with SIGTERM: it finishes, flushes and closes."""
         assert self._process is not None
         self._process.terminate()
         code = self._process.wait(timeout=_START_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The demo's cluster: a real `cordwood cluster up` in a process of its own, whose brokers are killed by their pids."""
+"""The demo's cluster: a real `cordwood cluster up` in a separate process, whose brokers are killed by their pids."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class ClusterProcess:
         """The process of each broker, by node id."""
 
     def start(self) -> float:
-        """Starts the cluster. Returns how many seconds it took until all brokers served."""
+        """Starts the cluster. Returns the seconds until all brokers served."""
         assert self._supervisor is None
         command = [sys.executable, "-m", "cordwood.cli", "cluster", "up", "--nodes", str(NODES), "--json"]
         command += ["--data-dir", self._data_directory, "--base-port", "0"]
@@ -56,12 +56,12 @@ class ClusterProcess:
         return told
 
     def said(self) -> list[str]:
-        """What the supervisor says for people."""
+        """The supervisor's output for people."""
         with open(self._log_path) as log:
             return log.read()[-2000:].splitlines()
 
     def kill(self, node_id: int) -> None:
-        """kill -9 of one broker: the broker flushes nothing, and says goodbye to nobody."""
+        """Kills one broker with kill -9: it flushes nothing, and says goodbye to nobody."""
         os.kill(self.pids[node_id], signal.SIGKILL)
         self._killed.add(node_id)
 
@@ -77,7 +77,7 @@ class ClusterProcess:
         return ",".join(server for node_id, server in enumerate(servers, 1) if node_id not in self._killed)
 
     def stop(self) -> None:
-        """SIGTERM to the supervisor, which stops the brokers and ends after them."""
+        """Stops the supervisor with SIGTERM: it stops the brokers and ends after them."""
         assert self._supervisor is not None
         self._supervisor.terminate()
         code = self._supervisor.wait(timeout=_STOP_TIMEOUT_S)
@@ -109,7 +109,7 @@ class ClusterProcess:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process runs and is a broker of `cordwood`: another process may have got the number."""
+    """True if the process runs and is a broker of `cordwood`: another process may have got the number."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"cordwood" in file.read()

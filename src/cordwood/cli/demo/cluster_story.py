@@ -58,7 +58,7 @@ def _create_topic(cluster: ClusterProcess) -> None:
 
 
 class _Killed:
-    """The partition whose leader is killed, its leader before, the time of the kill, and how long nobody led."""
+    """The partition whose leader is killed, its former leader, the time of the kill, and the time without a leader."""
 
     def __init__(self, partition: int, leader: int) -> None:
         self.partition = partition
@@ -67,7 +67,7 @@ class _Killed:
         self.led_after_ms: float | None = None
 
     def look(self, cluster: ClusterProcess) -> None:
-        """Notes when a broker that runs first tells another leader."""
+        """Notes the time at which a running broker first names another leader."""
         if self.led_after_ms is None and _partitions(cluster)[self.partition].leader not in (self.leader, -1):
             self.led_after_ms = (time.monotonic() - self.at_s) * 1000
 
@@ -104,7 +104,7 @@ def _write_and_kill(stage: Stage, cluster: ClusterProcess) -> tuple[Shop, _Kille
 
 
 def _acks_since(acknowledged: Sequence[Acknowledged], killed: _Killed) -> int:
-    """Acknowledgements of the partition since the kill; those of the killed leader that were on their way are few."""
+    """Acknowledgements of the partition since the kill; only a few of them can be the killed leader's last ones."""
     since = 0
     for acked in reversed(acknowledged):
         if acked.at_s < killed.at_s:
@@ -173,7 +173,7 @@ def _show_status(stage: Stage, cluster: ClusterProcess, killed: _Killed) -> None
 
 
 def _gone(view: ClusterView, node_id: int) -> bool:
-    """Whether no partition of the topic counts on the broker."""
+    """True if no partition of the topic counts on the broker."""
     troubles = [trouble.partition for trouble in view.troubles if trouble.partition.topic == TOPIC]
     return len(troubles) == PARTITIONS and not any(node_id in (each.leader, *each.isr) for each in troubles)
 
@@ -198,7 +198,7 @@ def _count(stage: Stage, cluster: ClusterProcess, shop: Shop) -> None:
 
 
 def _partitions(cluster: ClusterProcess) -> list[PartitionState]:
-    """The partitions of the topic by number, as a broker that runs sees them."""
+    """The partitions of the topic by number, as a running broker sees them."""
     host, _, port = cluster.survivors.partition(",")[0].rpartition(":")
     return sorted(partitions_of((host, int(port)), [TOPIC], PATIENCE_S), key=lambda state: state.partition)
 

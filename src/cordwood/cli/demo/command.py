@@ -22,10 +22,10 @@ def demo(
 ) -> None:
     """Show the main job in the terminal: a real broker, a real client, real kills, and pipelines on a real Spark.
 
-    The demo starts a broker of its own in a temporary directory, and ends by itself. Every claim is checked; the exit
-    code is 0 if all held. The chapters on one broker take about a quarter of a minute, the chapter on a cluster of
-    three about ten seconds. Those on Spark start it four times, which takes about 100 s on two quiet cores; without
-    Spark they are left out.
+    The demo starts its own broker in a temporary directory, and ends by itself. Every claim is checked; the exit code
+    is 0 if all held. The chapters on one broker take about a quarter of a minute, the chapter on a cluster of three
+    about ten seconds. Those on Spark start it four times, which takes about 100 s on two quiet cores; without Spark
+    they are left out.
     """
     from cordwood.cli.demo.chapters import UnknownChapter
     from cordwood.cli.demo.story import CHAPTERS, run

@@ -39,7 +39,7 @@ class Acknowledged(NamedTuple):
     partition: int
     offset: int
     at_s: float
-    """When the producer heard of it, on the monotonic clock."""
+    """The time at which the producer got the acknowledgement, on the monotonic clock."""
 
 
 class Shop:
@@ -56,7 +56,7 @@ class Shop:
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
-                # So that the demo need not wait long for a broker that comes back.
+                # The demo need not wait long for a broker that comes back.
                 "reconnect.backoff.max.ms": 300,
                 "log_level": 0,
             }

@@ -1,6 +1,6 @@
 """The demo's chapters on Spark: a pipeline that is killed, corrected, replayed and swapped; and the audit.
 
-Each command runs as a user would run it, in a process of its own. `compare` and `audit` share a process and its Spark
+Each command runs as a user would run it, in a separate process. `compare` and `audit` share a process and its Spark
 session, and the audit runs beside other chapters: so the demo starts Spark four times, not five.
 """
 
@@ -131,7 +131,7 @@ def _audit(scene: Scene) -> None:
 
 
 def start_spark(scene: Scene) -> None:
-    """Starts the Spark session of the commands that share one, if a chapter of theirs is played."""
+    """Starts the Spark session of the commands that share one, if one of their chapters is played."""
     if scene.playing & {"correct", "audit"}:
         scene.commands = SparkCommands(_environment(scene), os.path.join(scene.directory, "spark.log"))
 
@@ -155,7 +155,7 @@ def _output(arguments: Sequence[str], command: "Future[Ended]") -> str:
 
 
 def as_far_as_installed(chapters: Sequence[Chapter]) -> list[Chapter]:
-    """Without Spark, one chapter that says so stands in for those that need it."""
+    """The chapters that can be played: without Spark, one chapter that says so replaces those that need it."""
     if _WITH_SPARK or not any(chapter.on_spark for chapter in chapters):
         return list(chapters)
     first = next(index for index, chapter in enumerate(chapters) if chapter.on_spark)
@@ -169,7 +169,7 @@ def _no_spark(scene: Scene) -> None:
 
 
 class _Run:
-    """`cordwood pipeline run` in a process of its own, and its output."""
+    """`cordwood pipeline run` in a separate process, and its output."""
 
     def __init__(self, scene: Scene, file: Path) -> None:
         command = [sys.executable, "-m", "cordwood.cli", "pipeline", "run", str(file), "--json"]
@@ -284,7 +284,7 @@ def _import_table_reader() -> None:
 
 
 def _table(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
-    """(customer, order) → (its last step, whether it is done), as a reader of the live table sees it."""
+    """(customer, order) → (last step, True if it is done), as a reader of the live table sees it."""
     from deltalake import DeltaTable
 
     from cordwood.pipelines import table_path
@@ -295,7 +295,7 @@ def _table(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
 
 
 def _last_steps(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
-    """(customer, order) → (last step, whether it is done), from the acknowledged events."""
+    """(customer, order) → (last step, True if it is done), from the acknowledged events."""
     assert scene.shop is not None
     found: dict[tuple[str, int], int] = {}
     for acked in scene.shop.acknowledged:

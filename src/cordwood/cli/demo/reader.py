@@ -1,7 +1,7 @@
-"""A reader of the demo, as a process of its own: `python -m cordwood.cli.demo.reader`.
+"""A reader of the demo, as a separate process: `python -m cordwood.cli.demo.reader`.
 
 The reader reads every partition from its committed position on, writes each record to a file, and commits its position
-after every few records: at least once. It can be killed at any instant and started again.
+after every few records: at least once. The reader can be killed at any instant and started again.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from cordwood.cli.table import fitting
 
 
 class Stage:
-    """The demo's output. `check` counts every claim, so that `finish` can say whether all held."""
+    """The demo's output. `check` counts every claim, and `finish` prints the verdict."""
 
     def __init__(self) -> None:
         self._console = console()
@@ -46,7 +46,7 @@ class Stage:
         self._console.print(Padding(fitting(columns, rows, self._console.width - indent), (0, 0, 1, indent)))
 
     def check(self, claim: str, holds: bool) -> None:
-        """Prints a claim, and whether it holds."""
+        """Prints a claim, and its outcome."""
         if holds:
             self.held += 1
             self._console.print(Padding(Text.assemble(("✓ ", "bold green"), claim), (0, 0, 0, 3)))

@@ -1,4 +1,4 @@
-"""Reads all partitions of the demo's topic to their ends, and checks the order of what was read."""
+"""Reads all partitions of the demo's topic to their ends, and checks the order of the records."""
 
 import time
 
@@ -34,7 +34,7 @@ def read_all(bootstrap_servers: str, group: str) -> list[Line]:
 
 
 def rises(lines: list[Line], *, by_key: bool) -> bool:
-    """Whether steps rise within every key, or offsets within every partition."""
+    """True if steps rise within every key, or offsets within every partition."""
     last: dict[str | int, int] = {}
     for line in lines:
         scope: str | int = line.key if by_key else line.partition

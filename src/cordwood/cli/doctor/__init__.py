@@ -1,4 +1,4 @@
-"""`cordwood doctor`: what will hurt a broker on this machine, before it does.
+"""`cordwood doctor`: finds trouble for a broker on this machine before it happens.
 
-facts.py measures the machine, judgement.py says what the facts mean, command.py shows it.
+facts.py measures the machine, judgement.py judges the facts, command.py shows the findings.
 """

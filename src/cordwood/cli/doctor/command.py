@@ -35,8 +35,8 @@ def doctor(
 ) -> None:
     """Look at this machine as a broker with these settings would: disk, log file, limits, memory, clock, ports, store.
 
-    Says what will hurt before it does, and what to do. Ends with exit code 5 if a broker would not start, or if what
-    it acknowledges would not be safe. Writes one small file for a moment, to time the disk.
+    Reports trouble before it happens, and what to do. Ends with exit code 5 if a broker would not start, or if
+    acknowledged records would not be safe. Writes one small file for a moment, to time the disk.
     """
     import os
 
@@ -59,7 +59,7 @@ def doctor(
 
 
 def findings_of(settings: "BrokerSettings") -> "list[Finding]":
-    """What this machine means for a broker with these settings."""
+    """The findings about this machine for a broker with these settings."""
     from cordwood.cli.doctor import facts
     from cordwood.cli.doctor.judgement import (
         judge_clock,

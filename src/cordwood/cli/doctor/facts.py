@@ -1,4 +1,4 @@
-"""What `cordwood doctor` measures. Nothing is judged here, and nothing but one small file is written for a moment."""
+"""The measurements of `cordwood doctor`. Nothing is judged here, and only one small file is written for a moment."""
 
 import asyncio
 import ctypes
@@ -25,7 +25,7 @@ from cordwood.model.listeners import EVERY_INTERFACE, ListenerAddress
 SYNCS = 20
 SYNC_BYTES = 4096
 _TIME_ERROR = 5
-"""What adjtimex returns while no service keeps the clock right."""
+"""The result of adjtimex while no service keeps the clock right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Disk:
     """The data directory, or the nearest directory above it that exists."""
     exists: bool
     in_use: bool
-    """Whether a broker runs on the directory."""
+    """True if a broker runs on the directory."""
     refusal: str
-    """Why the files cannot be read, or one cannot be written and synced there; empty: they can."""
+    """The reason why the files cannot be read, or a file cannot be written and synced there; empty: they can."""
     kind: str | None
     """The type of the file system."""
     free_bytes: int
@@ -49,10 +49,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFaults:
-    """What speaks against several data directories as those of one broker."""
+    """The objections to several data directories as those of one broker."""
 
     refusal: str
-    """Why a broker would not start on them; empty: nothing speaks against it."""
+    """The reason why a broker would not start on them; empty: there is none."""
     twice: list[tuple[str, str]]
     """Pairs of directories with files of the same partition."""
 
@@ -68,16 +68,16 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Memory:
     total_bytes: int
-    """The machine's, or the limit of the control group if that is less."""
+    """The machine's memory, or the limit of the control group if that is less."""
     available_bytes: int
     wanted_bytes: int
-    """What the settings let a broker's buffers take, beside the process itself."""
+    """The memory that the settings let a broker's buffers take, beside the process itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
     synchronised: bool | None
-    """Whether the kernel knows that a service keeps the clock right; None: it does not say."""
+    """True if the kernel knows that a service keeps the clock right; None: it does not say."""
     now_s: float
 
 
@@ -85,13 +85,13 @@ class Clock:
 class Port:
     address: str
     refusal: str
-    """Why a broker cannot listen there; empty: it can."""
+    """The reason why a broker cannot listen there; empty: it can."""
     told: str
     """The host that clients are told."""
     told_is_known: bool
-    """Whether that host name has an address, as seen from this machine."""
+    """True if that host name has an address, as seen from this machine."""
     everywhere: bool
-    """Whether the listener listens on all interfaces without an advertised address."""
+    """True if the listener listens on all interfaces without an advertised address."""
     setting: str = "listeners"
     """The setting that names the address."""
 
@@ -102,16 +102,16 @@ class LogFile:
 
     path: str
     relative: bool
-    """Whether the settings name it relative to the directory in which the broker is started."""
+    """True if the settings name it relative to the directory in which the broker is started."""
     refusal: str
-    """Why it cannot be written; empty: it can."""
+    """The reason why the file cannot be written; empty: it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreMember:
     endpoint: str
     refusal: str
-    """Why the member cannot be used; empty: it can."""
+    """The reason why the member cannot be used; empty: it can."""
     answer_ms: float
 
 
@@ -167,7 +167,7 @@ def _newest_s(place: str) -> float:
 
 
 def log_file_of(settings: BrokerSettings) -> LogFile | None:
-    """None if lines go to stderr. A file that is not there is not made."""
+    """The log file; None if lines go to stderr. A missing file is not made."""
     if not settings.logging_file:
         return None
     path = os.path.abspath(settings.logging_file)
@@ -202,7 +202,7 @@ def directory_faults(settings: BrokerSettings) -> DirectoryFaults:
 def _partitions_in(directory: str) -> list[str]:
     """The names of directories with files of a partition."""
     names = []
-    # `disk_of` says so where another user owns a directory.
+    # `disk_of` reports a directory of another user.
     with suppress(FileNotFoundError, PermissionError), os.scandir(directory) as entries:
         for entry in entries:
             with suppress(ValueError):
@@ -256,7 +256,7 @@ def ports_of(settings: BrokerSettings) -> list[Port]:
         told = socket.gethostname() if everywhere else told
         ports.append(Port(str(listener.address), refusal, told, _is_known(told), everywhere))
     if (metrics := settings.metrics_address) is not None:
-        # Nobody is told this address: whoever scrapes is configured with it.
+        # The metrics address is not advertised: scrapers are configured with it.
         setting = "metrics.listener"
         ports.append(Port(settings.metrics_listener, _why_not_bound(metrics), metrics.host, True, False, setting))
     return ports

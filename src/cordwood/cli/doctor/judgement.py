@@ -1,4 +1,4 @@
-"""What the facts of a machine mean for a broker: pure, so that machines nobody has at hand can be judged in tests."""
+"""Judges the facts of a machine for a broker: pure functions, so that tests can judge machines that are not at hand."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cordwood.cli.doctor.facts import Clock, DirectoryFaults, Disk, Limits, LogF
 from cordwood.cli.output import size_in_words
 
 PROCESS_BYTES = 150 << 20
-"""What a broker takes beside its buffers, with room for some thousand partitions."""
+"""The memory of a broker beside its buffers, with room for some thousand partitions."""
 SLOW_SYNC_MS = 20.0
 SLOW_STORE_MS = 100.0
 LITTLE_ROOM = 0.15
@@ -22,7 +22,7 @@ class State(StrEnum):
     WARNING = "warning"
     """Will hurt later, or under load."""
     PROBLEM = "problem"
-    """A broker does not start, or what it acknowledges is not safe."""
+    """A broker does not start, or acknowledged records are not safe."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A group's lag, lag time, drain rate and time to data loss, from what any Kafka client can see.
+"""A group's lag, lag time, drain rate and time to data loss, from facts that any Kafka client can see.
 
 A client does not see segments. It sees a log's start, end and size, the topic's settings, and the timestamps of the
 first unread and of the newest record. `lag/estimate.py` spreads records evenly between the two and cuts them into
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 READING_S = 3.0
 MAX_READ_PARTITIONS = 256
-"""How many first unread records one look reads, for their timestamps: more would make a look take long."""
+"""The most first unread records that one look reads, for their timestamps: more would make a look take long."""
 
 Place = tuple[str, int]
 
@@ -39,7 +39,7 @@ class LagRow(NamedTuple):
     lag: PositionLag | None
     """None if the topic is gone."""
     foreseen: bool
-    """Whether the time to data loss is known. If it is known and None, no data will be lost."""
+    """True if the time to data loss is known. If it is known and None, no data will be lost."""
 
     def as_json(self) -> dict[str, Any]:
         lag = self.lag
@@ -101,7 +101,8 @@ class LagReader:
         from cordwood.cli.topic.view import sizes_of
 
         connection = self._connection
-        # Read on every look: a watch may run for days, and an operator who sees a loss coming raises the retention.
+        # Settings are read on every look: a watch may run for days, and an operator who sees a loss coming raises the
+        # retention.
         self._rules[topic] = self._retention_rules(topic)
         ends = connection.known_offsets(topic, partitions, OffsetSpec.latest())
         partitions = list(ends)

@@ -34,13 +34,13 @@ class GroupLag(NamedTuple):
     state: str
     topic: str
     partitions: int
-    """Those in which the group has a position."""
+    """The partitions in which the group has a position."""
     lag: int
     """Offsets between positions and ends, in the partitions whose ends are known."""
     largest: int
-    """The lag of the partition that lags most."""
+    """The largest lag of a partition."""
     unknown: int
-    """Partitions whose end nobody tells: the topic is gone, or has no leader."""
+    """Partitions whose end is unknown: the topic is gone, or has no leader."""
 
 
 def group_lag(
@@ -113,7 +113,7 @@ def lags(connection: Connection, names: set[str]) -> list[GroupLag]:
 def _told_by_coordinators(
     connection: Connection, names: set[str]
 ) -> list[tuple[dict[str, str], dict[tuple[str, str, int], int]]]:
-    """What each broker tells of the groups that it coordinates: their states, and their positions."""
+    """The states and positions of groups, from the brokers that coordinate them."""
     from cordwood.cli.group.view import groups_of
     from cordwood.cli.raw_request import Address, ask, from_every_broker
     from cordwood.wire.apis import ApiKey
@@ -136,7 +136,7 @@ def _told_by_coordinators(
 
 
 def _ends(connection: Connection, places: set[Place]) -> dict[Place, int]:
-    """The ends of these partitions, each told by its leader. Those that nobody tells are left out."""
+    """The ends of these partitions, from their leaders. Unknown ends are left out."""
     from cordwood.cli.raw_request import ask, brokers_that_take_part
     from cordwood.cli.topic.by_state import all_partitions
     from cordwood.wire.apis import ApiKey

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from cordwood.cli.group.view import GroupView
 
 MAX_REMARKS = 5
-"""How many partitions get a remark of their own."""
+"""The most partitions with a separate remark."""
 
 
 class Target(NamedTuple):
-    """`kind` is beginning, end, offset, time or shift; `number` is the offset, the time or the distance."""
+    """`kind`: beginning, end, offset, time or shift; `number`: the offset, the time or the distance."""
 
     kind: str
     number: int = 0

@@ -24,7 +24,7 @@ def cells(row: LagRow) -> Sequence[object]:
 
 
 def loss_in_words(row: LagRow) -> str:
-    """`never`, `in 3.5 h`, `is due`, `unknown`; records that are lost already come first."""
+    """The time to data loss: `never`, `in 3.5 h`, `is due`, `unknown`; records that are lost already come first."""
     lag = row.lag
     if lag is None:
         return "topic is gone"
@@ -44,7 +44,7 @@ def loss_in_words(row: LagRow) -> str:
 
 
 def in_words(duration_ms: float) -> str:
-    """`0 s`, `12 s`, `5 min`, `3.5 h`, `2.0 d`."""
+    """A duration as text: `0 s`, `12 s`, `5 min`, `3.5 h`, `2.0 d`."""
     seconds = duration_ms / 1000
     for limit_s, unit_s, unit in ((120, 1, "s"), (7200, 60, "min")):
         if seconds < limit_s:

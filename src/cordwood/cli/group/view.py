@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 _CONSUMERS = ("consumer", "")
-"""The protocol types of consumer groups: of those with members, and of those with positions alone."""
+"""The protocol types of consumer groups: with members, and with positions alone."""
 _STATES = {"PreparingRebalance": "preparing_rebalancing", "CompletingRebalance": "completing_rebalancing"}
-"""The states that confluent-kafka calls by other names."""
+"""States with other names in confluent-kafka."""
 _MEMBER_TYPES = {0: "classic", 1: "consumer"}
 
 
@@ -23,7 +23,7 @@ class MemberView(NamedTuple):
     host: str
     partitions: list[tuple[str, int]]
     protocol: str | None
-    """`classic` or `consumer`; None if the broker does not tell. Members of one group may use different protocols."""
+    """`classic` or `consumer`; None if the broker does not say. Members of one group may use different protocols."""
 
 
 class GroupView(NamedTuple):
@@ -90,7 +90,7 @@ def describe(connection: "Connection", name: str) -> GroupView:
     answer = None
     if name in names:
         answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
-    # Brokers call a group that they do not have dead. It may have been listed a moment before.
+    # Brokers call a group that they do not have dead. The group may have been listed a moment before.
     if answer is None or answer.state is ConsumerGroupState.DEAD:
         raise Failure(
             "GROUP_ID_NOT_FOUND",
@@ -117,7 +117,7 @@ def describe(connection: "Connection", name: str) -> GroupView:
 
 
 def _spoken_protocols(connection: "Connection", name: str) -> dict[str, str]:
-    """The protocol of each member, by member id. The broker tells it, and librdkafka does not hand it on."""
+    """The protocol of each member, by member id. The broker reports it, but librdkafka does not pass it on."""
     from cordwood.cli.raw_request import ask, group_coordinator
     from cordwood.wire.apis import ApiKey
 

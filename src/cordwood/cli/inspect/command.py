@@ -37,8 +37,8 @@ def inspect(
     """Show the files of a stopped broker: partitions, segments, batches, records, producers, checkpoints.
 
     The command changes nothing, and refuses a directory that a broker is using. --verify exits with 5 if it finds a
-    problem. The log directory of a stopped Apache Kafka works, too. Partitions that a start set aside, because the
-    metadata did not know them, are listed under their present names.
+    problem. The log directory of a stopped Apache Kafka works, too. Partitions that a start set aside because the
+    metadata did not know them are listed under their present names.
     """
     from cordwood.cli.inspect import show
     from cordwood.cli.inspect.directory import Partition, read_data_directory
@@ -76,7 +76,7 @@ def inspect(
 
 @contextmanager
 def _readable(directory: str) -> Iterator[None]:
-    """An OSError (missing rights, a directory in the place of a log) becomes a Failure."""
+    """Turns an OSError (missing rights, a directory in the place of a log) into a Failure."""
     try:
         yield
     except BrokenPipeError:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment: where it begins, and how large its log file is."""
+    """One segment: its base offset, and the size of its log file."""
 
     directory: str
     base_offset: int
@@ -67,7 +67,7 @@ class Partition:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     """Checkpoints that could not be read, each with the reason."""
     set_aside: str | None = None
-    """Why the broker set the directory aside; None if it did not."""
+    """The reason why the broker set the directory aside; None if it did not."""
 
     @property
     def size_bytes(self) -> int:
@@ -92,7 +92,7 @@ class DataDirectoryView:
     """Partitions that the metadata did not know: kept, and not served."""
     unreadable: list[tuple[str, str]]
     stopped_cleanly: bool
-    """Whether the broker was stopped cleanly. If not, its next start checks everything above the recovery points."""
+    """True if the broker was stopped cleanly. If not, its next start checks everything above the recovery points."""
 
 
 def read_data_directory(path: str) -> DataDirectoryView:
@@ -126,7 +126,7 @@ def read_data_directory(path: str) -> DataDirectoryView:
 
 
 def homes_of_workers(path: str) -> list[str]:
-    """The homes of workers in a data directory that they share; none if a broker used it alone."""
+    """The homes of workers in a data directory that they share; none if a single broker used it."""
     workers = os.path.join(path, WORKERS)
     names = sorted(os.listdir(workers)) if os.path.isdir(workers) else []
     return [os.path.join(workers, name) for name in names if name.isdecimal()]
@@ -170,7 +170,7 @@ def _offsets(path: str, unreadable: list[tuple[str, str]]) -> dict[TopicPartitio
         data, problem = believe(_bytes(path), _bytes(witness_path(path)))
         if problem:
             unreadable.append((path, problem))
-        # Apache Kafka leaves checkpoints empty that it has no entry for.
+        # Apache Kafka leaves checkpoints without entries empty.
         return decode_offsets(data) if data else {}
     except DamagedFile as error:
         unreadable.append((path, str(error)))
@@ -256,7 +256,7 @@ def _read(path: str, decode: Callable[[bytes], T], unreadable: list[tuple[str, s
 
 
 def last_offsets(partition: Partition) -> Iterator[tuple[Segment, int, int]]:
-    """(segment, batches, offset after the last whole batch), by hopping from header to header, without verifying."""
+    """(segment, batches, offset after the last whole batch), read from header to header, without verifying."""
     for segment in partition.segments:
         batches, next_offset = 0, segment.base_offset
         with open(segment.path(Suffix.LOG), "rb") as file:

@@ -18,7 +18,7 @@ def read_whole(path: str) -> bytes:
 
 
 class ReadOnlyFile:
-    """A read-only file for `SegmentScan` and other scans. Writing is our own fault, so it is an assertion."""
+    """A read-only file for `SegmentScan` and other scans. A write is our own fault, so it is an assertion."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -2,7 +2,7 @@
 
 Files are read as recovery reads them. A bad place below the durable end is damage of acknowledged data: the broker
 steps over it. A bad place above the durable end is a tail that a crash tore: the broker cuts the log there at its next
-start. A wrong index costs nothing but the time to rebuild it.
+start. A wrong index costs only the time to rebuild it.
 """
 
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ class _SegmentReading:
 
 
 def why_records_are_wrong(header: BatchHeader, batch: memoryview) -> str | None:
-    """Why the records of a batch cannot be read, after decompressing it; None if they can."""
+    """The reason why the records of a batch cannot be read, after decompressing it; None if they can."""
     try:
         last = -1
         for record in records_in(batch):

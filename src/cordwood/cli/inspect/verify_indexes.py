@@ -1,6 +1,6 @@
 """Compares a segment's index files with its log.
 
-An index is sparse and may end early, so it is not compared with a rebuilt one: it is sound if a reader who trusts it
+An index is sparse and may end early, so it is not compared with a rebuilt one: it is sound if a reader that trusts it
 misses nothing.
 """
 
@@ -89,7 +89,7 @@ class IndexWalk:
             self._time_entry = next(self._time_entries, None)
 
     def end(self, *, complete: bool) -> Iterator[tuple[Suffix, str]]:
-        """The wrong files, each with the reason. `complete` if the log was read to its end."""
+        """The wrong files, each with the reason. `complete`: the log was read to its end."""
         if complete:
             if self._offset_entry is not None:
                 self._wrong.setdefault(Suffix.INDEX, f"points to byte {self._offset_entry[1]}, where no batch begins")

@@ -1,1 +1,1 @@
-"""`cordwood pipeline …`: pipelines on Spark. One file per command; what they do is in `cordwood.pipelines`."""
+"""`cordwood pipeline …`: pipelines on Spark. One file per command; the work is in `cordwood.pipelines`."""

@@ -37,8 +37,8 @@ def compare_editions(
 ) -> None:
     """Compare the live tables and topics with those of a replay: counts, keys that differ, samples.
 
-    Rows and records are matched by their key; without a key they are counted by what they say. The order of a topic's
-    records is not compared. More than 200,000 rows are compared on Spark.
+    Rows and records are matched by their key; without a key they are counted by content. The order of a topic's records
+    is not compared. More than 200,000 rows are compared on Spark.
     """
     with refusals():
         from cordwood.cli.pipeline.compared_outputs import compared

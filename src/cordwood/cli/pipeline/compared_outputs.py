@@ -1,4 +1,4 @@
-"""The outputs that two editions have in common, compared: here where they are small, else on one Spark session."""
+"""The common outputs of two editions, compared: in this process if they are small, else on one Spark session."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -32,7 +32,7 @@ class Compared:
 
 
 def compared(state: PipelineState, live: Edition, fresh: Edition, bootstrap_servers: str, samples: int) -> Compared:
-    """Outputs that both editions share are no matter of comparing."""
+    """Compares the outputs of two editions. Outputs that both editions share are not compared."""
     with Doing() as doing:
         return _Comparing(state, live, fresh, bootstrap_servers, samples, doing).all()
 

@@ -1,7 +1,7 @@
-"""What a command does while it has nothing to show yet: one living line on a terminal, plain lines elsewhere.
+"""The progress of a command that has nothing to show yet: one living line on a terminal, plain lines elsewhere.
 
-Always on standard error: standard output is for results. Both say how long the step has taken: a reader of a log file
-has to tell a slow step from a command that hangs.
+Progress always goes to standard error: standard output is for results. The lines have the duration of the step: a
+reader of a log file has to tell a slow step from a command that hangs.
 """
 
 import sys
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 AGAIN_AFTER_S: Final = 5.0
 _GROWTH: Final = 0.25
-"""A line is repeated after this share of the time that the step has taken, so that an hour is not 700 lines."""
+"""A line is repeated after this share of the step's duration, so that an hour does not print 700 lines."""
 
 
 class Doing:
-    """`show` says what is done now; `hide` ends that, before anything else is printed. Both may be called from any
-    thread."""
+    """Shows the present step: `show` begins, and `hide` ends it before anything else is printed. Both may be called
+    from any thread."""
 
     def __init__(self, again_after_s: float = AGAIN_AFTER_S) -> None:
         self._again_after_s = again_after_s

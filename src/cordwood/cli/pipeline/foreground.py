@@ -1,4 +1,4 @@
-"""Running a pipeline's worker in the foreground of a terminal, until it ends, fails for good or is told to stop."""
+"""Runs a pipeline's worker in the foreground of a terminal, until it ends, fails for good or is told to stop."""
 
 import signal
 import sys
@@ -32,7 +32,7 @@ def run_in_foreground(
     as_json: bool,
     verbose: bool = False,
 ) -> None:
-    """Raises Failure if it ends with one. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once."""
+    """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Raises Failure."""
 
     doing = Doing()
 
@@ -72,7 +72,7 @@ def run_in_foreground(
             supervisor.kill()
             return
         text = f"{found.pipeline.name} {edition.name}: ending after the batch under way; once more ends it at once …"
-        # In a thread of its own: the signal may have come in the middle of a line.
+        # The text is shown in a separate thread: the signal may have come in the middle of a line.
         saying = threading.Thread(target=doing.show, args=(text,), daemon=True)
         saying.start()
         supervisor.stop()
@@ -92,7 +92,7 @@ def run_in_foreground(
 
 
 def tell_that_nothing_is_there(found: Found, edition: Edition, *, as_json: bool) -> None:
-    """The end of a run that had nothing to read, and for which Spark was not started."""
+    """Reports the end of a run that had nothing to read, and for which Spark was not started."""
     who = {"pipeline": found.pipeline.name, "edition": edition.name, "version": edition.version}
     event = {**who, "event": "ended", "reason": Ending.DONE.value}
     _note(found.state, edition.name, event)
@@ -103,7 +103,7 @@ def tell_that_nothing_is_there(found: Found, edition: Edition, *, as_json: bool)
 
 
 def _note(state: PipelineState, edition: str, event: Event) -> None:
-    """For `status`, which is asked while this process waits for the next try, or is gone."""
+    """Notes the failure for `status`, which may be asked while this process waits for the next try, or is gone."""
     if event["event"] == "failed":
         note_failure(state, edition, event)
     elif event["event"] in ("batch", "ended"):

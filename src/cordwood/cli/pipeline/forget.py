@@ -1,4 +1,4 @@
-"""`cordwood pipeline forget`: an edition and its tables, removed."""
+"""`cordwood pipeline forget`: removes an edition and its tables."""
 
 import time
 from typing import Annotated

@@ -8,7 +8,7 @@ from cordwood.cli.pipeline.options import Directory, refusals
 
 
 def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: AsJson = False) -> None:
-    """List the pipelines that have run: what is live, what runs, what they write."""
+    """List the pipelines that have run: their live editions, running processes and outputs."""
     with refusals():
         from cordwood.cli.pipeline.view import editions_of
         from cordwood.pipelines.project import Project

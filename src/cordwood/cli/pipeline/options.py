@@ -1,4 +1,4 @@
-"""What the pipeline commands share of their command lines, and of how they fail."""
+"""Shared parts of the pipeline commands: options, and failures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +54,7 @@ _EXIT_CODES = {"NOT_FOUND": ExitCode.NOT_FOUND, "OVER_BUDGET": ExitCode.PROBLEM_
 
 
 def check_spark_is_installed() -> None:
-    """Before anything is made or started: a worker without Spark fails the same way every time."""
+    """Fails before anything is made or started: a worker without Spark fails the same way every time."""
     for name in ("pyspark", "pyarrow", "numba", "deltalake"):
         if find_spec(name) is None:
             raise _no_spark(name)
@@ -62,7 +62,7 @@ def check_spark_is_installed() -> None:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What `cordwood.pipelines` refuses is a failure of the command; so are an installation without Spark and a
+    """Turns refusals of `cordwood.pipelines` into failures of the command, and so an installation without Spark and a
     file that cannot be read or written."""
     from cordwood.pipelines.errors import Refusal
 

@@ -1,4 +1,4 @@
-"""Spark for a moment, inside a command: what its JVM has to say on the way goes to a file, not over the result."""
+"""Spark for a moment, inside a command: the output of its JVM goes to a file, not over the result."""
 
 import os
 import sys
@@ -15,15 +15,16 @@ _SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
 
 
 def quiet_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
-    """The JVM inherits the standard error that it is started with, and keeps it. What the command itself says meanwhile
-    is shown: a start takes long."""
+    """A Spark session whose JVM writes to a file. The JVM inherits the standard error that it is started with, and
+    keeps it. The command's own output is shown meanwhile: a start takes long."""
     from cordwood.pipelines.sessions import pipeline_session
 
     descriptor, path = tempfile.mkstemp(prefix="cordwood-spark-", suffix=".log")
     sys.stderr.flush()
     kept, before = os.dup(2), sys.stderr
     if _descriptor(before) == 2:
-        # Not closed afterwards: another thread may be in the middle of a line. It costs a descriptor.
+        # The descriptor is not closed afterwards: another thread may be in the middle of a line. That costs one
+        # descriptor.
         sys.stderr = os.fdopen(os.dup(2), "w", encoding=before.encoding, errors="replace", buffering=1)
     os.dup2(descriptor, 2)
     try:
@@ -42,7 +43,7 @@ def quiet_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
 
 
 def _descriptor(stream: TextIO) -> int | None:
-    """None for one that is not of the system's, as in a test."""
+    """The descriptor of a stream; None for a stream without one, as in a test."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

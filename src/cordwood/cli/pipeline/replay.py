@@ -35,8 +35,8 @@ def replay(
     """Run a pipeline over history into fresh tables and topics, beside the live ones, until it has caught up.
 
     A FILE is replayed as it is now, a NAME as the live edition keeps it. Readers keep getting the live edition until
-    `cordwood pipeline swap`. Outputs that are not replayable get nothing. A replay that was interrupted goes on where
-    it was when the same command is given again and the file is the same.
+    `cordwood pipeline swap`. Outputs that are not replayable get nothing. An interrupted replay goes on at its last
+    place if the same command is given again and the file is the same.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family

@@ -1,4 +1,4 @@
-"""`cordwood pipeline requeue`: quarantined records once more."""
+"""`cordwood pipeline requeue`: sends quarantined records once more."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -36,8 +36,8 @@ def requeue(
 
     A FILE sends them through the file as it is now, a NAME through the definition that the live edition keeps. Records
     that fail again go back to quarantine, and the exit code is 5. A record that would undo a later one stays in
-    quarantine: where the pipeline writes a table with a key, and a record with the same key was read after it from the
-    same partition. A record without a key counts as older than every later record of its partition. Runs on Spark.
+    quarantine: if the pipeline writes a table with a key, and a record with the same key was read later from the same
+    partition. A record without a key counts as older than every later record of its partition. Runs on Spark.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
@@ -152,7 +152,7 @@ def _show(name: str, quarantine: str, done: "Requeued", *, as_json: bool) -> Non
 
 
 def _remark_others(superseded: "Sequence[Origin]", *, left: bool) -> None:
-    """Says which quarantined records are not among those that are sent."""
+    """Names the quarantined records that are not sent."""
     from cordwood.pipelines.requeueing import MAX_RECORDS
 
     if superseded:

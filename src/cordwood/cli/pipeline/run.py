@@ -1,4 +1,4 @@
-"""`cordwood pipeline run`: the live edition, supervised, in the foreground."""
+"""`cordwood pipeline run`: runs the live edition, supervised, in the foreground."""
 
 import time
 from typing import Annotated
@@ -39,9 +39,8 @@ def run(
     """Run a pipeline until it is stopped, with a line for every batch.
 
     A FILE is run as it is now, if its version is the live one; a NAME runs the definition that the live edition keeps.
-    A file that has changed becomes the edition's definition with the first batch that it has done. Failures that may
-    pass are tried again, with longer and longer pauses. It ends after the batch under way on SIGTERM, Ctrl-C or
-    `cordwood pipeline stop`.
+    A changed file becomes the edition's definition with its first finished batch. Temporary failures are tried again,
+    with growing pauses. The run ends after the batch under way on SIGTERM, Ctrl-C or `cordwood pipeline stop`.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family

@@ -6,7 +6,7 @@ from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
 
 
 def pipeline_status(name: PipelineName, directory: Directory = None, as_json: AsJson = False) -> None:
-    """Show a pipeline: its editions, which is live, what runs, how far each has come, and where its outputs are."""
+    """Show a pipeline: its editions, the live one, running processes, their progress, and the places of its outputs."""
     with refusals():
         from cordwood.cli.pipeline.view import COLUMNS, editions_of
         from cordwood.cli.record_text import time_in_words

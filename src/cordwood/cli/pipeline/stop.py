@@ -23,7 +23,7 @@ def stop_pipeline(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop what runs of a pipeline, the live edition and replays, after the batch under way."""
+    """Stop a pipeline's live edition and replays after the batch under way."""
     with refusals():
         from cordwood.pipelines.project import Project
         from cordwood.pipelines.swapping import running, stop

@@ -39,9 +39,9 @@ def swap_pipeline(
 ) -> None:
     """Make the replayed edition the live one, in one step; `cordwood pipeline rollback` undoes it.
 
-    What runs of the two editions is stopped first, and nothing runs afterwards: start it with `cordwood pipeline run
-    NAME`. Tables' names lead to the new tables from then on. A topic cannot be replaced under its readers: the new
-    edition writes a new topic, and you are told which.
+    Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
+    `cordwood pipeline run NAME`. Tables' names lead to the new tables from then on. A topic cannot be replaced under
+    its readers: the new edition writes a new topic, which the command names.
     """
     with refusals():
         from cordwood.pipelines.project import Project
@@ -67,10 +67,10 @@ def rollback_pipeline(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Undo the last swap: the edition that was live before it is live again, and goes on from where it stopped.
+    """Undo the last swap: the former live edition is live again, and goes on from where it stopped.
 
-    What runs of the two editions is stopped first, and nothing runs afterwards: start it with `cordwood pipeline run
-    NAME`.
+    Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
+    `cordwood pipeline run NAME`.
     """
     with refusals():
         from cordwood.pipelines.project import Project

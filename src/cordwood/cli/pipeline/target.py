@@ -1,7 +1,7 @@
-"""Which code a command runs: FILE is that file as it is now, NAME the live edition's definition as it was kept.
+"""The code that a command runs: FILE is that file as it is now, NAME the live edition's definition as it was kept.
 
-The same rule for `run`, `requeue` and `replay`. Where a NAME's file has changed since its definition was kept, the
-command says so: who edits a file and then gives the name would wonder why nothing has changed.
+The rule is the same for `run`, `requeue` and `replay`. If a NAME's file has changed since its definition was kept, the
+command says so: a user who edits a file and then gives the name would wonder why nothing has changed.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def find(target: str, directory: str | None) -> Found:
 
 
 def say_which_code(found: Found, command: str) -> None:
-    """Remarks that a kept definition is run though its file has changed."""
+    """Remarks that a kept definition is run although its file has changed."""
     if not found.is_kept:
         return
     edition = found.state.live_edition()
@@ -53,7 +53,7 @@ def say_which_code(found: Found, command: str) -> None:
 
 
 def _as_file(target: str) -> tuple[Path | None, str | None]:
-    """`orders.py`, `orders.py:returns`; no path if it is a name."""
+    """The path in `orders.py` or `orders.py:returns`; no path for a name."""
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         return Path(path), name

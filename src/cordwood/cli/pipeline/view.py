@@ -1,4 +1,4 @@
-"""What is known about a pipeline, as the commands show it."""
+"""The known facts about a pipeline, as the commands show them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ class EditionView(NamedTuple):
     role: str
     """live, fresh (beside it), before (a rollback leads there)."""
     pid: int | None
-    """None where the supervisor is gone, and its worker ends after the batch under way."""
+    """None if the supervisor is gone, and its worker ends after the batch under way."""
     is_running: bool
     progress: dict[str, Any]
     failure: Mapping[str, Any] | None
-    """What it failed with since its last batch."""
+    """The failure since its last batch."""
 
     @property
     def state(self) -> str:

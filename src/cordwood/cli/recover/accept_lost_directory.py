@@ -72,7 +72,7 @@ def _loss_in_words(home: str, lost: str, partitions: "list[TopicPartition] | Non
         return f"Which partitions were in {lost} cannot be told: {home} has no metadata that can be read."
     if not partitions:
         return f"All partitions are in other directories: no records were in {lost} alone."
-    # The words name only some: topics of users come before those of the broker itself.
+    # The text names only some partitions: those of users come before those of the broker's own topics.
     users_first = sorted(partitions, key=lambda partition: partition.topic in INTERNAL_TOPICS)
     return (
         f"{in_words(list(map(str, users_first)))}: in none of the other directories. They were in {lost}, or never had "

@@ -35,7 +35,7 @@ class SetAsideTopic:
 
 
 def topics_set_aside(data: DataDirectoryView) -> list[SetAsideTopic]:
-    """The topics, by name and id. A directory without an id gets the id of the others of its name, if they agree."""
+    """The topics, by name and id. A directory without an id gets the id of the others with its name, if they agree."""
     ids: dict[str, set[TopicId]] = {}
     for read in data.set_aside:
         if read.topic_id is not None:
@@ -107,9 +107,10 @@ class Rebuilt(NamedTuple):
 
     topic: LostTopic
     count_is_known: bool
-    """Whether the number of partitions is known. If not, the highest partition on disk is the last."""
+    """True if the number of partitions is known. If not, the highest partition on disk is the last."""
     retention: Mapping[str, str]
-    """The retention that the topic had. It is off until the operator sets it, so that no record is deleted before."""
+    """The retention that the topic had. Retention is off until the operator sets it, so that no record is deleted
+    before."""
 
 
 def rebuilt_topic(
@@ -119,7 +120,7 @@ def rebuilt_topic(
     settings: BrokerSettings,
     partition_count: int | None = None,
 ) -> Rebuilt:
-    """`in_place`: partitions of the topic that are not set aside. `partition_count`: what the operator says."""
+    """`in_place`: partitions of the topic that are not set aside. `partition_count`: the operator's number."""
     partitions = [*topic.partitions, *in_place]
     on_disk = max(read.partition.partition + 1 for read in partitions)
     if partition_count is not None and partition_count < on_disk:
@@ -132,7 +133,8 @@ def rebuilt_topic(
         overrides |= KEEP_ALL
     elif not counts:
         # A group or a transactional id is looked for in the partition that its hash gives, modulo this count.
-        # Partitions without a record have no directory: with fewer than there were, no committed position is found.
+        # Partitions without a record have no directory: with fewer partitions than before, no committed position is
+        # found.
         counts = [internal_topic(name, settings, 1).partition_count]
     lost = LostTopic(
         name,
@@ -147,7 +149,7 @@ def rebuilt_topic(
 def _overrides(
     topic: SetAsideTopic, name: str, described: list[Mapping[str, str]], settings: BrokerSettings
 ) -> dict[str, str]:
-    """The topic's own settings. Directories that disagree say nothing: a change had not reached all of them."""
+    """The topic's own settings. Directories that disagree do not count: a change had not reached all of them."""
     if described and all(each == described[0] for each in described):
         return dict(described[0])
     if name in INTERNAL_TOPICS:

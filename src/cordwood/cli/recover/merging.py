@@ -1,12 +1,12 @@
 """Merges a lost internal topic with the one that came into use since: neither loses a position or a transactional id.
 
-The broker has one `__consumer_offsets` and one `__transaction_state`, so a lost one cannot come back under its name
-beside a new one. Its records are appended to the new one instead. A key that the new topic has, also a deleted one, is
-newer and stands. A group that has members or a generation of its own in the new topic takes only positions from the old
-one: members of two lives of a group do not fit together.
+The broker has one `__consumer_offsets` and one `__transaction_state`, so a lost topic cannot come back under its name
+beside a new one. Its records are appended to the new one instead. A key in the new topic, even a deleted one, is newer
+and stands. A group that has members or a generation of its own in the new topic takes only positions from the old one:
+members of two lives of a group do not fit together.
 
-The records are durable before the old directories get their last name (`-merged`). A merge that is killed can be given
-again: keys that it has appended are in the new topic then.
+The records are durable before the old directories get their last name (`-merged`). A merge that was killed can be
+repeated: keys that it has appended are then in the new topic.
 """
 
 import os
@@ -40,7 +40,7 @@ from cordwood.transactions.log_records import decode_value as decode_transaction
 from cordwood.transactions.transaction import State
 
 MERGED = "-merged"
-"""How the name of a directory ends whose records were merged: kept until an operator removes it."""
+"""The end of a directory's name after its records were merged: kept until an operator removes it."""
 
 _UNDER_WAY = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
 _RECORDS_PER_BATCH = 500
@@ -54,7 +54,7 @@ class Latest(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The group or the transactional id that a record is of."""
+    """The group or the transactional id that a record belongs to."""
 
     name: str
     is_position: bool = False
@@ -62,7 +62,7 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class Merge:
-    """What a merge did, for people."""
+    """The result of a merge, for people."""
 
     taken: int = 0
     newer: int = 0
@@ -77,14 +77,14 @@ class Merge:
 def merge_topic(
     directory: DataDirectory, image: ClusterImage, topic: TopicImage, lost: list[Partition], now: Moment
 ) -> Merge:
-    """Appends what the new topic does not have, durably. Then renames the lost directories."""
+    """Appends the records that the new topic lacks, durably. Then renames the lost directories."""
     merge = Merge()
     old: dict[bytes, Latest] = {}
     for read in lost:
         found, undecided = latest_records(read)
         old.update(found)
         merge.undecided_positions += undecided
-    # Recovery first: what a killed broker left behind the last sound batch must not be taken for a record.
+    # Recovery comes first: bytes of a killed broker behind the last sound batch must not be taken for a record.
     directory.open()
     clean = directory.clean
     directory.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
@@ -118,7 +118,7 @@ def _records_in_place(directory: DataDirectory, topic: str) -> dict[bytes, Lates
 def _chosen(
     topic: TopicImage, old: dict[bytes, Latest], new: dict[bytes, Latest], merge: Merge
 ) -> dict[int, list[tuple[int, bytes, bytes | None, tuple[()]]]]:
-    """By partition of the new topic, the records that it is to have."""
+    """The records that each partition of the new topic gets."""
     alive = {owner.name for key in new if (owner := owner_of(topic.name, key)) is not None and not owner.is_position}
     chosen: dict[int, list[tuple[int, bytes, bytes | None, tuple[()]]]] = {}
     place = coordinating_partition if topic.name == CONSUMER_OFFSETS_TOPIC else transaction_partition
@@ -137,7 +137,7 @@ def _chosen(
 
 
 def owner_of(topic: str, key: bytes) -> Owner | None:
-    """None for a record of a type that this version does not know."""
+    """The owner of a record; None for a record of a type that this version does not know."""
     kind = int.from_bytes(key[:2])
     try:
         if topic != CONSUMER_OFFSETS_TOPIC:
@@ -160,7 +160,7 @@ def _is_under_way(topic: str, owner: Owner, key: bytes, value: bytes | None) -> 
 
 
 def latest_records(read: Partition) -> tuple[dict[bytes, Latest], int]:
-    """The newest committed record of each key in a partition's directory, and how many records are undecided.
+    """The newest committed record of each key in a partition's directory, and the number of undecided records.
 
     Changes nothing. A Failure if a batch below the recovery point is damaged: it may have had any key.
     """
@@ -179,7 +179,7 @@ def latest_records(read: Partition) -> tuple[dict[bytes, Latest], int]:
 
 
 def _batches(read: Partition) -> Iterator[tuple[int, dict[bytes, Latest], TransactionMarker | None]]:
-    """(producer id of a transaction or -1, records by key, how the transaction ended) of each batch."""
+    """(producer id of a transaction or -1, records by key, end of the transaction) of each batch."""
     for segment in read.segments:
         path = segment.path(Suffix.LOG)
         with ReadOnlyFile(path) as file:

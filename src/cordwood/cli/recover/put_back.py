@@ -34,14 +34,14 @@ def put_back(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put partitions back that a start set aside. The broker serves them from its next start on.
+    """Put back partitions that a start set aside. The broker serves them from its next start on.
 
     A topic that the metadata does not know comes back with the id, the number of partitions and the settings that its
     directories name. Only its retention is off (`retention.ms=-1`) until you set it again. Directories of an earlier
     version do not name the number of partitions: it becomes the highest partition on disk plus one, or --partitions. If
     another topic has taken the name, nothing is changed: choose a new name with --as.
 
-    The directory is that of a broker without a cluster. What a node of a cluster has set aside is copied into such a
+    The directory is that of a broker without a cluster. Copy the set-aside directories of a cluster's node into such a
     directory first.
 
     If one of the broker's own topics came into use again since the loss, the two are merged: positions and

@@ -1,4 +1,4 @@
-"""Repairing a metadata store: the newest state that is whole, and the later rows that its witness has.
+"""Repairs a metadata store: takes the newest whole state, and later rows from its witness.
 
 Copies of the damaged files are durable before any file is changed. The repaired store is made beside the damaged one,
 as a draft, and replaces it in one step. The witness is replaced last: a process that is killed at any moment leaves a
@@ -71,7 +71,7 @@ async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
         await store.close()
     _take_its_place(filesystem, path, store_path, draft)
     for home in homes_of_workers(path):
-        # A worker would refuse metadata that went back. Whoever gives this command accepts that.
+        # A worker would refuse metadata that went back. The operator of this command accepts that.
         _remove(filesystem, f"{home}/{WITNESS_FILE}")
     return {"damage": damage, "revision": None if best is None else best[1].revision, "topics": topics, "kept": kept}
 

@@ -1,4 +1,4 @@
-"""Putting topics back: renames their directories to the names of partitions, and adds the topics to the metadata."""
+"""Puts topics back: renames their directories to the names of partitions, and adds the topics to the metadata."""
 
 import os
 from dataclasses import asdict
@@ -41,8 +41,8 @@ async def restore(
     now: Moment,
     dry_run: bool = False,
 ) -> list[dict[str, Any]]:
-    """Puts topics back, and describes each. Raises Failure before the first change. With `dry_run` it ends there, and
-    names the topics and partitions alone."""
+    """Puts topics back, and describes each. Raises Failure before the first change. With `dry_run` it ends before the
+    first change, and only names the topics and partitions."""
     path = held.path
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
@@ -100,7 +100,7 @@ async def restore(
 
 
 def _came_into_use_since(image: ClusterImage, topic: SetAsideTopic) -> bool:
-    """Whether the broker has another internal topic of this name by now."""
+    """True if the broker has another internal topic of this name by now."""
     return topic.name in INTERNAL_TOPICS and topic.name in image.topics and topic.topic_id not in image.topics_by_id
 
 
@@ -149,7 +149,7 @@ def _rebuilt(
 
 
 def _plan(image: ClusterImage, data: DataDirectoryView, topic: SetAsideTopic, lost: LostTopic) -> Plan | None:
-    """None if the metadata knows the topic already. A Failure if something else has the topic's name."""
+    """The plan; None if the metadata knows the topic already. Raises Failure if something else has the topic's name."""
     known = image.topics_by_id.get(lost.topic_id)
     for each in [str(target(read, lost.name)) for read in topic.partitions]:
         if os.path.exists(os.path.join(data.path, each)):
@@ -167,7 +167,7 @@ def _plan(image: ClusterImage, data: DataDirectoryView, topic: SetAsideTopic, lo
 
 
 def _creates(plan: Plan) -> bool:
-    """Whether the plan creates the topic, and does not only add partitions to it."""
+    """True if the plan creates the topic, and does not only add partitions to it."""
     return any(operation[0].startswith(TOPIC_NAMES) for operation in plan.commit.operations)
 
 

@@ -1,1 +1,1 @@
-"""`cordwood spark`: commands for the checkpoints of Spark queries. They need no Spark."""
+"""`cordwood spark`: commands for the checkpoints of Spark queries; they need no Spark."""

@@ -1,4 +1,4 @@
-"""Partitions of all topics by their state: which lack replicas, which have no leader, which a broker leads."""
+"""Partitions of all topics by their state: without replicas, without a leader, or led by a given broker."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from cordwood.cli.raw_request import brokers, first_answer
 
 
 class Wanted(NamedTuple):
-    """The states that are asked for. A partition in any of them is meant."""
+    """The requested states. A partition in any of them is meant."""
 
     under_replicated: bool = False
     without_leader: bool = False
@@ -38,7 +38,8 @@ def all_partitions(connection: Connection, topics: Sequence[str] = ()) -> list[P
 
 
 def show_by_state(connection: Connection, topics: Sequence[str], wanted: Wanted, *, quiet: bool, as_json: bool) -> None:
-    """Internal topics are among them: a group cannot commit if its partition of __consumer_offsets has no leader."""
+    """Shows the partitions, also of internal topics: a group cannot commit if its partition of __consumer_offsets has
+    no leader."""
     found = [each for each in all_partitions(connection, topics) if wanted.has(each)]
     if as_json:
         print_json([_as_json(each) for each in found])

@@ -81,7 +81,7 @@ def create(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic, and show what it promises.
+    """Create a topic, and show its promises.
 
     Records are ordered within a partition. More partitions let more readers share the work; a topic whose records must
     all be in one order has one partition (`--order global`).

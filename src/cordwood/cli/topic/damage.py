@@ -1,4 +1,4 @@
-"""The damage that brokers know of in a topic: DamageList, an API of Cordwood's own."""
+"""The damage that brokers know in a topic: DamageList, an API of Cordwood's own."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class DamageView(NamedTuple):
     reason: str
     found_ms: int
     not_repaired: str
-    """Why the damage is not repaired from another replica; empty if that is due or under way."""
+    """The reason why the damage is not repaired from another replica; empty if that is due or under way."""
 
 
 class RepairView(NamedTuple):
@@ -35,14 +35,14 @@ class RepairView(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What brokers told of damage, sorted by partition and offset."""
+    """The answers of brokers about damage, sorted by partition and offset."""
 
     damage: tuple[DamageView, ...] = ()
     repairs: tuple[RepairView, ...] = ()
 
 
 def known_damage(brokers: Mapping[int, Address], topic: str, timeout_s: float) -> Told:
-    """The damage that brokers (by id) know of. A broker that does not answer, or without this API, is skipped."""
+    """The damage that brokers (by id) know. A broker that does not answer, or without this API, is skipped."""
     found: list[DamageView] = []
     repairs: list[RepairView] = []
     for broker_id, address in brokers.items():

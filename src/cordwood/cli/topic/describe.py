@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cordwood.cli.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
-"""More partitions than a person reads; a pipe gets all of them."""
+"""The most partitions that people are shown; a pipe gets all of them."""
 NAMED = 10
 """The partitions that a sentence names."""
 
@@ -55,10 +55,10 @@ def describe_topics(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and what an ack means.
+    """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and the meaning of an ack.
 
-    With `--under-replicated`, `--without-leader` or `--led-by` it lists the partitions in that state, or in one of
-    several, of all topics, also of internal ones. `--quiet` prints names alone.
+    With `--under-replicated`, `--without-leader` or `--led-by` the command lists the partitions of all topics, also of
+    internal ones, in one of these states. `--quiet` prints names alone.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.topic.by_state import Wanted, show_by_state
@@ -177,7 +177,7 @@ def repair_in_words(repair: "RepairView") -> str:
 
 
 def _unknown_ends(view: "TopicView") -> Iterator[str]:
-    """Says why offsets are missing in the table."""
+    """Explains the missing offsets in the table."""
     from cordwood.cli.connection import WHY_END_UNKNOWN
 
     leaderless = [part.partition for part in view.partitions if part.leader is None]

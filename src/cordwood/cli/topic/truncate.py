@@ -25,7 +25,7 @@ _PLACES = "end, -N, @TIME or an offset"
 
 
 class Cut(NamedTuple):
-    """A partition's log: where it begins, will begin, and ends."""
+    """A partition's log: its present start, its new start, and its end."""
 
     partition: int
     start: int

@@ -27,7 +27,7 @@ SET_BY_SOMEBODY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. Offsets are None if it has no leader. The end is None, too, if its leader does not know it."""
+    """One partition. Offsets are None if it has no leader. The end is also None if its leader does not know it."""
 
     partition: int
     leader: int | None
@@ -41,7 +41,7 @@ class PartitionView:
 
     @property
     def span(self) -> int | None:
-        """How many offsets lie between start and end: the number of records, unless compaction or markers left gaps."""
+        """The number of offsets from start to end: the number of records, unless compaction or markers left gaps."""
         return None if self.start_offset is None or self.end_offset is None else self.end_offset - self.start_offset
 
 
@@ -128,7 +128,7 @@ def partition_indexes(connection: Connection, name: str) -> list[int]:
 
 
 def sizes_of(connection: Connection, name: str) -> dict[int, int]:
-    """Bytes of each partition's log; partitions whose leaders do not tell are left out."""
+    """Bytes of each partition's log; partitions whose leaders do not say are left out."""
     return _sizes(connection, name, _description(connection, name))
 
 
@@ -178,7 +178,7 @@ def _source_name(source: Any) -> str:
 
 
 def damage_in(connection: Connection, name: str) -> tuple[DamageView, ...]:
-    """The damage that the brokers of a topic know of."""
+    """The damage that the brokers of a topic know."""
     return known_damage(_replicas(_description(connection, name)), name, connection.timeout_s).damage
 
 
@@ -202,7 +202,7 @@ def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:
 
 
 def _eligible(connection: Connection, name: str) -> dict[int, tuple[int, ...]]:
-    """The eligible leader replicas of each partition; empty if the broker does not tell them."""
+    """The eligible leader replicas of each partition; empty if the broker does not say."""
     from cordwood.cli.cluster.view import partitions_of
 
     try:
@@ -218,5 +218,5 @@ def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int
         try:
             sizes.update(log_sizes(host, port, name, indexes, connection.timeout_s))
         except SizesUnknown:
-            continue  # a broker behind authentication does not tell sizes; all else is still shown
+            continue  # a broker behind authentication gives no sizes; all else is still shown
     return sizes

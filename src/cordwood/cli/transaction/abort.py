@@ -61,8 +61,8 @@ def abort_transaction(
     The transactional id of a family's slot aborts all joined slots of the family, since a batch is decided as a whole.
 
     A transaction that no coordinator knows has no transactional id: `--topic`, `--partition` and `--start-offset` abort
-    it in one partition. That is refused while a coordinator still has to end the transaction. In a cluster only the
-    listener that brokers use among themselves takes it: give that as `--bootstrap-server`.
+    it in one partition. Such an abort is refused while a coordinator still has to end the transaction. In a cluster
+    only the listener that brokers use among themselves takes it: give that listener as `--bootstrap-server`.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.in_partition import Place

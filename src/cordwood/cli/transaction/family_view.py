@@ -1,4 +1,4 @@
-"""Transaction families: what commands show of them, and how commands end them."""
+"""Transaction families: their view in commands, and their end."""
 
 import time
 from itertools import chain
@@ -49,7 +49,7 @@ def families(connection: Connection) -> list[dict[str, Any]]:
 
 def _query_name(connection: Connection, address: Address, family: str) -> str | None:
     """The name of the Spark query that decided the family's last batch, if it has one. `address` is the family's
-    coordinator: a broker lists those that it coordinates."""
+    coordinator: a broker lists the families that it coordinates."""
     answer = ask(address, ApiKey.FAMILY_RECALL, 0, {"family": family}, connection.timeout_s)
     return None if answer.error_code else without_query_name(bytes(answer.plan))[1]
 

@@ -1,4 +1,4 @@
-"""Transactions that hang: open in a partition, and nobody will end them.
+"""Transactions that hang: they are open in a partition, and no coordinator will end them.
 
 Readers of committed records wait for the end of the first open transaction of a partition. Its coordinator aborts it at
 its timeout. A transaction hangs if the coordinator does not, or has forgotten it.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PARTITIONS_AT_ONCE = 1_000
 GRACE_MS = 60_000
-"""A coordinator looks for timeouts now and then, and markers take their time: so long after its timeout a transaction
-does not hang yet."""
+"""The time after its timeout in which a transaction does not hang yet: a coordinator looks for timeouts now and then,
+and markers take their time."""
 
 
 class OpenInPartition(NamedTuple):
@@ -46,7 +46,7 @@ class Hanging(NamedTuple):
     producer_id: int
     start_offset: int
     idle_ms: int | None
-    """How long ago the producer last wrote into the partition."""
+    """The time since the producer last wrote into the partition."""
     transactional_id: str | None
     """None: no coordinator knows the producer."""
     why: str
@@ -86,8 +86,8 @@ def hanging(connection: Connection) -> list[Hanging]:
 
 
 def why_hanging(opened: OpenInPartition, known: dict[str, Any] | None, now_ms: int, silent: Sequence[int] = ()) -> str:
-    """Why nobody will end a transaction; empty: somebody will. `known` is what its coordinator tells, `silent` are the
-    partitions of __transaction_state whose coordinators do not answer."""
+    """The reason why no coordinator will end a transaction; empty: one will. `known`: the answer of its coordinator;
+    `silent`: the partitions of __transaction_state whose coordinators do not answer."""
     idle_ms = now_ms - opened.last_timestamp_ms if opened.last_timestamp_ms >= 0 else GRACE_MS
     if known is None and idle_ms < GRACE_MS:
         return ""
@@ -120,7 +120,7 @@ def _open_in_partitions(connection: Connection) -> list[OpenInPartition]:
 
 
 def producers_of(address: Address, places: list[tuple[str, int]], timeout_s: float) -> DescribeProducers.Response:
-    """What a broker tells of the producers that wrote to these partitions."""
+    """A broker's answer about the producers that wrote to these partitions."""
     topics: dict[str, list[int]] = {}
     for topic, index in places:
         topics.setdefault(topic, []).append(index)

@@ -1,4 +1,4 @@
-"""Ends a transaction in one partition, by a marker of its own: for a transaction that no coordinator ends.
+"""Ends a transaction in one partition by a separate marker, if no coordinator ends it.
 
 A coordinator ends a transaction in all of its partitions alike. A marker from elsewhere ends the part in one partition,
 and the coordinator may commit the rest: so a transaction that a coordinator still has to end is refused, and so is
@@ -21,7 +21,7 @@ from cordwood.wire.apis import ApiKey
 
 
 class Place(NamedTuple):
-    """Where a transaction is open: a partition, and the offset of its first record there."""
+    """The place of an open transaction: a partition, and the offset of its first record there."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 def open_at(connection: Connection, place: Place) -> OpenInPartition:
-    """The transaction that is open there, and that no coordinator will end. Raises Failure."""
+    """The open transaction at this place, which no coordinator will end. Raises Failure."""
     found = _found(_leader(connection, place), place, connection.timeout_s)
     transactions, silent = listed_of_all(connection)
     if silent:

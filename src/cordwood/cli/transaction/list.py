@@ -46,8 +46,8 @@ def list_transactions(
     All slots of a family share a line; with `--json` each slot has a line of its own.
 
     A transaction that hangs keeps readers of committed records from all later records of its partition. `--hanging`
-    compares the open transactions of all partitions with what their coordinators know, and ends with code 5 if it
-    finds one.
+    compares the open transactions of all partitions with the knowledge of their coordinators, and ends with code 5 if
+    it finds one.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.view import listed

@@ -1,4 +1,4 @@
-"""Transactions: what commands show of them, and how a command aborts one."""
+"""Transactions: their view in commands, and their abort."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
 
 
 def _ages(address: Address, transactional_ids: list[str], timeout_s: float) -> dict[str, tuple[int, int]]:
-    """How long each of these transactions is open, and its timeout, as its coordinator tells."""
+    """The age of each of these transactions, and its timeout, from its coordinator."""
     ages = {}
     now_ms = int(time.time() * 1000)
     for first in range(0, len(transactional_ids), IDS_AT_ONCE):
@@ -81,15 +81,16 @@ def _ages(address: Address, transactional_ids: list[str], timeout_s: float) -> d
 
 def listed_of_all(connection: Connection) -> tuple[list[dict[str, Any]], list[int]]:
     """The transactional ids of the cluster, and the partitions of __transaction_state whose coordinators do not answer:
-    their transactions are not listed, and may be there. Coordinators are asked before and after: one that moves in
-    between lists nothing."""
+    they may have transactions that are not listed. Coordinators are asked before and after: one that moves in between
+    lists nothing."""
     silent = _silent_coordinators(connection)
     found = listed(connection, [])
     return found, silent or _silent_coordinators(connection)
 
 
 def _silent_coordinators(connection: Connection) -> list[int]:
-    """Asks again until the connection's timeout: a coordinator loads its state after an election."""
+    """The coordinators that do not answer. Asks again until the connection's timeout: a coordinator loads its state
+    after an election."""
     deadline_s = time.monotonic() + connection.timeout_s
     while True:
         _, found = first_answer(
@@ -109,7 +110,7 @@ def _silent_coordinators(connection: Connection) -> list[int]:
 
 
 def _id_in_each(partition_count: int) -> dict[int, str]:
-    """A transactional id, of nobody, for each partition of __transaction_state."""
+    """An unused transactional id for each partition of __transaction_state."""
     found: dict[int, str] = {}
     number = 0
     while len(found) < partition_count:
@@ -149,7 +150,7 @@ def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
 
 
 def aborted(connection: Connection, transactional_id: str, timeout_ms: int) -> int:
-    """Aborts the open transaction and fences its producer. Returns an epoch: producers with a lower one are fenced.
+    """Aborts the open transaction and fences its producer. Returns an epoch: producers with a lower epoch are fenced.
 
     `timeout_ms` is the timeout that the producer asked for: the broker may refuse a longer one.
     """

@@ -20,7 +20,7 @@ AUTO = "auto"
 
 
 def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
-    """Runs until SIGTERM, Ctrl-C or the end of the terminal. Raises Failure."""
+    """Runs the workers until SIGTERM, Ctrl-C or the end of the terminal. Raises Failure."""
     settings = settings_from(flags, os.environ)
     if settings.cluster_store:
         raise Failure(
@@ -62,7 +62,7 @@ def _count(workers: str) -> int:
 
 
 def _words(flags: Flags) -> tuple[str, ...]:
-    """The flags that hold for all workers. Those of a single worker override them."""
+    """The flags for all workers. Those of a single worker override them."""
     words: list[str] = []
     if flags.config is not None:
         words += ["--config", os.path.abspath(flags.config)]

@@ -1,4 +1,4 @@
-"""How many cores this process may use: its affinity, and the limits of its control groups."""
+"""The number of cores that this process may use: its affinity, and the limits of its control groups."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUPS) -> int:
-    """At least 1. A limit of 2.5 cores counts as 2: a third worker would take time from the others."""
+    """The usable cores, at least 1. A limit of 2.5 cores counts as 2: a third worker would slow down the others."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *(int(limit) for limit in _limits(cgroups, own))]))
 
@@ -25,7 +25,7 @@ def _limits(cgroups: Path, own: Path) -> Iterator[float]:
         else:
             continue
         inner = Path(path.lstrip("/"))
-        # In a container the path is that of the host, and the container's own group is mounted at the top.
+        # In a container the path is the host's, and the container's own group is mounted at the top.
         for group in {top, *(top / each for each in (inner, *inner.parents))}:
             quota, _, period = _text(group / "cpu.max").strip().partition(" ")
             if not period:

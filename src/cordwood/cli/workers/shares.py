@@ -1,4 +1,4 @@
-"""The settings of each worker: addresses, its home, and its share of what a single broker would use."""
+"""The settings of each worker: addresses, its home, and its share of the resources of a single broker."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,17 +29,17 @@ ONE_REPLICA = {
 
 
 class Share(NamedTuple):
-    """What one worker is started with."""
+    """The settings of one worker at its start."""
 
     node_id: int
     listeners: tuple[ListenerAddress, ...]
     settings: dict[str, str]
-    """The settings that differ from those that the user gave, by name."""
+    """The settings that differ from the user's, by name."""
 
 
 def shares(settings: BrokerSettings, directory: str, store: str, count: int, ports: list[int]) -> list[Share]:
-    """`ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure if addresses would
-    overlap."""
+    """The share of each worker. `ports`: free ports, for listeners with port 0 and for those of brokers. Raises Failure
+    if addresses would overlap."""
     free = iter(ports)
     found = []
     for place in range(count):
@@ -70,7 +70,7 @@ def shares(settings: BrokerSettings, directory: str, store: str, count: int, por
 
 
 def ports_needed(settings: BrokerSettings, count: int) -> int:
-    """How many free ports `shares` needs."""
+    """The number of free ports that `shares` needs."""
     addresses = [each.address for each in settings.listener_list]
     if settings.metrics_address is not None:
         addresses.append(settings.metrics_address)
@@ -79,8 +79,7 @@ def ports_needed(settings: BrokerSettings, count: int) -> int:
 
 
 def _brokers_apart(settings: BrokerSettings, clients: ListenerAddress, free: Iterator[int]) -> dict[str, str]:
-    """Workers talk to each other at a listener of their own: clients can neither act as workers nor take their
-    connections."""
+    """Gives workers a separate listener between them: clients can neither act as workers nor take their connections."""
     return brokers_apart(clients, settings.listener_security_protocol_map, next(free))
 
 

@@ -30,19 +30,19 @@ SECOND_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""
 STEADY_S = 60.0
-"""A worker that ran for so long is started again at once."""
+"""A worker that ran for this long is restarted at once."""
 LOOK_EVERY_S = 0.5
 HUNG_AFTER_LEASES = 2
-"""A worker is killed if its registration is away for so many times of its lease."""
+"""A worker is killed if its registration is away for this multiple of its lease."""
 
 
 class Plan(NamedTuple):
-    """What `cordwood serve --workers` was asked for."""
+    """The request to `cordwood serve --workers`."""
 
     workers: int
     settings: BrokerSettings
     words: tuple[str, ...]
-    """The arguments that the workers are given as well: where settings are."""
+    """Arguments that are passed on to the workers: the places of settings."""
     environment: dict[str, str]
 
     @property
@@ -58,7 +58,7 @@ class _Worker:
         self.incarnation: str | None = None
         """The registration with which the present life has served; None: it has not yet."""
         self.former: str | None = None
-        """That of the life before."""
+        """The registration of the previous life."""
         self.launched_s = 0.0
         self.pause_s = 0.0
         self.missed = 0
@@ -66,14 +66,14 @@ class _Worker:
 
 
 class Workers:
-    """Made by `up`, which returns when all workers serve. Callers always `down`."""
+    """The workers, made by `up`, which returns when all of them serve. Callers always `down`."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
-        """`say` tells a person what happens."""
+        """`say` prints a text for people."""
         self._plan = plan
         self._say = say
         self._ends: list[Callable[[], Awaitable[None]]] = []
-        """What is to be ended, in the order in which it was started."""
+        """The parts to end, in the order in which they were started."""
         self._store: MetadataStore
         self._workers: list[_Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,7 +89,7 @@ class Workers:
         return bootstrap_servers(self.brokers)
 
     async def up(self) -> None:
-        """Returns when all workers listen, and the controller has lifted their fences. Raises Failure."""
+        """Starts all. Returns when all workers listen, and the controller has lifted their fences. Raises Failure."""
         await self._open()
         plan, socket_path = self._plan, f"{self._plan.directory}/{SOCKET_FILE}"
         from cordwood.cluster.stores.socket.server import StoreServer
@@ -203,7 +203,7 @@ class Workers:
                     if worker.incarnation is None and not row.fenced and row.incarnation != worker.former:
                         self._serves_again(worker, row.incarnation)
                 elif worker.incarnation is not None:
-                    # Looks are counted, not time: while this process is stopped, nobody can renew a registration.
+                    # Looks are counted, not time: while this process is stopped, no worker can renew a registration.
                     worker.missed += 1
                     if worker.missed > missed_at_most:
                         await self._end_hung(worker)
