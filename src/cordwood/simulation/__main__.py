@@ -43,8 +43,8 @@ GAMES: dict[str, Callable[[int, int, int, int], Counter[str]]] = {
 }
 ON_SEVERAL_NODES = ("replication",)
 WITHOUT_REPLICAS = ("log", "replication")
-"""Games of lone replicas, and the one that picks the replicas of each topic by its seed. Brokers may have several data
-directories in them."""
+"""Games in which brokers may have several data directories: games of lone replicas, and the one that picks the replicas
+of each topic by its seed."""
 STEPS = {
     "log": 600,
     "transactions": 1500,
@@ -75,7 +75,7 @@ def main() -> int:
     if arguments.directories > 1 and arguments.game not in WITHOUT_REPLICAS:
         parser.error(f"the game {arguments.game!r} has one data directory for each broker")
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
-    # What is imported stays; each game leaves one heap of garbage behind.
+    # Imported modules stay; each game leaves one heap of garbage behind.
     gc.freeze()
     gc.disable()
     failed = []

@@ -12,11 +12,11 @@ class Clock:
         self.wall_ms = START_MS
         self.boot_ms = 0
         self.stands_still = False
-        """Whether a clock that follows another stands still while time passes: its machine is frozen."""
+        """True if a clock that follows another stands still while time passes: its machine is frozen."""
         self._followers: list[Clock] = []
 
     def follower(self) -> "Clock":
-        """A clock of its own, for which the same time passes, unless it stands still."""
+        """A separate clock, for which the same time passes unless it stands still."""
         clock = Clock()
         self._followers.append(clock)
         return clock

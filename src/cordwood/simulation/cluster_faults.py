@@ -14,7 +14,7 @@ from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 
 PAUSES_MS = (50, 500, 2500, 5000, 12_000)
-"""Some are longer than a session, some longer than a lease."""
+"""Durations of faults: some are longer than a session, some longer than a lease."""
 CUTS_MS = (20, 200, 1500, 5000, 9000)
 RESTORES_MS = (500, 3000, 9000)
 FULL_MS = (200, 3000, 12_000)
@@ -65,8 +65,8 @@ def cut(world: World, chance: random.Random, machine: Machine, other: int) -> st
 
 
 def restore(world: World, chance: random.Random, copies: Sequence[MemoryStore]) -> str:
-    """Puts a copy of the store in its place that is older than what every broker has seen, for a while. Where every
-    broker knows later epochs, the copy has a higher revision than the store ever had, and no history."""
+    """Replaces the store for a while by a copy that is older than the state that every broker has seen. If every broker
+    knows later epochs, the copy has a higher revision than the store ever had, and no history."""
     seen = [each.disk.platter_witness for each in world.machines]
     oldest = min((-1 if each is None else each.revision for each in seen), default=-1)
     older = [copy for copy in copies if copy._feed.revision < oldest]

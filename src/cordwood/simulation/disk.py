@@ -2,7 +2,7 @@
 
 Every change of a file or a name is an operation with a number. At the number that the seed picked the process dies
 (`ProcessDied`): the operation has happened, has not, or, if it was an append, has happened in part. The kind of death
-decides what survives: a killed process leaves all its writes in the page cache, a power cut leaves what the
+decides about the writes: a killed process leaves all its writes in the page cache, a power cut leaves those that the
 `CrashingFilesystem` picks. As with `OsFilesystem`, handles are closed and opened behind the scenes: a file is found
 again by its path.
 """
@@ -21,7 +21,7 @@ from cordwood.segments.filesystem import File
 
 
 class ProcessDied(BaseException):
-    """The process is gone. A BaseException: no code of the process may catch it."""
+    """The process is gone. The exception is a BaseException: no code of the process may catch it."""
 
     def __init__(self, what: str, broker_id: int = 1) -> None:
         super().__init__(what)
@@ -133,20 +133,20 @@ class SimulatedDisk:
         """The number of the operation at which the process dies."""
         self.died = False
         self.unreadable = False
-        """Whether every read of the platter fails (EIO)."""
+        """True if every read of the platter fails (EIO)."""
         self.syncs_fail = False
         self.failing = ""
         """A data directory in which every read, write and sync fails (EIO); empty: none does."""
         self.vanished = ""
         """A data directory that was renamed: only files that are open can be used; empty: none was."""
         self.only_syncs_fail = False
-        """Whether reads and writes of the failing directory succeed."""
+        """True if reads and writes of the failing directory succeed."""
         self.refuses: Callable[[str], bool] = lambda what: False
-        """Whether an operation, which is told in words, fails (EIO)."""
+        """Returns True if an operation, which is described in words, fails (EIO)."""
         self.loss_not_noted = False
-        """Whether the power failed without a clean stop, and the controller of the cluster does not know yet."""
+        """True if the power failed without a clean stop, and the controller of the cluster does not know yet."""
         self.platter_witness: Seen | None = None
-        """How far the broker of this platter has seen the metadata of its cluster."""
+        """The state of the cluster's metadata that the broker of this platter has seen."""
         self.platter_epochs: KnownEpochs | None = None
         """The epochs of partitions and brokers that it has seen there."""
         self.running: Pausable | None = None
@@ -169,7 +169,7 @@ class SimulatedDisk:
 
     @contextmanager
     def sound(self) -> Iterator[None]:
-        """No directory fails meanwhile: a checker looks at the disk before the broker has noticed its failure."""
+        """Lets no directory fail meanwhile: a checker looks at the disk before the broker has noticed its failure."""
         failing, self.failing = self.failing, ""
         try:
             yield
@@ -198,7 +198,7 @@ class SimulatedDisk:
             file.give_up()
 
     def operation(self, what: str) -> bool:
-        """Counts an operation; may die before it, or (see operation_done) after it. True: in the middle."""
+        """Counts an operation; the process may die before it, or (see operation_done) after it. True: in the middle."""
         self.pause_point()
         if self.died:
             raise ProcessDied(f"{what} by a process that is dead", self.broker_id)

@@ -156,7 +156,7 @@ class Exchange:
         try:
             self._bytes = _content(frame, _peek, may_be_cut=self._to_broker)
         except (EnvironmentFailure, CutShort):
-            # Records were found and removed before they could be sent (file.delete.delay.ms=0): delivery fails too.
+            # Records were found, and removed before they could be sent (file.delete.delay.ms=0): delivery fails, too.
             self.connection.network.answers.append(self)
             return
         correlation_id, self.answer = decode_response(self.key, self.version, self._bytes)
@@ -194,7 +194,7 @@ class Exchange:
 
     @property
     def _to_broker(self) -> bool:
-        """Whether a broker asked. Followers read beyond the high watermark, where a log may be cut."""
+        """True if a broker asked. Followers read beyond the high watermark, where a log may be cut."""
         return self.connection.source != CLIENTS
 
     def deliver_answer(self) -> None:
@@ -215,7 +215,7 @@ class Exchange:
         self._end(State.ANSWERED)
 
     def carries(self, path: str) -> bool:
-        """Whether the answer on its way has records of this file."""
+        """True if the answer on its way has records of this file."""
         parts = () if isinstance(self._frame, bytes) else self._frame
         return any(isinstance(part, LogSlice) and part.file.path == path for part in parts)
 
@@ -265,10 +265,10 @@ class Connection:
         self.connection_id = connection_id
         self.entrance = EVERYBODY
         self.source = source
-        """Who connected: a broker, or clients."""
+        """The side that connected: a broker, or clients."""
         self.open = True
         self.holds = 0
-        """Whether the node takes no request of this connection now."""
+        """True if the node takes no request of this connection now."""
         self.stuck_until_ms: int | None = None
         """Nothing of this connection arrives before this time on the broker's boot clock."""
         self.travelling: deque[Exchange] = deque()

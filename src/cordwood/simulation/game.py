@@ -42,7 +42,7 @@ REPLICA_FAULTS = (
 """Faults that games with replicas have beside those of single machines and links. No record of a topic with
 ack.durability=disk may get lost by them."""
 STARTS_AGAIN = 0.08
-"""How often in a step a broker that is down starts again while others run."""
+"""The probability in a step that a broker that is down starts again while others run."""
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Pace(NamedTuple):
     """The share of steps in which time passes."""
     waits_ms: tuple[int, ...]
     eagerness: float
-    """How often a pending step happens before a client acts."""
+    """The probability that a pending step happens before a client acts."""
 
 
 class Game(ABC, Generic[T]):
@@ -68,7 +68,7 @@ class Game(ABC, Generic[T]):
     partitions: ClassVar[int]
 
     def __init__(self, seed: int, chance: random.Random, world: World, pace: Pace, replicas: int = 1) -> None:
-        """`replicas`: how many each partition has. With several, their rules are checked after every step."""
+        """`replicas`: the replicas of each partition. With several, their rules are checked after every step."""
         self.seed = seed
         self.chance = chance
         self.world = world
@@ -98,7 +98,7 @@ class Game(ABC, Generic[T]):
         self._finish()
         return self._outcome()
 
-    # What a game adds
+    # The parts that a game adds
 
     @abstractmethod
     def _somebody_acts(self) -> None: ...
@@ -163,8 +163,8 @@ class Game(ABC, Generic[T]):
             self._somebody_acts()
 
     def _strike(self) -> None:
-        """A fault of one machine, or, with several, perhaps of a link. With replicas, perhaps one of several machines,
-        or one that only replicas survive."""
+        """Lets a fault strike one machine or, with several, perhaps a link. With replicas the fault may strike several
+        machines, or be one that only replicas survive."""
         if self.replicas is not None and self.chance.random() < 0.4:
             self._strike_replicas(self.replicas)
         elif self.several and self.chance.random() < 0.5:
@@ -207,13 +207,13 @@ class Game(ABC, Generic[T]):
                 machine.life.store.next_fate = chance.choice((Fate.REFUSED, Fate.LOST))
 
     def _faults_stop(self) -> None:
-        """Ends the faults that clients and links have; those of disks are a game's own."""
+        """Ends the faults of clients and links; each game ends those of its disks."""
         self._note("--- faults stop ---")
         self.stage.astray = 0
         cluster_faults.end_all(self.world)
 
     def _cannot_register(self, machine: Machine, failure: StoreFailure) -> None:
-        """Gives a start up that the metadata store did not answer. Time passes before the next."""
+        """Gives up a start that the metadata store did not answer. Time passes before the next one."""
         self._cannot_start(machine, failure)
 
     def _cannot_start(self, machine: Machine, failure: EnvironmentFailure) -> None:
@@ -256,7 +256,7 @@ class Game(ABC, Generic[T]):
         self._gone(machine)
 
     def _gone(self, machine: Machine) -> None:
-        """The life of a broker has ended."""
+        """Notes that the life of a broker has ended."""
 
     def _stop_and_start(self) -> None:
         self._note("--- a clean stop ---")

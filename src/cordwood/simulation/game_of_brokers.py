@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 class GameOfBrokers(Game[T]):
     def leaders_may_be_away(self) -> bool:
-        """Whether a reader may have to wait for a partition's leader."""
+        """True if a reader may have to wait for a partition's leader."""
         if self.several and (self.world.links.cuts or any(machine.paused for machine in self.world.machines)):
             return True
         return self.replicas is not None and bool(self.replicas.unconverged())

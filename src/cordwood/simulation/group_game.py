@@ -59,7 +59,7 @@ def settings(chance: random.Random) -> dict[str, str]:
 
 @dataclass
 class GroupOutcome:
-    """Counts of what happened in a game."""
+    """Counts of the events in a game."""
 
     rounds: int = 0
     taken: int = 0

@@ -23,7 +23,7 @@ class Sent(NamedTuple):
 
     producer: str
     may_repeat: bool
-    """Whether the record may be in a partition more than once: a producer without idempotence may send it again."""
+    """True if the record may be in a partition more than once: a producer without idempotence may send it again."""
 
 
 class Promise(NamedTuple):
@@ -33,7 +33,7 @@ class Promise(NamedTuple):
     last_offset: int
     lasting: bytes
     on_disk: bool
-    """Whether the topic has ack.durability=disk: then the promise holds for ever. Else a power cut may take it back."""
+    """True if the topic has ack.durability=disk: the promise holds for ever. Otherwise a power cut may take it back."""
 
 
 def identity_of(record: Record) -> bytes:
@@ -76,10 +76,10 @@ class PartitionLedger:
         self.deleted_before = 0
         """The offset before which the broker acknowledged a deletion: these records never come back."""
         self.may_expire = False
-        """Whether the topic ever had a retention that can drop records during a run."""
+        """True if the topic ever had a retention that can drop records during a run."""
         self.may_be_compacted = False
         self.lost_volatile = False
-        """Whether a power cut took visible records: then readers may find that the log diverged."""
+        """True if a power cut took visible records: then readers may find that the log diverged."""
 
     def know(self, offset: int, record: Record) -> None:
         """Notes that this record is at this offset, for all readers and for ever."""
@@ -94,7 +94,7 @@ class PartitionLedger:
             raise InvariantBroken(f"{self.name}: at offset {offset} was {known!r} and now is {identity!r}")
 
     def forget_volatile(self) -> None:
-        """After a power cut: forgets records that were neither on disk nor promised to be."""
+        """Forgets, after a power cut, records that were neither on disk nor promised to be."""
         self.promises = {
             base: promise
             for base, promise in self.promises.items()

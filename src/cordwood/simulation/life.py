@@ -46,12 +46,12 @@ RETRY_S = 0.1
 WITNESS_MS = 1_000
 """The pause between two versions of the witness."""
 MANY_THREADS = 1_000_000
-"""More threads than work: only the seed picks the work that comes next."""
+"""The number of threads exceeds the work: only the seed picks the next piece of work."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What all lives of one broker have in common."""
+    """The common setup of all lives of one broker."""
 
     settings: BrokerSettings
     loaded_indexes_bytes: int
@@ -59,7 +59,7 @@ class Setup:
     scrubbed: bool
     lease_ms: int
     clustered: bool = False
-    """Whether other brokers share the store."""
+    """True if other brokers share the store."""
     directories: int = 1
     """The number of the broker's data directories, all on one disk."""
 
@@ -86,7 +86,7 @@ class Life:
         network_of: NetworkOf,
         reaches: Callable[[int], bool],
     ) -> None:
-        """`reaches` tells whether packets get to another broker's machine and back."""
+        """`reaches` returns True if packets get to another broker's machine and back."""
         self.number = number
         self.failure: Exception | None = None
         self.loop = TurnLoop(clock)
@@ -131,7 +131,7 @@ class Life:
         )
         self._witnessed_ms = -WITNESS_MS
         self._may_be_newer = False
-        """Whether the logs may be newer than the metadata: no witness tells how far the broker had seen it."""
+        """True if the logs may be newer than the metadata: no witness shows the state that the broker had seen."""
         self._known_epochs: dict[tuple[str, int], int] = {}
 
     def start(self) -> None:
@@ -233,7 +233,7 @@ class Life:
                 await asyncio.sleep(RETRY_S)
 
     def _keep_witness(self) -> None:
-        """Writes down how far this broker has seen the metadata, now and then, as the server does."""
+        """Writes down the seen state of the metadata now and then, as the server does."""
         if self._clock.boot_ms - self._witnessed_ms >= WITNESS_MS and not self._may_be_newer:
             self._witnessed_ms = self._clock.boot_ms
             image = self.metadata_writer.image
@@ -286,7 +286,7 @@ class Life:
         return steps
 
     def finish(self, do: Callable[[Callable[[], None]], None]) -> None:
-        """A clean stop: all logs are flushed and checkpointed, and the directory is marked as cleanly closed.
+        """Stops cleanly: all logs are flushed and checkpointed, and the directory is marked as cleanly closed.
 
         `do` takes one step of this life.
         """

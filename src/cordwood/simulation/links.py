@@ -13,7 +13,7 @@ class Links:
 
     def __init__(self) -> None:
         self.cuts: dict[tuple[int, int], int] = {}
-        """Directions that carry nothing, from source to target: how many causes each has."""
+        """Directions that carry nothing, from source to target, with the number of causes of each."""
 
     def carries(self, source: int, target: int) -> bool:
         return (source, target) not in self.cuts

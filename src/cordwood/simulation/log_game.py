@@ -3,7 +3,8 @@
 Promises: acknowledged records are never lost, changed or reordered, and no reader sees a record that is not durable.
 Once faults stop, every request is answered, every producer that insists gets its acknowledgement, every reader reads to
 the end, and no request is left waiting. Last, the broker is stopped, the power goes, and all records are there
-afterwards. With several nodes all of that holds while single machines fail, and a broker serves only what it leads.
+afterwards. With several nodes all promises hold while single machines fail, and a broker serves only partitions that it
+leads.
 """
 
 import random
@@ -52,12 +53,12 @@ _ZEAL: dict[type[Client], float] = {
     Administrator: 0.7,
     Visitor: 0.5,
 }
-"""How often each kind of client acts, relative to the others."""
+"""The relative frequency with which each kind of client acts."""
 
 
 @dataclass
 class Outcome:
-    """Counts of what happened in a game."""
+    """Counts of the events in a game."""
 
     seed: int
     steps: int = 0
@@ -248,7 +249,7 @@ class LogGame(Game[Outcome]):
         check_content(node, self.ledger)
 
     def _stop(self, machine: Machine) -> None:
-        """A clean stop, if the disk allows it: without a checkpoint the next start recovers."""
+        """Stops cleanly, if the disk allows it: without a checkpoint the next start recovers."""
         answers = self._judges[machine.broker_id].answers
         answers.stopping = True
         try:
@@ -276,7 +277,7 @@ class LogGame(Game[Outcome]):
         def hosted(topic_id: TopicId, index: int) -> bool:
             topic = topics.get(topic_id)
             if topic is None or index >= len(topic.partitions):
-                return True  # nobody has what is deleted
+                return True  # no broker has a deleted partition
             return machine.broker_id in topic.partitions[index].replicas
 
         self.ledger.power_lost(hosted)

@@ -83,7 +83,7 @@ class Machine:
         self.network.attach(life.node)
 
     def stop(self) -> None:
-        """A clean stop. Clients that still wait find their connections closed."""
+        """Stops cleanly. Clients that still wait find their connections closed."""
         assert self.life is not None
         self.resume()
         self.life.finish(self.do)
@@ -91,11 +91,11 @@ class Machine:
         self._forget_life()
 
     def kill(self) -> None:
-        """kill -9: all writes stay, synced or not."""
+        """Kills the process with kill -9: all writes stay, synced or not."""
         self._forget_life()
 
     def lose_power(self) -> None:
-        """A power cut: unsynced writes are gone, torn or kept, as the disk picks."""
+        """Cuts the power: unsynced writes are gone, torn or kept, as the disk picks."""
         self._forget_life()
         self.disk.lose_power()
         if not self.stopped_cleanly:
@@ -103,7 +103,7 @@ class Machine:
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether the disk says that the last process synced all its logs before it ended."""
+        """True if the disk says that the last process synced all its logs before it ended."""
         paths = self.setup.data_directories
         return all(self.disk.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}") for path in paths)
 
@@ -113,7 +113,7 @@ class Machine:
         self.disk.replace_platter()
 
     def lose_directory(self, path: str) -> None:
-        """Empties one of the data directories, as a disk of its own that is replaced. The broker does not run."""
+        """Empties one of the data directories, like a separate disk that is replaced. The broker does not run."""
         assert self.life is None
         self.disk.platter.remove_tree(path)
         self.disk.platter.sync_directory(path.rpartition("/")[0] or "/")
@@ -168,7 +168,7 @@ class Machine:
 
     @property
     def next_deadline_in_ms(self) -> int | None:
-        """How long nothing happens here by itself; None if no timer runs."""
+        """The time until the next deadline here; None if no timer runs."""
         if self.life is None or self.paused:
             return None
         deadline_ms = self.life.loop.next_deadline_ms

@@ -39,7 +39,7 @@ FORGETFUL = {
 
 @dataclass
 class MicroBatchOutcome:
-    """Counts of what happened in a game."""
+    """Counts of the events in a game."""
 
     finished: int = 0
     drivers: int = 0

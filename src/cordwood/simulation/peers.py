@@ -52,7 +52,7 @@ class SimulatedPeers:
     ) -> None:
         """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve;
         `image_revision` the revision of the metadata that this broker knows; `key` the key of its registration;
-        `reaches` tells whether packets get to a broker's machine and back."""
+        `reaches` returns True if packets get to a broker's machine and back."""
         self._broker_id = broker_id
         self._network_of = network_of
         self._served = served
@@ -64,7 +64,7 @@ class SimulatedPeers:
         self._observer: Observer | None = None
         self._connections: dict[tuple[int, bool], Connection] = {}
         self._epochs: dict[tuple[int, bool], int] = {}
-        """The registrations of the peers when they were connected to."""
+        """The registrations of the peers when this broker connected to them."""
         self.epoch_of: Callable[[int], int] = lambda broker_id: UNKNOWN
         """Gives the broker epoch of a registered broker, and UNKNOWN for any other."""
 
@@ -114,7 +114,7 @@ class SimulatedPeers:
         """Drops connections to brokers whose registrations have ended."""
         for place, connection in list(self._connections.items()):
             epoch = self.epoch_of(place[0])
-            # A peer that this broker had not heard of was connected to in its first registration.
+            # A peer that this broker did not know was connected to in its first registration.
             if self._epochs[place] not in (UNKNOWN, epoch):
                 del self._connections[place]
                 connection.close()

@@ -1,5 +1,5 @@
-"""The profile of one run. Every seed leaves most faults and clients out, so that the rest meets often and in odd
-company."""
+"""The profile of one run. Every seed leaves most faults and clients out, so that the others meet often and in odd
+combinations."""
 
 import random
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Profile:
     vandals: bool
     durability: tuple[str, ...]
     threads: bool
-    """Whether work in threads is interrupted by other steps, or done at once."""
+    """True if work in threads is interrupted by other steps; otherwise it is done at once."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random) -> "Profile":

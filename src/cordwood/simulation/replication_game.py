@@ -1,11 +1,12 @@
 """A game about replication: brokers that fail one by one or together, and partitions that outlive them.
 
 Promises: the twelve rules of replication hold after every step (`checkers/replica_history.py`). A record that was
-acknowledged for all replicas, or read by anybody, stays where it is. Once faults stop, every partition has a leader,
-all replicas are in sync and equal, every producer that insists gets its acknowledgement, and every reader reads to the
-end.
+acknowledged for all replicas, or read by any client, stays at its offset. Once faults stop, every partition has a
+leader, all replicas are in sync and equal, every producer that insists gets its acknowledgement, and every reader reads
+to the end.
 
-Records of topics with ack.durability=os may be lost if all replicas that could lead lose their power; nothing else may.
+Records of topics with ack.durability=os may be lost if all replicas that could lead lose their power; no other record
+may.
 """
 
 import random
@@ -41,13 +42,13 @@ from cordwood.simulation.world import World, rack_of
 WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
 STEPS_BETWEEN_BACKUPS = 200
 REFUSALS = ("went back", "cannot be reached", "does not answer")
-"""Words of a broker that does not start on an older copy of the store."""
+"""Words in the failure of a broker that does not start on an older copy of the store."""
 SETTLE_MS = 300
 ROUNDS_TO_FINISH = 400
 ROUNDS_TO_REPAIR = 1000
 SCRUB_INTERVAL_MS = "2000"
 CLOSED_SOON = {"segment.bytes": "300", "ack.durability": "disk"}
-"""Settings of topics that rot: only closed segments with records that cannot be lost otherwise do."""
+"""Settings of topics that rot: only closed segments rot, with records that cannot be lost otherwise."""
 SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
@@ -60,12 +61,12 @@ _ZEAL: dict[type[Client], float] = {
     ReplicaAdministrator: 0.3,
     EndWatcher: 0.3,
 }
-"""How often each kind of client acts, relative to the others."""
+"""The relative frequency with which each kind of client acts."""
 
 
 @dataclass
 class ReplicationOutcome:
-    """Counts of what happened in a game."""
+    """Counts of the events in a game."""
 
     steps: int = 0
     looks: int = 0
@@ -99,7 +100,7 @@ async def _accept_loss(writer: MetadataWriter, topic: str, index: int) -> None:
 class ReplicationGame(Game[ReplicationOutcome]):
     def __init__(self, seed: int, nodes: int = 3, weather: Weather | None = None, directories: int = 1) -> None:
         chance = random.Random(seed)
-        # Racks and rot have dice of their own: the others fall as they did before there were racks and rot.
+        # Racks and rot have separate dice: the other dice fall as they did before there were racks and rot.
         near = random.Random(f"racks {seed}").random() < 0.5
         # A log that moves to another directory takes its flipped bytes along, which the game does not follow.
         rots = random.Random(f"rot {seed}").random() < 0.3 and directories == 1
@@ -130,7 +131,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         self._copies: deque[MemoryStore] = deque(maxlen=3)
         """Backups of the store."""
         self._power_next = False
-        """Whether the next death at a disk operation is one of the power."""
+        """True if the next death at a disk operation is a power cut."""
 
     def _judge(self, machine: Machine) -> ReplicatedAnswers:
         answers = ReplicatedAnswers(machine, self.ledger, self.checker)
@@ -307,7 +308,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         self.checker.lost_disk(machine.broker_id)
 
     def _fail_directory(self, machine: Machine) -> None:
-        """Has a data directory fail while the broker runs. The operator restarts the broker after a while."""
+        """Lets a data directory fail while the broker runs. The operator restarts the broker after a while."""
         _, *others = machine.setup.data_directories
         if not others or machine.life is None or machine.disk.failing:
             return
@@ -339,7 +340,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
             self._cannot_register(machine, failure)
             return
         except DiskFull as failure:
-            # A new directory needs space for the file that says whose it is.
+            # A new directory needs space for the file that names its owner.
             self._cannot_start(machine, failure)
             return
         if restored:
@@ -413,7 +414,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
         raise InvariantBroken(f"after {rounds * SETTLE_MS} ms without faults: {reason}")
 
     def _accept_losses(self) -> None:
-        """The operator lets any replica lead where all who could lead have lost their records."""
+        """Lets any replica lead, as an operator, if all possible leaders have lost their records."""
         for (topic_id, index), history in self.checker.histories.items():
             topic, _, _ = history.name.rpartition("-")
             if not history.without_candidates:
@@ -432,7 +433,7 @@ class ReplicationGame(Game[ReplicationOutcome]):
             life.loop.create_task(_accept_loss(life.metadata_writer, topic, index))
 
     def _delete_damage(self) -> None:
-        """The operator deletes damaged records that the other replicas have deleted: nobody can repair them."""
+        """Deletes, as an operator, damaged records that the other replicas have deleted: no replica can repair them."""
         for flipped in self.rot.deleted_elsewhere() if self.weather.deletes else ():
             topic, _, index = self.checker.histories[flipped.place.key].name.rpartition("-")
             self._note(f"the operator {self._administrator.delete_records(topic, int(index), flipped.end_offset)}")

@@ -1,12 +1,12 @@
 """Bytes that rot on disks: single bytes of closed segments are flipped, until the broker repairs them.
 
 Only committed records rot, below the saved recovery point, in topics whose acknowledgements mean the disk, and only
-where another in-sync replica has a sound copy and no replica leaves: the repair must always succeed in the end. A move
-may end with the sound copy before the damage is found, and a replaced disk take the other. The flipped byte is covered
-by the batch's checksum.
+where another in-sync replica has a sound copy and no replica leaves: the repair must always succeed in the end.
+Otherwise a move could remove the sound copy before the damage is found, or a replaced disk could take it. The flipped
+byte is covered by the batch's checksum.
 
 One kind of damage is left to the operator, as in docs/operations/damaged-records.md. A leader deletes the sound copies
-for a DeleteRecords, and loses power before a damaged replica hears of it durably, which leads next.
+for a DeleteRecords, and loses power before a damaged replica, the next leader, knows of it durably.
 """
 
 import random
@@ -83,7 +83,7 @@ class Rot:
                         yield place
 
     def _may_rot(self, broker_id: int, partition: Partition, history: PartitionHistory) -> bool:
-        """Whether another replica can repair what rots here."""
+        """True if another replica can repair rot here."""
         row = history.row
         if row is None or row.removing or history.lost or not history.on_disk:
             return False
@@ -107,7 +107,7 @@ class Rot:
                 yield Place(broker_id, key, segment.path(Suffix.LOG), base, end)
 
     def _is_there(self, flipped: FlippedByte) -> bool:
-        """Whether the wrong byte is still in a file of the log."""
+        """True if the wrong byte is still in a file of the log."""
         platter = self._world.machine_of(flipped.place.broker_id).disk.platter
         if not platter.exists(flipped.place.path):
             return False
@@ -130,13 +130,13 @@ class Rot:
         return next((f"{each} is not repaired" for each in self.flipped if self._is_needed(each)), "")
 
     def _is_needed(self, flipped: FlippedByte) -> bool:
-        """Whether the byte is wrong, in a record that was not deleted."""
+        """True if the byte is wrong, in a record that was not deleted."""
         history = self._checker.histories.get(flipped.place.key)
         replica = None if history is None else history.replicas.get(flipped.place.broker_id)
         return replica is not None and replica.start < flipped.end_offset and self._is_there(flipped)
 
     def deleted_elsewhere(self) -> Iterator[FlippedByte]:
-        """The bytes that are not repaired and in records that no other replica has: the others have deleted them."""
+        """The bytes that are not repaired, in records that all other replicas have deleted."""
         for flipped in self.flipped:
             if not self._is_needed(flipped):
                 continue

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Fate(Enum):
-    """How a call to the store ends."""
+    """The end of a call to the store."""
 
     ANSWERED = "answered"
     REFUSED = "the store cannot be reached"
@@ -64,16 +64,16 @@ class SlowStore:
         self._tells_late = tells_late
         self.calls: deque[Call] = deque()
         self.next_fate = Fate.ANSWERED
-        """How the next call that ends ends."""
+        """The fate of the next call that ends."""
         self.another = False
-        """Whether another store is at the address of the one that this broker began with: none of its answers count."""
+        """True if another store is at the address of the broker's first one: none of its answers count."""
         self._watching: asyncio.Future[bool] | None = None
 
-    # What the simulator calls
+    # Calls of the simulator
 
     @property
     def news(self) -> bool:
-        """Whether a watch has events that the broker has not been told."""
+        """True if a watch has events that the broker has not been told."""
         return self._watching is not None and not self._watching.done()
 
     def tell_news(self) -> None:
@@ -81,7 +81,7 @@ class SlowStore:
         self._watching.set_result(True)
 
     def break_watch(self) -> None:
-        """Breaks a watch with events that the broker has not been told: it hears of them from its next watch."""
+        """Breaks a watch with events that the broker has not been told: its next watch has them."""
         if self._watching is not None and not self._watching.done():
             self._watching.set_result(False)
 

@@ -26,7 +26,7 @@ class Stage:
         self.ledger = ledger
         self._identities = 0
         self.astray = ASTRAY
-        """How often a client asks any broker although it knows better."""
+        """The probability that a client asks any broker although it knows better."""
         self._image: ClusterImage | None = None
 
     def new_identity(self, who: str) -> bytes:
@@ -36,12 +36,12 @@ class Stage:
 
     @property
     def several(self) -> bool:
-        """Whether there are several brokers: then clients have to find out who leads."""
+        """True if there are several brokers: then clients have to find the leaders."""
         return len(self.world.machines) > 1
 
     @property
     def image(self) -> ClusterImage:
-        """The metadata as the broker that has heard most knows it."""
+        """The metadata of the broker that knows most."""
         if not self.several:
             return self.world.node.image
         if running := self.world.running:
@@ -77,10 +77,10 @@ class Stage:
 
 
 class Routes:
-    """Who leads which partition, and who coordinates a group, as one client has learnt it from brokers.
+    """The leaders of partitions and the coordinator of a group, as one client has learnt them from brokers.
 
-    With one broker there is nothing to learn. A client that does not know asks any broker, and now and then one that
-    knows does so, too: brokers have to refuse.
+    With one broker there is nothing to learn. A client that does not know asks any broker, and now and then a client
+    that knows does so, too: brokers have to refuse.
     """
 
     def __init__(self, stage: Stage, connection_to: Callable[[int], Connection]) -> None:
@@ -125,7 +125,7 @@ class Routes:
         return self._leaders.get((topic, index), self.anywhere())
 
     def failed(self, exchange: Exchange) -> bool:
-        """Notes that a request was not answered: another broker may know more. True if it was not."""
+        """Notes that a request was not answered: another broker may know more. True if there was no answer."""
         if exchange.answered:
             return False
         self._home = None
@@ -157,11 +157,11 @@ class Routes:
         }
 
     def not_at(self, broker_id: int) -> None:
-        """Forgets coordinators at this broker, which has told that it is none."""
+        """Forgets coordinators at this broker, which has said that it is none."""
         self.coordinators = {kind: each for kind, each in self.coordinators.items() if each != broker_id}
 
     def find_coordinator(self, key: str, key_type: int = GROUP) -> str | None:
-        """Asks who coordinates the group or the transactional id, unless such a request is under way."""
+        """Asks for the coordinator of the group or the transactional id, unless such a request is under way."""
         if key_type in self._looking:
             return None
         self._looking.add(key_type)
@@ -179,7 +179,7 @@ class Routes:
 
 
 class Client:
-    """One program with at most one connection to each broker, which it opens again when it needs it."""
+    """One program with at most one connection to each broker, which it opens again when needed."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage = stage
@@ -217,7 +217,7 @@ class Client:
         raise NotImplementedError
 
     def finish(self) -> bool:
-        """In the liveness phase: takes one of the remaining steps. False once none is left."""
+        """Takes one of the remaining steps, in the liveness phase. False once none is left."""
         raise NotImplementedError
 
 

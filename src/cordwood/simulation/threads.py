@@ -1,4 +1,4 @@
-"""The threads of the made-up machine: the seed picks when, and in which order, work under way ends.
+"""The threads of the made-up machine: the seed picks the moment and the order in which work under way ends.
 
 A piece of work is done as a whole at some moment after its submission, or, in a game about threads, a few disk
 operations at a time with other steps in between. Its result is delivered at some later moment. A flush round syncs its
@@ -24,7 +24,7 @@ Patience = Callable[[], int]
 
 
 class Strand:
-    """Work in a thread of its own that runs only while the simulator waits for it: never two at a time."""
+    """Work in a separate thread that runs only while the simulator waits for it: never two at a time."""
 
     def __init__(self, work: Work, disk: SimulatedDisk, patience: Patience | None) -> None:
         """Without `patience` the work is done as a whole."""
@@ -65,7 +65,7 @@ class Strand:
             raise ProcessDied("killed in the middle of its work")
 
     def kill(self) -> None:
-        """Ends the thread where it stands: the process is gone."""
+        """Ends the thread at its present place: the process is gone."""
         if self._thread is not None and not self.finished:
             self._killed = True
             self._go.release()
@@ -101,7 +101,7 @@ class Job:
 
 
 class SimulatedWorkers:
-    """Stands in for `broker.threads.Workers`."""
+    """Replaces `broker.threads.Workers`."""
 
     def __init__(self, disk: SimulatedDisk, patience: Patience | None) -> None:
         self.jobs: list[Job] = []
@@ -139,7 +139,7 @@ class SimulatedWorkers:
 
 
 class SimulatedFlusher:
-    """Stands in for `broker.flusher.Flusher`: one round at a time; a failed sync ends the flusher for good."""
+    """Replaces `broker.flusher.Flusher`: one round at a time; a failed sync ends the flusher for good."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class SimulatedFlusher:
         *,
         together: bool,
     ) -> None:
-        """`together`: whether one sync of the whole disk may end a round."""
+        """`together`: one sync of the whole disk may end a round."""
         self._disk = disk
         self._patience = patience
         self._survived = survived

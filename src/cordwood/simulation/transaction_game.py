@@ -33,7 +33,7 @@ TRANSACTIONAL_IDS = ("left", "right")
 ROUNDS_TO_FINISH = 200
 LONGEST_TRANSACTION_MS = 120_000
 CATCH_UP_MS = 10_000
-"""Time for brokers to register again and to hear of the changes that they missed."""
+"""Time for brokers to register again and to catch up with missed changes."""
 PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
 REPLICATED_PACE = Pace(waits=0.05, waits_ms=(1, 5, 20, 100), eagerness=0.9)
 """Shorter waits: a leader serves for two seconds after it renewed its lease."""
@@ -44,7 +44,7 @@ REPLICATED_FAULT_RATES = (0.001, 0.003, 0.01)
 
 @dataclass
 class TransactionOutcome:
-    """Counts of what happened in a game."""
+    """Counts of the events in a game."""
 
     committed: int = 0
     aborted: int = 0

@@ -33,17 +33,17 @@ class TurnLoop:
     def for_asyncio(self) -> asyncio.AbstractEventLoop:
         return cast("asyncio.AbstractEventLoop", self)
 
-    # What the simulator calls
+    # Calls of the simulator
 
     @property
     def has_ready(self) -> bool:
-        """Whether a callback could run now: a scheduled one, or a timer that is due."""
+        """True if a callback could run now: a scheduled one, or a timer that is due."""
         self._take_due()
         return bool(self._ready)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, on the monotonic clock."""
+        """The time of the next timer, on the monotonic clock."""
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
@@ -72,7 +72,7 @@ class TurnLoop:
             _, _, handle, callback, arguments = heapq.heappop(self._timers)
             self._ready.append((handle, callback, arguments))
 
-    # What asyncio calls
+    # Calls of asyncio
 
     def call_soon(self, callback: Callback, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self.for_asyncio, context)

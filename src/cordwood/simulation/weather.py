@@ -1,4 +1,4 @@
-"""The weather of a game about replication: which faults strike, and how often."""
+"""The weather of a game about replication: the faults that strike, and their frequency."""
 
 import random
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ FAULTS = (
     "full disk",
 )
 OF_ROT = ("bit rot",) * 10
-"""Strikes often: most segments are too young to rot, or have no sound copy among the faults."""
+"""Rot strikes often: most segments are too young to rot, or have no sound copy among the faults."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Weather:
     deletes: bool
     store_fails: float
     starts_again: float = STARTS_AGAIN
-    """How often in a step a broker that is down starts again."""
+    """The probability in a step that a broker that is down starts again."""
     moves: bool = False
-    """Whether partitions are moved to other replicas."""
+    """True if partitions are moved to other replicas."""
     near: bool = False
-    """Whether brokers are in racks, and readers read from followers."""
+    """True if brokers are in racks, and readers read from followers."""
     rots: bool = False
-    """Whether bytes rot on disks, and brokers scrub and repair their logs."""
+    """True if bytes rot on disks, and brokers scrub and repair their logs."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random, *, near: bool = False, rots: bool = False) -> "Weather":

@@ -1,8 +1,8 @@
 """The made-up world: machines with brokers, the links between them and to their clients, and one metadata store.
 
 A `World` offers the steps that could happen next on its machines. Its driver picks a step. Tests of single behaviours
-use `settle`, which takes the first step until none is left; in a game the seed picks. A world has one machine unless it
-is told otherwise; such a world stands for its machine, whose clock is the clients' clock, too.
+use `settle`, which takes the first step until none is left; in a game the seed picks. By default a world has one
+machine and stands for that machine, whose clock is the clients' clock, too.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 STEPS_TO_SETTLE = 100_000
 BUMP = 1_000_000_000
-"""How much later a bumped copy of the store is than it was: etcd's documentation advises as much."""
+"""The distance of a bumped copy of the store from its former revision, as etcd's documentation advises."""
 LEASE_MS = 600_000
-"""Longer than a game: renewals would add steps, and no game of one node depends on them."""
+"""A lease longer than a game: renewals would add steps, and no game of one node depends on them."""
 SHORT_LEASE_MS = 3_000
 """The lease of one broker of many: shorter than some pauses and cuts."""
 
@@ -91,8 +91,8 @@ class World:
         directories: int = 1,
     ) -> None:
         """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds. `clustered`:
-        brokers register fenced, and one of them is the controller. `racks`: each broker is in a rack of its own.
-        `directories`: how many data directories each broker has."""
+        brokers register fenced, and one of them is the controller. `racks`: each broker is in a separate rack.
+        `directories`: the number of data directories of each broker."""
         self.chance = random.Random(seed)
         self.clock = Clock()
         """The time of clients and of the store."""
@@ -150,7 +150,7 @@ class World:
         return bumped
 
     def restore(self, copy: MemoryStore) -> None:
-        """Puts an older copy in the place of the store. Brokers that run notice another store, as they do by the id of
+        """Puts an older copy in the place of the store. Running brokers notice another store, as they do by the id of
         an etcd, and get no answer that counts. Brokers that start find the older copy."""
         self.restored = copy
         self._another_store(True)
@@ -187,17 +187,17 @@ class World:
         return self
 
     def stop(self) -> None:
-        """A clean stop. Clients that still wait find their connections closed."""
+        """Stops cleanly. Clients that still wait find their connections closed."""
         for machine in self.machines:
             machine.stop()
 
     def kill(self) -> None:
-        """kill -9: all writes stay, synced or not."""
+        """Kills the brokers with kill -9: all writes stay, synced or not."""
         for machine in self.machines:
             machine.kill()
 
     def lose_power(self) -> None:
-        """A power cut: unsynced writes are gone, torn or kept, as the disks pick."""
+        """Cuts the power: unsynced writes are gone, torn or kept, as the disks pick."""
         for machine in self.machines:
             machine.lose_power()
 
@@ -240,7 +240,7 @@ class World:
         heapq.heappush(self._events, (self.clock.boot_ms + delay_ms, self._event_count, event))
 
     def happen(self) -> None:
-        """Lets the events of the world happen that are due."""
+        """Lets the due events of the world happen."""
         while self._events and self._events[0][0] <= self.clock.boot_ms:
             heapq.heappop(self._events)[2]()
 
@@ -307,11 +307,11 @@ class World:
         return machine.network.connect()
 
     def ask(self, key: KeyOf[Response], version: int, /, **values: Any) -> Response:
-        """The answer to one request on a connection of its own. AssertionError if the answer needs time to pass."""
+        """The answer to one request on a new connection. AssertionError if the answer needs time to pass."""
         return self.ask_at(self.machine.broker_id, key, version, **values)
 
     def ask_at(self, broker_id: int, key: KeyOf[Response], version: int, /, **values: Any) -> Response:
-        """As `ask`, of one of several brokers."""
+        """Does `ask` at one of several brokers."""
         connection = self.connect(broker_id)
         exchange = connection.request(key, version, values)
         self.settle()
@@ -325,7 +325,7 @@ class World:
         return self.begin_at(self.machine.broker_id, key, version, **values)
 
     def begin_at(self, broker_id: int, key: ApiKey, version: int, /, **values: Any) -> Exchange:
-        """As `begin`, of one of several brokers."""
+        """Does `begin` at one of several brokers."""
         exchange = self.connect(broker_id).request(key, version, values)
         self.settle()
         return exchange

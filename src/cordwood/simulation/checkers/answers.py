@@ -33,7 +33,7 @@ class Durability(NamedTuple):
 
     @property
     def means_disk(self) -> bool:
-        """Whether a record is synced before it is acknowledged: the topic demands it, or every message is flushed."""
+        """True if a record is synced before it is acknowledged: the topic demands it, or every message is flushed."""
         return self.ack_durability == "disk" or self.flush_messages == 1
 
 
@@ -43,13 +43,13 @@ class Answers:
         self._positions = positions
         self._node: Node | None = None
         self.stopping = False
-        """Whether the broker stops: it answers long polls at once."""
+        """True if the broker stops: it answers long polls at once."""
         self.cold_reads = False
-        """Whether places are looked up in threads: the reason for an urgent answer may be gone when it is given."""
+        """True if places are looked up in threads: the reason for an urgent answer may be gone when it is given."""
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
         """The ids that topic names had when the node got the request."""
         self._durability: dict[Exchange, dict[tuple[TopicId, int], Durability]] = {}
-        """The promises of a produce request's topics at the time when the node got it."""
+        """The promises of a produce request's topics when the node got it."""
         self._settled: dict[Exchange, dict[Key, int]] = {}
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.PRODUCE: self._produce_asked,
@@ -308,7 +308,7 @@ class Answers:
 
 
 def _opens(partition: Partition) -> bool:
-    """Whether the log can be opened. A log without a place on a full disk deletes nothing."""
+    """True if the log can be opened. A log without a place on a full disk deletes nothing."""
     try:
         return partition.replica is not None
     except StorageFailure:
@@ -320,6 +320,6 @@ def _durability(partition: Partition) -> Durability:
 
 
 def _makes_way(exchange: Exchange) -> bool:
-    """Whether a fetch is answered early because another request follows on its connection."""
+    """True if a fetch is answered early because another request follows on its connection."""
     handled = exchange.connection.network.handling
     return handled is not None and handled.connection is exchange.connection and handled.key is not ApiKey.FETCH

@@ -94,7 +94,8 @@ class Bounds:
             ledger.may_expire = True
         if start < watched.log_start:
             raise InvariantBroken(f"{name}: the log's start went back from {watched.log_start} to {start}")
-        # Compaction may leave a segment without records: under `compact,delete` it goes, and check_content looks at it.
+        # Compaction may leave a segment without records: under `compact,delete` it is removed, and check_content looks
+        # at it.
         if start > ledger.deletable_before and not ledger.may_expire and not ledger.may_be_compacted:
             raise InvariantBroken(f"{name} begins at {start}, and nobody asked to delete anything before that")
         if start < ledger.deleted_before:

@@ -1,4 +1,5 @@
-"""Checks that compacted replicas in sync mean the same: for each key the same latest record, with all deletions.
+"""Checks that compacted replicas in sync have the same meaning: for each key the same latest record, with all
+deletions.
 
 Each broker compacts by itself, so the logs differ in their bytes. A reader of committed records must not notice.
 """
@@ -17,7 +18,7 @@ Latest = dict[bytes, tuple[int, bytes]]
 
 
 def latest_records(log: Log, end: int) -> Latest:
-    """What a reader of committed records learns from a log up to an offset."""
+    """The records that a reader of committed records learns from a log up to an offset."""
     latest: Latest = {}
     open_records: dict[int, list[tuple[bytes, int, bytes | None]]] = {}
     for header, batch in read_batches(log):

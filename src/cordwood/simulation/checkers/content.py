@@ -1,7 +1,7 @@
 """Checks the content of the logs against the ledger, from the first byte to the last, batch by batch.
 
-Every batch is whole and at its offset; every record was sent by a client, and is there no more often than allowed;
-every record that was acknowledged or seen is there, unchanged, at its offset; each producer's sequence has no gap.
+Every batch is whole and at its offset; every record was sent by a client, and occurs no more often than allowed; every
+record that was acknowledged or seen is at its offset, unchanged; each producer's sequence has no gap.
 """
 
 from collections.abc import Iterator
@@ -126,7 +126,7 @@ class _PartitionCheck:
                 )
 
     def _may_be_gone(self, offset: int, identity: bytes) -> bool:
-        """Whether compaction may have removed the record: a later record has its key, or it is a tombstone."""
+        """True if compaction may have removed the record: a later record has its key, or it is a tombstone."""
         if not self._compacted:
             return False
         if identity in self._known.tombstones:

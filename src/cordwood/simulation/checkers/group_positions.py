@@ -22,9 +22,9 @@ class Commit:
     offset: int
     author: Author
     fenced: bool
-    """Whether the author had lost the right to commit, and had been told so, before it sent this commit."""
+    """True if the author had lost the right to commit, and had been told so, before it sent this commit."""
     accepted: bool | None = None
-    """Whether the broker accepted the commit; None: unknown."""
+    """True if the broker accepted the commit; None: unknown."""
 
 
 class GroupPositions:
@@ -81,7 +81,7 @@ class GroupPositions:
         commit.accepted = True
         before = next((each for each in reversed(commits[:place]) if each.accepted), None)
         # Commits of one member on two connections may arrive in any order, so the member asked for a step back. In the
-        # consumer protocol that holds across epochs, too.
+        # consumer protocol commits of different epochs may do so, too.
         if before is not None and commit.offset < before.offset and commit.author[0] != before.author[0]:
             raise InvariantBroken(f"{key}: the position went back from {before} to {commit}")
         self._settled[key] = max(place, self.settled(key))

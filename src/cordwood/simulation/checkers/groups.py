@@ -31,9 +31,9 @@ class Heard(NamedTuple):
 
     epoch: int
     reconciled_ms: int
-    """When the heartbeat arrived that took the member to this epoch, and told it which partitions to give back."""
+    """The arrival of the heartbeat that took the member to this epoch, and named the partitions to give back."""
     last_ms: int
-    """When the last heartbeat arrived."""
+    """The arrival of the last heartbeat."""
 
 
 class GroupsChecker:
@@ -42,9 +42,9 @@ class GroupsChecker:
         self.rounds: set[tuple[str, int]] = set()
         """Groups and generations in which a member got a share."""
         self.taken = 0
-        """How often a partition was taken from a member of the consumer protocol that was out without knowing it."""
+        """The number of partitions taken from members of the consumer protocol that were out without knowing it."""
         self.moves = 0
-        """How often a group changed its protocol."""
+        """The number of times that a group changed its protocol."""
         # The classic protocol
         self._owners: dict[tuple[str, int, int], str] = {}
         self._generations: dict[str, int] = {}
@@ -65,7 +65,8 @@ class GroupsChecker:
         self._left: set[Named] = set()
         self._settled: dict[Exchange, dict[Key, int]] = {}
         self._homes: dict[str, tuple[Network, int]] = {}
-        """The network of each group's coordinator and its leader epoch. In a higher epoch another broker may be it."""
+        """The network of each group's coordinator and its leader epoch. In a higher epoch the coordinator may be
+        another broker."""
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat_came,
             ApiKey.OFFSET_COMMIT: self._commit_came,
@@ -91,7 +92,7 @@ class GroupsChecker:
             check(exchange)
 
     def _served(self, group: str, exchange: Exchange) -> None:
-        """Notes the broker that coordinates the group. A new coordinator knows what the log has."""
+        """Notes the broker that coordinates the group. A new coordinator knows only the content of the log."""
         network = exchange.connection.network
         epoch = network.leader_epoch_of_group(group)
         before, epoch_before = self._homes.get(group, (network, epoch))
@@ -99,7 +100,7 @@ class GroupsChecker:
             raise InvariantBroken(f"{group} has two coordinators: {exchange} was served by another broker")
         if before is not network:
             self._lost({group})
-            # Times are of the boot clock of a machine, and the clocks of two machines may differ.
+            # Times are on the boot clock of a machine, and the clocks of two machines may differ.
             for named in [named for named in self._heard if named[0] == group]:
                 self._heard[named] = self._heard[named]._replace(reconciled_ms=LONG_AGO_MS, last_ms=LONG_AGO_MS)
         self._homes[group] = network, max(epoch, epoch_before)
@@ -117,9 +118,9 @@ class GroupsChecker:
         return group if served else None
 
     def broker_died(self, network: Network) -> None:
-        """Forgets what a dead broker's log lacks: members that joined without syncing, and members that left.
+        """Forgets facts that a dead broker's log lacks: members that joined without syncing, and members that left.
 
-        `network` is the broker's.
+        `network`: the network of the broker.
         """
         groups = {group for group, (home, _) in self._homes.items() if home is network}
         self._lost(groups)
@@ -128,7 +129,7 @@ class GroupsChecker:
                 del exchanges[exchange]
 
     def _lost(self, groups: set[str]) -> None:
-        """Forgets what the coordinator of these groups knew beside its log."""
+        """Forgets facts that the coordinator of these groups knew beside its log."""
         self._announced = {group: epoch for group, epoch in self._announced.items() if group not in groups}
         self._announced |= {group: epoch for group, epoch in self._generations.items() if group in groups}
         self._out = {named for named in self._out if named[0] not in groups}

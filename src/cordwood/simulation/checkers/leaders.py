@@ -1,7 +1,7 @@
 """Checks that a broker serves only partitions that it leads.
 
 Every topic of a game has one replica of each partition, so the leader of a partition of a topic's id never changes: a
-broker with old metadata may not know a topic, but what it knows of a topic is right.
+broker with old metadata may not know a topic, but its knowledge of a known topic is right.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Checks what readers see of micro-batches: exactly the records that one decision named, whole and once, or none."""
+"""Checks that readers see of each micro-batch exactly the records that one decision named, whole and once, or none."""
 
 from collections import defaultdict
 

@@ -25,7 +25,7 @@ TOLD_TO_BE_OUT = (
 )
 
 TIMEOUT_NAMED_FROM = 1
-"""The version of JoinGroup from which a member names its rebalance timeout; before, the session timeout counts."""
+"""From this version of JoinGroup on a member names its rebalance timeout; before, the session timeout counts."""
 
 
 class MixedGroupsChecker(GroupsChecker):
@@ -82,7 +82,7 @@ class MixedGroupsChecker(GroupsChecker):
             self._dispossessed.pop((values["group_id"], values["member_id"]), None)
 
     def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
-        """Whether the author is fenced. Of processes with one instance id only the broker knows the owner."""
+        """True if the author is fenced. Only the broker knows the owner among processes with one instance id."""
         return (key[0], author[0]) not in self._places and super()._is_fenced(key, author)
 
     def _may_be_out(self, named: Named) -> bool:

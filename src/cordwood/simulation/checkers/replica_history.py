@@ -1,9 +1,9 @@
-"""The history of one replicated partition, as all its replicas and its row in the metadata store tell it.
+"""The history of one replicated partition, from all its replicas and its row in the metadata store.
 
 `PartitionHistory` remembers for every replica the batches that were seen in its log, and for the partition the batches
-that were ever below a leader's high watermark: the committed ones. It is told of rows, of sightings of replicas and of
-losses, and raises InvariantBroken at the first that contradicts the rest. A sighting costs as much as has changed since
-the last one: only new batches are read, unless the log was cut.
+that were ever below a leader's high watermark: the committed ones. The history takes rows, sightings of replicas and
+losses, and raises InvariantBroken at the first contradiction. The cost of a sighting grows with the changes since the
+last one: only new batches are read, unless the log was cut.
 
 The rules have numbers in messages, as in the specification of replication: 1 one leader per epoch, 2 same offset and
 epoch, same record, 3 and 4 a leader has every committed record, 5 sets in order, 6 in-sync replicas have every
@@ -44,7 +44,7 @@ class Sighting(NamedTuple):
     life: int
     """The number of the broker's process."""
     log: int
-    """A number that no other opening of the log has."""
+    """A number of this opening of the log, which no other opening has."""
     leads: bool
     leader_epoch: int
     start: int
@@ -64,7 +64,7 @@ Read = Callable[[int], Sequence[Entry]]
 
 @dataclass(slots=True)
 class Replica:
-    """What was last seen of one replica."""
+    """The last sighting of one replica."""
 
     seen: Sighting | None = None
     entries: list[Entry] = field(default_factory=list)
@@ -76,10 +76,10 @@ class Replica:
     watermark_epoch: int = -1
     """The leader epoch in which its high watermark last moved."""
     excused: bool = False
-    """Whether the replica may have lost records by a fault: power under ack.durability=os, or its disk. Ends when the
+    """True if the replica may have lost records by a fault: power under ack.durability=os, or its disk. Ends when the
     broker is registered without a fence again."""
     emptied: bool = False
-    """Whether the replica has lost its disk: it never leads while another candidate is left. Ends as `excused` does."""
+    """True if the replica has lost its disk: it never leads while another candidate is left. Ends as `excused` does."""
 
     lost_end: int = 0
     """The end that counted when the replica lost its disk. A fetch from before the loss may wait at a leader that stood
@@ -108,7 +108,7 @@ class PartitionHistory:
         self.deleted_before = 0
         """The latest log start that a client was told of by DeleteRecords."""
         self.lost = False
-        """Whether committed records were lost by faults that no protocol survives."""
+        """True if committed records were lost by faults that no protocol survives."""
         self._leaders: dict[int, tuple[int, int]] = {}
         """The broker and its life that led in an epoch."""
         self._led_by_row: dict[int, int] = {}
@@ -121,7 +121,7 @@ class PartitionHistory:
         return InvariantBroken(f"rule {rule}: {self.name}: {reason}")
 
     def counted_end(self, replica: Replica) -> int:
-        """The end of a replica as ack.durability counts."""
+        """The end of a replica as `ack.durability` counts."""
         return replica.durable_end if self.on_disk else replica.end
 
     # Rows
@@ -172,7 +172,7 @@ class PartitionHistory:
             before = None
         self._check_ends(broker, before, seen)
         if before is not None and seen.high_watermark > before.high_watermark:
-            # The high watermark of a log that was just opened comes from the disk: an earlier leader told it.
+            # The high watermark of a log that was just opened comes from the disk: an earlier leader sent it.
             replica.watermark_epoch = seen.leader_epoch
         begins_anew = before is None or before.truncations != seen.truncations or seen.end < before.end
         if begins_anew or before is None or seen.start > before.end:
@@ -218,15 +218,15 @@ class PartitionHistory:
         known = 0 if before is None else min(before.high_watermark, before.end)
         if seen.start <= common < known and any(common < each.next and each.base < known for each in old):
             self._check_recorded(broker, replica, common)
-        # After a loss a replica may know of a high watermark that is void.
+        # After a loss a replica may know a high watermark that is void.
         visible = min(known, replica.agreed) if self.lost else known
         if seen.start <= common < visible and any(common < each.next and each.base < visible for each in old):
             raise self._broken(8, f"broker {broker} was cut at {common}, below its high watermark: {before}, {self!r}")
         replica.agreed = min(replica.agreed, common)
 
     def _check_recorded(self, broker: int, replica: Replica, common: int) -> None:
-        """Checks that a replica that dropped records below its high watermark had a leader that may lack them by its
-        row, in a later epoch than that in which the replica learned of the high watermark (rule 14)."""
+        """Checks a replica that dropped records below its high watermark: its row must note a leader that may lack
+        them, in a later epoch than the one in which the replica learned of the high watermark (rule 14)."""
         lossy_epoch = 0 if self.row is None else self.row.lossy_epoch
         if lossy_epoch <= replica.watermark_epoch:
             raise self._broken(
@@ -245,14 +245,14 @@ class PartitionHistory:
             known.append(entry)
 
     def _agree(self, replica: Replica) -> None:
-        """Moves `agreed` as far as the log equals the committed batches."""
+        """Moves `agreed` up to the end of the part in which the log equals the committed batches."""
         committed, entries = self.committed, replica.entries
         first = max(replica.start, committed[0].base) if committed else replica.start
         replica.agreed = max(replica.agreed, min(first, self.committed_end))
         while replica.agreed < self.committed_end:
             one, other = _covering(committed, replica.agreed), _covering(entries, replica.agreed)
             if one is None:
-                # Nobody knows what was committed here: given up for lost, kept after all, and deleted by a client.
+                # The committed records here are unknown: given up for lost, kept after all, and deleted by a client.
                 replica.agreed = committed[bisect_right(committed, replica.agreed, key=lambda entry: entry.base)].base
                 continue
             if one != other:
@@ -288,8 +288,8 @@ class PartitionHistory:
             self._commit(broker, replica, seen, 0 if self.lost and epoch_begins else needed)
 
     def _commit(self, broker: int, replica: Replica, seen: Sighting, needed: int) -> None:
-        """Takes a new high watermark, over so many replicas at least. After a loss a new leader may recall records that
-        were given up for lost, alone."""
+        """Takes a new high watermark, over at least this many replicas. After a loss a new leader may recall records
+        that were given up for lost, alone."""
         place = bisect_right(replica.entries, self.committed_end, key=lambda entry: entry.base)
         if place and replica.entries[place - 1].next > self.committed_end:
             place -= 1
@@ -304,9 +304,9 @@ class PartitionHistory:
         safe_on = [
             number
             for number, each in self.replicas.items()
-            # The log of a broker that is no replica any more may still be there.
+            # The log of a broker that is no longer a replica may still exist.
             if self.row is None or number in self.row.replicas
-            # A fetch of a replica may arrive after the replica has lost what the fetch tells of.
+            # A fetch of a replica may arrive after the replica has lost the records that the fetch counts.
             if each.excused
             or min(each.agreed, self.counted_end(each)) >= self.committed_end
             or (number in seen.isr and each.lost_end >= self.committed_end)
@@ -329,8 +329,8 @@ class PartitionHistory:
         self._sequences[entry.producer] = (entry.last_sequence + 1) % SEQUENCES
 
     def _never_saw(self, leader: Replica, producer: tuple[int, int]) -> bool:
-        """Whether the leader's log began anew above all batches of a producer, which were deleted: it knows nothing of
-        the producer (docs/decisions/forgotten-producers.md)."""
+        """True if the leader's log began anew above all batches of a producer, which were deleted: the leader does not
+        know the producer (docs/decisions/forgotten-producers.md)."""
         last = next((entry for entry in reversed(self.committed) if entry.producer == producer), None)
         return last is not None and leader.entries[0].base >= last.next
 
@@ -342,7 +342,7 @@ class PartitionHistory:
     # Faults that may take records
 
     def stopped_cleanly(self, broker: int) -> None:
-        """Takes the mark of a clean stop: all that was in the replica's log is synced."""
+        """Takes the mark of a clean stop: all of the replica's log is synced."""
         replica = self.replicas.get(broker)
         if replica is not None:
             replica.durable_end = replica.end
@@ -369,19 +369,19 @@ class PartitionHistory:
         replica.excused = True
         members = [self.replicas.get(each) for each in (*self.row.isr, *self.row.elr)] if self.row else []
         if members and all(each is not None and each.excused for each in members):
-            # All who may lead have lost power: whichever of them leads, its synced records are all that is left. Those
+            # All possible leaders have lost power: the synced records of the next leader are all that is left. Replicas
             # with an empty disk leave the sets, and do not lead.
             left = [each.agreed for each in members if each is not None and not each.emptied]
             self._lose(min(left, default=0))
 
     @property
     def without_candidates(self) -> bool:
-        """Whether nobody is left who could lead: all lost their storage, or their power under ack.durability=os."""
+        """True if no possible leader is left: all lost their storage, or their power under ack.durability=os."""
         row = self.row
         return row is not None and row.leader == -1 and not row.isr and not row.elr
 
     def accept_loss(self) -> None:
-        """An operator lets any replica lead, whatever it lacks."""
+        """Takes an operator's decision that any replica may lead, whatever it lacks."""
         self.lost = True
         self._lose(0)
 
@@ -397,7 +397,7 @@ class PartitionHistory:
             replica.agreed = min(replica.agreed, self.committed_end)
 
     def unfenced(self, broker: int) -> None:
-        """Ends the excuse of a broker: the controller has seen what it may have lost."""
+        """Ends the excuse of a broker: the controller has seen its possible loss."""
         replica = self.replicas.get(broker)
         if replica is not None:
             replica.excused = replica.emptied = False
@@ -405,14 +405,14 @@ class PartitionHistory:
     # The end
 
     def unconverged(self) -> str:
-        """Names what keeps the replicas from being all in sync and equal; empty if they are."""
+        """Names a reason why the replicas are not all in sync and equal; empty if they are."""
         row = self.row
         assert row is not None
         if self.leadership.leader == -1 or set(row.isr) != set(row.replicas) or row.elr or row.adding or row.removing:
             return f"{self.name} does not recover: {row}, {self!r}"
         left = [self.replicas.get(broker, Replica()) for broker in row.replicas]
         if self.lost and len({(each.start, each.end) for each in left}) == 1 and left[0].start == left[0].end:
-            # All that was left after a loss has been deleted: the logs are empty at the same offset.
+            # All remaining records after a loss have been deleted: the logs are empty at the same offset.
             return ""
         for broker in row.replicas:
             replica = self.replicas.get(broker, Replica())

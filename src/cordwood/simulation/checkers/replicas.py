@@ -1,7 +1,7 @@
 """Checks the replicas of all partitions after every step: the nodes' logs, and the rows in the metadata store.
 
-After a step of a machine only that machine's replicas are looked at, and of those only the ones whose ends moved. Every
-commit of the store is looked at once. `PartitionHistory` judges.
+After a step of a machine only those of its replicas are looked at whose ends moved. Every commit of the store is looked
+at once. `PartitionHistory` judges.
 """
 
 import hashlib
@@ -50,9 +50,9 @@ class ReplicasChecker:
         self._lost_in: dict[int, int] = {}
         """The broker epoch in which a broker last lost its power or its disk."""
         self._led_from: dict[Key, dict[int, dict[int, int]]] = {}
-        """When a broker first led in an epoch, by the boot clock of each broker."""
+        """The time at which a broker first led in an epoch, by the boot clock of each broker."""
         self._seen: dict[int, tuple[object, ...]] = {}
-        """What was last seen of a log, by the log's number."""
+        """The last sighting of a log, by the log's number."""
         self._logs: dict[int, int] = {}
         """Numbers of logs by identity; `_kept` keeps the logs alive, so that no identity is used again."""
         self._kept: list[Log] = []
@@ -60,7 +60,7 @@ class ReplicasChecker:
         """The end of the part of a broker's replica in which bytes may be flipped. All of it was committed before."""
         self.looks = 0
         self.evidence = 0
-        """How often a broker wrote that connections to another were refused."""
+        """The number of times that a broker wrote that connections to another were refused."""
 
     # After a step
 
@@ -81,7 +81,7 @@ class ReplicasChecker:
 
     def _look_at(self, broker: int, life: int, partition: Partition, log: Log) -> None:
         if partition.settings.compacted:
-            return  # changed by compaction on each broker for itself
+            return  # compacted by each broker for itself
         number = self._logs.get(id(log))
         if number is None:
             number = self._logs[id(log)] = len(self._logs)
@@ -129,7 +129,7 @@ class ReplicasChecker:
         history.check_in_sync()
 
     def _entries(self, broker: int, key: Key, log: Log, offset: int) -> Sequence[Entry]:
-        """The batches of a log from an offset on. Where bytes may be flipped, the log holds what was committed."""
+        """The batches of a log from an offset on. A part with flipped bytes counts as the committed batches."""
         sound_from = max(offset, self.rotten_until(broker, key))
         committed = self.histories[key].committed if sound_from > offset else ()
         rotten = [each for each in committed if each.next > offset and each.base < sound_from]
@@ -146,7 +146,7 @@ class ReplicasChecker:
         self._revision = self._store._feed.revision
 
     def _take_commit(self, events: Iterable[Event]) -> None:
-        """Takes all changes of one revision: counts and settings before the rows that they speak of."""
+        """Takes all changes of one revision: counts and settings before the rows that depend on them."""
         events = list(events)
         counts = dict(self._counts)
         touched: dict[Key, bool] = {}
@@ -179,7 +179,7 @@ class ReplicasChecker:
                     if int(number) < counts.get(topic, 0):
                         touched[TopicId(topic), int(number)] = False
         for topic, count in self._counts.items():
-            # Partitions exist from the moment on at which the topic's count says so.
+            # Partitions exist once the topic's count includes them.
             for added in range(counts.get(topic, 0), count):
                 touched[TopicId(topic), added] = True
         for key, fresh in touched.items():
@@ -226,14 +226,14 @@ class ReplicasChecker:
         history.written(row, fresh=fresh)
 
     def _leadership(self, row: PartitionRow) -> Leadership:
-        """Who leads by this row: as `ClusterImage.leadership`, written again so that the one checks the other."""
+        """The leader by this row: `ClusterImage.leadership`, written a second time as a check."""
         registrations = self._broker_epochs.get(row.leader, row.leader_broker_epoch) - row.leader_broker_epoch
         if registrations and len(row.replicas) > 1:
             return Leadership(-1, row.leader_epoch)
         return Leadership(row.leader, row.leader_epoch + registrations)
 
     def succeeded_for_ms(self, key: Key, leader_epoch: int, machine: Machine) -> int:
-        """For how long a later leader than that of this epoch has led, by the boot clock of a machine."""
+        """The time for which a later leader than that of this epoch has led, by the boot clock of a machine."""
         led_from = self._led_from.get(key, {})
         since_ms = [clocks[machine.broker_id] for epoch, clocks in led_from.items() if epoch > leader_epoch]
         return machine.clock.boot_ms - min(since_ms, default=machine.clock.boot_ms)
@@ -265,7 +265,7 @@ class ReplicasChecker:
             history.lost_disk(broker)
 
     def can_do_without(self, broker: int) -> bool:
-        """Whether for each partition of this broker another in-sync replica has all committed records on its disk."""
+        """True if for each partition of this broker another in-sync replica has all committed records on its disk."""
         if self._store._feed.revision != self._revision:
             self._look_at_store()
         return all(
@@ -274,11 +274,11 @@ class ReplicasChecker:
         )
 
     def has_sound_copy(self, key: Key, but: int, log_start: int | None = None) -> bool:
-        """Whether an in-sync replica besides this broker's has all committed records on its disk, all sound.
+        """True if an in-sync replica besides this broker's has all committed records on its disk, all sound.
         `log_start`: from this offset on; None: from its own log start on."""
         history = self.histories[key]
         assert history.row is not None
-        # Nothing is committed in the history of a compacted partition: its in-sync set is all that is known.
+        # The history of a compacted partition has no committed batches: only its in-sync set is known.
         for broker in history.row.isr:
             replica = history.replicas.setdefault(broker, Replica())
             has = min(replica.agreed, history.counted_end(replica))

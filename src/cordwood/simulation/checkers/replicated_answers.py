@@ -1,8 +1,8 @@
-"""Checks what brokers of a replicated cluster answer to clients, at the moment of the answer.
+"""Checks the answers of brokers of a replicated cluster to clients, at the moment of the answer.
 
 An acknowledgement for all replicas is given only for committed records (rule 9), a reader gets only committed records,
-below the last stable offset if it asks for that (rule 10), and a broker that leads no longer stops to serve when its
-authority is over. Records whose deletion is acknowledged stay deleted (rule 13).
+below the last stable offset if it asks for that (rule 10), and a former leader stops serving when its authority ends.
+Records whose deletion is acknowledged stay deleted (rule 13).
 """
 
 from collections.abc import Iterator
@@ -78,8 +78,8 @@ class ReplicatedAnswers:
             for each in topic["partitions"]
         }
         known = (self._registered.pop(exchange, None), self._registered_epoch(exchange))
-        # The leader looks once, between the arrival and the answer: it may know a registration then that is neither the
-        # first nor the last.
+        # The leader looks once, between the arrival and the answer: at that moment it may know a registration that is
+        # neither the first nor the last.
         first, last = sorted(epoch or 0 for epoch in known)
         for topic in exchange.answer.responses:
             for part in topic.partitions:
@@ -96,7 +96,7 @@ class ReplicatedAnswers:
     def _registered_epoch(self, exchange: Exchange) -> int | None:
         return self._machine.node.image.broker_epochs.get(exchange.values["replica_state"]["replica_id"])
 
-    # Who serves
+    # The serving brokers
 
     def _served(self, topic_id: TopicId, index: int) -> tuple[Partition, PartitionHistory] | None:
         """The partition as this broker has it; None if it is being deleted."""
@@ -108,8 +108,8 @@ class ReplicatedAnswers:
     def _check_authority(self, exchange: Exchange, partition: Partition, history: PartitionHistory) -> None:
         """Refuses service of a deposed leader for longer than two thirds of a lease after a successor took the lead.
 
-        Before that nobody has served anything newer: a successor that has not heard of its election still follows, and
-        vouches for the leader (docs/decisions/controller.md derives the bound).
+        Before that no broker has served anything newer: a successor that does not know of its election still follows,
+        and vouches for the leader (docs/decisions/controller.md derives the bound).
         """
         node = self._machine.node
         if self._machine.setup.clustered and node.image.node_id not in node.image.brokers:
@@ -153,7 +153,7 @@ class ReplicatedAnswers:
         end = base_offset + read_header(batch).last_offset_delta + 1
         log = partition.opened
         if exchange.values["acks"] != ALL_REPLICAS:
-            # A single replica has it. If that replica leads no longer, the record may be gone by now.
+            # A single replica has the record. If that replica no longer leads, the record may be gone by now.
             if partition.leads and log is not None:
                 safe_end = log.offsets.durable_end if history.on_disk else log.offsets.end
                 if partition.leading is not None and safe_end < end:
@@ -177,7 +177,7 @@ class ReplicatedAnswers:
     # ListOffsets
 
     def _listed(self, exchange: Exchange) -> None:
-        """Checks that no leader tells of an end before what readers of earlier leaders have seen."""
+        """Checks that no leader reports an end below an offset that readers of earlier leaders have seen."""
         asked = {
             (topic["name"], each["partition_index"]): each["timestamp"]
             for topic in exchange.values["topics"]

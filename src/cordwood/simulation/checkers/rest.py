@@ -62,7 +62,7 @@ def _check_at_rest(machine: Machine) -> None:
     for what, found in waiting.items():
         if found:
             raise InvariantBroken(f"after a quiet time there are still {what}: {found}")
-    # A cancelled timer stays in the heap until its deadline: fetches that were answered before their time leave some.
+    # A cancelled timer stays in the heap until its deadline: fetches that were answered early leave some.
     timers = [timer.callback for _, _, timer in node.loop.timers._heap if timer.callback is not None]
     if len(timers) > MOST_TIMERS + TIMERS_OF_A_FOLLOWER * len(brokers):
         raise InvariantBroken(f"after a quiet time there are {len(timers)} timers: {timers}")

@@ -1,4 +1,4 @@
-"""Checks what read_committed readers see: whole transactions or none of their records, nothing aborted, in order."""
+"""Checks that read_committed readers see whole transactions or none of their records, nothing aborted, in order."""
 
 from collections import defaultdict
 from typing import Any

@@ -65,7 +65,7 @@ class ClassicMember(GroupMember):
         self._software = self.chance.choice(("impatient", *PATIENT_SOFTWARE))
         self._introduced_on: Connection | None = None
         self._beating = False
-        """Whether a heartbeat is under way."""
+        """True if a heartbeat is under way."""
         self._leads = False
         self._others: dict[str, list[int]] = {}
         """The members that a leader assigns to, itself included, with their partitions."""
@@ -78,9 +78,9 @@ class ClassicMember(GroupMember):
 
     @property
     def may_lead_unknowingly(self) -> bool:
-        """Whether the member may lead without knowing it. A static member that comes back may have led. Before version
-        9 of JoinGroup the broker cannot tell it so without asking for an assignment, so it names another leader, and no
-        member notices that a topic grew."""
+        """True if the member may lead without knowing it. A static member that comes back may have led. Before version
+        9 of JoinGroup the broker cannot tell the member so without asking for an assignment: the broker names another
+        leader, and no member notices that a topic grew."""
         return self.instance_id is not None and self._versions[ApiKey.JOIN_GROUP] < TOLD_TO_LEAD_FROM
 
     @property

@@ -36,9 +36,9 @@ class ConsumerMember(GroupMember):
         self._revoking: set[int] = set()
         """Partitions that the member was told to give back and still reads."""
         self._news = True
-        """Whether the owned partitions changed since the member last reported them."""
+        """True if the owned partitions changed since the member last reported them."""
         self._unsure = False
-        """Whether the last heartbeat may have been lost."""
+        """True if the last heartbeat may have been lost."""
 
     @property
     def settled(self) -> bool:

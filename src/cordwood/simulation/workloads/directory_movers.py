@@ -5,7 +5,7 @@ from cordwood.wire.apis import ApiKey
 
 
 class DirectoryMover(Client):
-    """Moves one partition of one broker at a time, now and then one that is not there or back to where it is."""
+    """Moves one partition of one broker at a time, now and then one that is not there, or to its present directory."""
 
     def act(self) -> str | None:
         topic = self.stage.some_topic()

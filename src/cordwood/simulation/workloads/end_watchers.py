@@ -1,4 +1,4 @@
-"""Clients that ask where partitions end, as tools that show lag do."""
+"""Clients that ask for the ends of partitions, as tools that show lag do."""
 
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.exchange import Exchange

@@ -42,16 +42,16 @@ class GroupMember(Client):
         self.positions: dict[int, int | None] = {}
         """Positions by owned partition; None: the group's position is not fetched yet."""
         self.over = False
-        """Whether this process has ended."""
+        """True if this process has ended."""
         self.silent_until_ms = 0
         self.rebalance_ms = self.chance.choice((1500, 4000))
         self._busy = False
-        """Whether a request about membership is under way."""
+        """True if a request about membership is under way."""
         self._fetching = False
         self._commits = 0
         self._commit_version = self.chance.choice(self.commit_versions)
         self._tenures: dict[int, int] = {}
-        """How often the member has got the partition: an answer about an earlier tenure says nothing."""
+        """The number of times that the member has got the partition: an answer about an earlier tenure says nothing."""
 
     @property
     def identity(self) -> str:
@@ -71,7 +71,7 @@ class GroupMember(Client):
 
     @property
     def settled(self) -> bool:
-        """Whether the member has its share, and no request to send."""
+        """True if the member has its share, and no request to send."""
         raise NotImplementedError
 
     def act(self) -> str | None:
@@ -92,7 +92,7 @@ class GroupMember(Client):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether the member has to find its coordinator first."""
+        """True if the member has to find its coordinator first."""
         return self.stage.several and self.routes.coordinator is None
 
     def _heard(self, exchange: Exchange, errors: Iterable[int]) -> None:

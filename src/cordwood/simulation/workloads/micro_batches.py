@@ -35,7 +35,7 @@ class Decision:
     could_be_first: bool
     """False: a winner was told that the batch is decided, so another decision counts."""
     committed: bool = False
-    """Whether the answer says that this decision counts."""
+    """True if the answer says that this decision counts."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ ALL_TOPICS_FROM = 2
 
 
 class PositionKeeper(Client):
-    """A client with a group of its own. Each commit has a higher offset than all before."""
+    """A client with its own group. Each commit has a higher offset than all earlier ones."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         super().__init__(stage, name)

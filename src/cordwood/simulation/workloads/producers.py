@@ -90,7 +90,7 @@ class Producer(Client):
         return self.chance.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4))
 
     def _send(self, batches: list[Batch]) -> None:
-        """Sends these batches, which are of different partitions: one request to each leader."""
+        """Sends these batches of different partitions: one request to each leader."""
         by_leader: dict[int, list[Batch]] = {}
         for batch in batches:
             by_leader.setdefault(self.routes.leader(batch.topic.name, batch.index), []).append(batch)

@@ -21,13 +21,13 @@ LAST_FETCHED_EPOCH_FROM = 12
 TOPIC_IDS_FROM = 13
 EARLIEST = -2
 ANY_REPLICA = 0.15
-"""How often a reader in a rack reads from any broker."""
+"""The probability that a reader in a rack reads from any broker."""
 
 Place = tuple[TopicId, int]
 
 
 class Position:
-    """Where a reader is in one partition."""
+    """The position of a reader in one partition."""
 
     def __init__(self, topic: TopicImage, index: int) -> None:
         self.topic = topic
@@ -100,7 +100,7 @@ class Reader(Client):
             if place not in self._positions:
                 self._positions[place] = Position(topic, place[1])
 
-    # Where a log begins
+    # The starts of logs
 
     def _ask_for_start(self, position: Position) -> str | None:
         if position.asking:
@@ -149,7 +149,7 @@ class Reader(Client):
         return self.routes.leader(position.topic.name, position.index)
 
     def _poll(self, places: dict[int, dict[Place, int]], max_wait_ms: int) -> str | None:
-        """Polls one of the brokers that lead something."""
+        """Polls one of the brokers that lead a partition."""
         idle = [leader for leader in places if leader not in self._polling]
         if not idle:
             return None

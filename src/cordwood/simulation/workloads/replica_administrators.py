@@ -11,7 +11,7 @@ from cordwood.wire.apis import ApiKey
 NAMES = ("ash", "beech", "cedar")
 MOST_PARTITIONS = 3
 DURABILITY = {"ash": "disk", "beech": "os"}
-"""A topic keeps its ack.durability, so that its name tells what its acknowledgements mean."""
+"""A topic keeps its ack.durability, so that its name shows the meaning of its acknowledgements."""
 
 
 class ReplicaAdministrator(Client):
@@ -92,7 +92,7 @@ class ReplicaAdministrator(Client):
         return f"sets min.insync.replicas={value} on {topic.name}"
 
     def _move(self) -> str | None:
-        """Moves a partition to other replicas, as many as it has, or takes the move under way back."""
+        """Moves a partition to other replicas, as many as it has, or cancels the move under way."""
         topic = self.stage.some_topic()
         if topic is None:
             return None

@@ -69,7 +69,7 @@ class History:
         return attempt
 
     def began(self, writer: "TransactionalWriter") -> None:
-        """Notes a new epoch: of all writers of an id with an epoch, only the highest is not fenced."""
+        """Notes a new epoch: among all writers of an id with an epoch, only the highest is not fenced."""
         same = [each for each in self.writers if each.transactional_id == writer.transactional_id and each.epoch >= 0]
         highest = max(each.epoch for each in same)
         for each in same:
@@ -150,8 +150,8 @@ class TransactionalWriter(Client):
         to: int | None = None,
         repeated: bool = False,
     ) -> None:
-        """Sends a request, to the transaction's coordinator unless it is told otherwise; `done` gets the first error,
-        or NONE. After no answer or a retriable error, `again` is next."""
+        """Sends a request, by default to the transaction's coordinator; `done` gets the first error, or NONE. After no
+        answer or a retriable error, `again` is next."""
         self._busy = True
         fenced_before = self.fenced
 
