@@ -28,7 +28,7 @@ _EVENTS_AT_ONCE = 500
 FIRST_PAUSE_MS = 50
 LONGEST_PAUSE_MS = 5_000
 LONGEST_REACH_S = 15
-"""The time that a change has to reach the image: three times what a broken watch needs to be taken up."""
+"""The time that a change has to reach the image: three times as long as a broken watch needs to recover."""
 
 
 class ImageFollower:

@@ -155,7 +155,7 @@ class PartitionRow(NamedTuple):
     partition_epoch: int = 0
     recovering: bool = False
     lossy_epoch: int = 0
-    """The epoch of the last leader that was elected though it may lack acknowledged records (an accepted loss, an
+    """The epoch of the last leader that was elected although it may lack acknowledged records (an accepted loss, an
     unclean election); 0: none. A broker that has not followed the partition since then, and is no longer a replica,
     sets its log aside."""
     former_storage: tuple[tuple[int, str], ...] = ()

@@ -375,7 +375,7 @@ class Log:
         return checkpoints.begin_checkpoint(self.segments, self.offsets, self.replayed, self.saved)
 
     def checkpoint(self) -> None:
-        """A whole checkpoint, waiting for the disk: afterwards the recovery point is the log's end.
+        """Makes a whole checkpoint, waiting for the disk: afterwards the recovery point is the log's end.
 
         For a log outside of a data directory: the caller keeps the recovery point.
         """

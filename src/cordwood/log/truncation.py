@@ -69,8 +69,8 @@ class Truncation:
         self._offsets.lower_recovery_point(offset)
         directory = self._segments.directory
         if offset and not directory.filesystem.exists(directory.path):
-            # Another data directory that comes back may have an older log of the partition. Only a directory here shows
-            # the start that there are two.
+            # Another data directory that comes back may have an older log of the partition. Only with a directory here
+            # does the start see that there are two.
             self._replayed.epochs_changed |= directory.make()
             directory.filesystem.sync_directory(directory.parent)
         self._restart(offset, ProducerStates())

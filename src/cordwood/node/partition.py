@@ -210,7 +210,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for a read_committed reader, by what this broker knows. The log has to be open."""
+        """The end for a read_committed reader that this broker knows. The log has to be open."""
         log = self._log
         assert log is not None
         return max(log.replayed.last_stable_offset(self.high_watermark), log.offsets.start)

@@ -14,7 +14,7 @@
 A follower whose log files are gone says that it has nothing, and takes nothing while it counts as in sync. Once it has
 left the in-sync set, its log begins anew.
 
-A follower whose log start is in doubt asks at the last start that it knows, so that nobody counts it as in sync. A
+A follower whose log start is in doubt asks at the last start that it knows, so that it does not count as in sync. A
 leader with an earlier start has records that this log lost: the log is set aside, and filled anew. Any other leader
 ends the doubt.
 
@@ -197,7 +197,7 @@ class FollowerReplica:
         return self._asked
 
     def forget_request(self) -> None:
-        """No answer to the last request counts any more."""
+        """Forgets the last request: its answer no longer counts."""
         self._asked = None
 
     def answered(self, asked: FetchFrom, answer: LeaderAnswer) -> Step:
@@ -270,7 +270,7 @@ class FollowerReplica:
         return True
 
     def was_cut(self) -> None:
-        """The log was cut, or began anew."""
+        """Notes that the log was cut, or began anew."""
         offsets = self.log.offsets
         self.high_watermark = max(offsets.start, min(self.high_watermark, offsets.end))
         self.heard_ms = None
@@ -279,7 +279,7 @@ class FollowerReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for a read_committed reader, by what this replica knows."""
+        """The end for a read_committed reader that this replica knows."""
         return max(self.log.replayed.last_stable_offset(self.high_watermark), self.log.offsets.start)
 
     def check_reader(self, leader_epoch: int, offset: int, last_fetched_epoch: int) -> None:

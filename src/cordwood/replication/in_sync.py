@@ -190,25 +190,25 @@ class InSyncSet:
         return self._asked_for if self._change is Change.UNCERTAIN else None
 
     def asked(self, isr: frozenset[int]) -> None:
-        """A request for this set goes to the store."""
+        """Notes that a request for this set goes to the store."""
         self._was_uncertain |= self._change is Change.UNCERTAIN
         self._move(Change.ASKED)
         self._pending |= isr
         self._asked_for = isr
 
     def applied(self, version: Version) -> None:
-        """The store has taken the change that was asked for at this version."""
+        """Notes that the store has taken the change that was asked for at this version."""
         if version == self.version and self._change is Change.ASKED:
             self._move(Change.APPLIED)
 
     def unknown(self, version: Version) -> None:
-        """The store did not say whether it has taken the change that was asked for at this version."""
+        """Notes that the outcome of the change that was asked for at this version is unknown."""
         if version == self.version and self._change is Change.ASKED:
             self._move(Change.UNCERTAIN)
 
     def refused(self, version: Version) -> None:
-        """The store has not taken the change that was asked for at this version. An earlier request of unknown outcome
-        may still have been taken."""
+        """Notes that the store has not taken the change that was asked for at this version. An earlier request of
+        unknown outcome may still have been taken."""
         if version == self.version and self._change is Change.ASKED:
             if self._was_uncertain:
                 self._move(Change.UNCERTAIN)

@@ -136,7 +136,7 @@ class LeaderReplica:
         return self.advance()
 
     def follower_answered(self, broker_id: int, connection_id: int, boot_ms: int) -> None:
-        """A fetch of a follower is answered."""
+        """Notes that a fetch of a follower is answered."""
         follower = self._followers.get(broker_id)
         if follower is not None:
             follower.answered(self.log.offsets.told_start, connection_id, boot_ms)

@@ -53,7 +53,7 @@ class SegmentIndexes:
         return True
 
     def close(self) -> None:
-        """The segment gets no more batches: its largest timestamp goes into the time index."""
+        """Ends the segment: its largest timestamp goes into the time index, and no further batch follows."""
         self._note_time()
 
     def _note_time(self) -> None:

@@ -187,7 +187,7 @@ def trouble_of(
 ) -> Trouble:
     where = (partition.topic, partition.partition)
     if partition.leader < 0:
-        # A replica without a leader is not told what it lacks.
+        # A replica without a leader does not learn its lag.
         lags = {}
     name = f"{partition.topic}-{partition.partition}"
     withholding = {node.node_id for node in nodes if name in node.withheld or MANY in node.withheld}

@@ -68,8 +68,8 @@ class Holdings:
         """An exchange between a heavy broker and a light one that evens out the weights and keeps the counts; None:
         there is none.
 
-        `items`: what a broker can give to another, sorted by weight; the list changes only with the broker's holdings.
-        An exchange that gains less than `least` does not count.
+        `items`: the items that a broker can give to another, sorted by weight; the list changes only with the broker's
+        holdings. An exchange that gains less than `least` does not count.
         """
 
         def kept(broker: int, other: int) -> list[tuple[float, Key]]:

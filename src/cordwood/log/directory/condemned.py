@@ -146,8 +146,8 @@ class Removal:
             self.free_disk()
 
     def free_names(self) -> None:
-        """The first half: the names can be used again, and no file has offsets of the partitions. Raises
-        StorageFailure in the end if a directory could not be renamed.
+        """The first half: frees the names, and removes the partitions' offsets from all files. Raises StorageFailure in
+        the end if a directory could not be renamed.
 
         A full disk has no room for a file of offsets: then the logs are emptied at once. The directories stay until the
         offsets are saved: a restart sees by them that these partitions are deleted.

@@ -182,7 +182,7 @@ class DurableEnds:
 
     def begin_checkpoint(self) -> Callable[[], None]:
         """Begins the other file. The returned function is called once the checkpoint is saved: its recovery points
-        cover the entries so far, but for logs that are not open."""
+        cover the entries so far, except those of logs that are not open."""
         if not self._files and not self._inherited and not self._begun:
             return do_nothing
         try:

@@ -39,7 +39,7 @@ class LossLines:
         self._say_from_ms = 0
 
     def add(self, group_id: str, partition: TopicPartition, badness: float, line: str) -> None:
-        """`line` describes the loss. The group's worst loss is described, the others are counted."""
+        """Adds a loss, which `line` describes. Only the group's worst loss is described, the others are counted."""
         losses = self._by_group.get(group_id)
         if losses is None:
             losses = self._by_group[group_id] = _Losses(partition, badness, line)
