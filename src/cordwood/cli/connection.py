@@ -118,7 +118,7 @@ class Connection:
         return {partition.partition: answer.offset for partition, answer in answers.items()}
 
     def known_offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """Does `offsets` without waiting, and without the partitions whose leader does not know its end."""
+        """The known offsets: does not wait, and leaves out partitions whose leader does not know its end."""
         asked = _each(topic, partitions, spec)
         if not asked:
             return {}  # librdkafka refuses a question about nothing

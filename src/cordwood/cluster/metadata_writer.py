@@ -175,7 +175,7 @@ class MetadataWriter:
         await self.registration.say(draining=False)
 
     async def take_part(self, timeout_s: float, doubtful: Collection[PartitionName] = ()) -> bool:
-        """Does `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
+        """Calls `ready`, and waits until the fence is lifted. False if the time was too short. Raises StoreFailure."""
         await self.ready(doubtful)
         return not self._clustered or await self._until(lambda: self.takes_part, timeout_s)
 

@@ -90,7 +90,7 @@ class HostedReplicas:
         return partition
 
     def leader_in(self, topic: str | TopicId, index: int) -> Partition:
-        """Does `leader` for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
+        """Works like `leader`, for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
         if isinstance(topic, str):
             return self.leader(topic, index)
         found = self._image.topics_by_id.get(topic)

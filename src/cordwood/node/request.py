@@ -82,7 +82,7 @@ class Request(Generic[Served_co]):
 
         @property
         def answer(self: Request[ApiTypes[Any, Answer, Any]]) -> Answer:
-            """Does `_answer` with the fields of this API's response."""
+            """Calls `_answer` with the fields of this API's response."""
 
     else:
         answer = _answer

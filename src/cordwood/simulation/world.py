@@ -311,7 +311,7 @@ class World:
         return self.ask_at(self.machine.broker_id, key, version, **values)
 
     def ask_at(self, broker_id: int, key: KeyOf[Response], version: int, /, **values: Any) -> Response:
-        """Does `ask` at one of several brokers."""
+        """Works like `ask`, at one of several brokers."""
         connection = self.connect(broker_id)
         exchange = connection.request(key, version, values)
         self.settle()
@@ -325,7 +325,7 @@ class World:
         return self.begin_at(self.machine.broker_id, key, version, **values)
 
     def begin_at(self, broker_id: int, key: ApiKey, version: int, /, **values: Any) -> Exchange:
-        """Does `begin` at one of several brokers."""
+        """Works like `begin`, at one of several brokers."""
         exchange = self.connect(broker_id).request(key, version, values)
         self.settle()
         return exchange

@@ -56,8 +56,8 @@ def change_broker(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Does `change_settings` by way of any broker that answers: the broker itself may be away. `broker_id` None: the
-    default of all brokers. Raises Failure."""
+    """Changes settings by way of any broker that answers: the broker itself may be away. `broker_id` None: the default
+    of all brokers. Raises Failure."""
     configs = [
         {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
         for name, value in settings.items()

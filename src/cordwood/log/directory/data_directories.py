@@ -327,7 +327,7 @@ class DataDirectories:
             directory.describe_topic(topic_id, description)
 
     def forget_ends(self, gone: Iterable[tuple[TopicId, TopicPartition]]) -> Callable[[], None]:
-        """Does `DataDirectory.forget_ends` for partitions of all directories."""
+        """Calls `DataDirectory.forget_ends` for the partitions of each directory."""
         grouped: dict[DataDirectory, list[tuple[TopicId, TopicPartition]]] = {}
         for each in gone:
             grouped.setdefault(self._at(each[1]), []).append(each)
@@ -392,7 +392,7 @@ class DataDirectories:
         *,
         until_in_sync: bool = False,
     ) -> "RemovalOfAll":
-        """Does `DataDirectory.set_logs_aside` for partitions of all directories."""
+        """Calls `DataDirectory.set_logs_aside` for the partitions of each directory."""
         topic_ids = {partition: topic_id for topic_id, partition in partitions}
         parts = []
         for directory, names in self._grouped(topic_ids).items():

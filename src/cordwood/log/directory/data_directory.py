@@ -119,7 +119,7 @@ class DataDirectory:
         self._taken = True
 
     def take_once(self) -> None:
-        """Does `take`, unless the directory is taken already."""
+        """Calls `take`, unless the directory is taken already."""
         if not self._taken:
             self.take()
 

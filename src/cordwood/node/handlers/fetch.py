@@ -50,7 +50,7 @@ def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
 
 
 def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
-    """Does `fetch` for a request that names many partitions."""
+    """Handles a fetch that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
     named: dict[TargetKey, Target] = {}
     left = TARGETS_PER_STEP

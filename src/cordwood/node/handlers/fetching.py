@@ -127,8 +127,8 @@ class Fetching:
         self._answer_or_wait()
 
     def start_in_steps(self) -> Steps:
-        """Does `start` in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read again,
-        as for a waiting fetch."""
+        """Works like `start`, in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read
+        again, as for a waiting fetch."""
         try:
             for place, target in enumerate(self._plan.targets):
                 if place and not place % PARTITIONS_PER_STEP:

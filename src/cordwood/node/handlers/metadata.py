@@ -97,7 +97,7 @@ def metadata(rooms: MetadataRooms, request: Request[Metadata]) -> Steps | None:
 
 
 def _metadata_in_steps(rooms: MetadataRooms, request: Request[Metadata]) -> Steps:
-    """Does `metadata` for a request that names many topics, or has long names."""
+    """Handles a Metadata request that names many topics, or has long names."""
     read = yield from request.read()
     topics = None if read.topics is None else [RequestedTopic(each.name, each.topic_id) for each in read.topics]
     yield

@@ -252,7 +252,7 @@ def offset_commit(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps
 
 
 def _commit_in_steps(rooms: PositionRooms, request: Request[OffsetCommit]) -> Steps:
-    """Does `offset_commit` for a request with many positions."""
+    """Handles an OffsetCommit with many positions."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
     yield from asked.look_up(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
