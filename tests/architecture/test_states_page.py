@@ -1,4 +1,4 @@
-"""docs/decisions/states.md shows the tables of states that the code has, and no code sets a state past its table."""
+"""docs/internals/coordinators.md shows the tables of states that the code has, and no code sets a state past its table."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from cordwood.model.moves import Moves
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "decisions" / "states.md"
+PAGE = ROOT / "docs" / "internals" / "coordinators.md"
 MACHINES = ("groups", "transactions")
 
 
