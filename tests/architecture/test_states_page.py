@@ -1,4 +1,4 @@
-"""docs/internals/coordinators.md shows the tables of states that the code has, and no code sets a state past its table."""
+"""docs/internals/coordinators.md shows the code's tables of states, and no code sets a state past its table."""
 
 import ast
 from collections.abc import Iterator

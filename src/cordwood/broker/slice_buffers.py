@@ -11,7 +11,8 @@ from mmap import mmap
 from typing import Final, Protocol
 
 SLICE_BYTES: Final = 512 * 1024
-"""The bytes read or sent in one turn: about 0.1 ms of the loop's time. Larger slices save no CPU (docs/decisions/)."""
+"""The bytes read or sent in one turn: about 0.1 ms of the loop's time. Larger slices save no CPU
+(docs/decisions/sending-records.md)."""
 
 STALLED_S: Final = 1.0
 

@@ -2,7 +2,7 @@
 
 The copy has the segment's own sound batches, byte for byte, and in each hole the batches that another replica has at
 these offsets. The copy is read back from the disk before it takes the segment's place (`replacement.py`), so a crash
-leaves the old segment or the whole copy. docs/decisions/damage.md says why the rules of `Filling` are enough.
+leaves the old segment or the whole copy. docs/decisions/repair.md says why the rules of `Filling` are enough.
 
 A `SegmentMending` runs in steps in any thread, one step at a time, beside appends, retention and compaction of other
 segments. If the segment is removed meanwhile, a step fails with StorageFailure or FileNotFoundError.

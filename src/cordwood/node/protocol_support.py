@@ -43,7 +43,7 @@ _NOTES = {
     10_002: "Cordwood's own: one decision over all writers of a batch.",
     10_003: "Cordwood's own: families, what they decided last, and their slots.",
     10_100: "Cordwood's own: damage that the broker knows of, by partition and offsets (`decisions/damage.md`).",
-    10_101: "Cordwood's own, between brokers: checked batches for another replica's repair (`decisions/damage.md`).",
+    10_101: "Cordwood's own, between brokers: checked batches for another replica's repair (`decisions/repair.md`).",
     10_103: "Cordwood's own: the release that the broker runs, and the clients that use it (`cordwood client list`).",
     10_102: "Cordwood's own, between brokers: positions of groups, traffic (`decisions/watching-lag.md`).",
     10_004: "Cordwood's own: what a family remembers of the batch that it decided last.",

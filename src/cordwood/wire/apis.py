@@ -136,7 +136,7 @@ APIS: Final[dict[int, Api]] = {
         Api(10_002, "FamilyDecide", 0, 1, 0),
         Api(10_003, "FamilyList", 0, 0, 0),
         Api(10_004, "FamilyRecall", 0, 0, 0),
-        # docs/decisions/damage.md
+        # docs/decisions/damage.md and repair.md
         Api(10_100, "DamageList", 0, 1, 0),
         Api(10_101, "SoundBatches", 0, 0, 0),
         # docs/decisions/watching-lag.md

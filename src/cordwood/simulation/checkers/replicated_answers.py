@@ -109,7 +109,7 @@ class ReplicatedAnswers:
         """Refuses service of a deposed leader for longer than two thirds of a lease after a successor took the lead.
 
         Before that no broker has served anything newer: a successor that does not know of its election still follows,
-        and vouches for the leader (docs/decisions/controller.md derives the bound).
+        and vouches for the leader (docs/internals/cluster.md derives the bound).
         """
         node = self._machine.node
         if self._machine.setup.clustered and node.image.node_id not in node.image.brokers:
