@@ -29,10 +29,10 @@ from cordwood.spark.source.batch_planner import plan_batch
 from cordwood.spark.source.data_loss import DataLoss
 from cordwood.spark.source.offsets import Positions, from_spark, to_spark
 from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
-from cordwood.spark.source.planning import plan_tasks, ranges_between
+from cordwood.spark.source.planning import ReadTask, plan_tasks, ranges_between
 from cordwood.spark.source.progress_group import read_progress
 from cordwood.spark.source.pushdown import PushedFilters
-from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.reading import TaskReader
 from cordwood.spark.source.stream_planner import StreamPlanner
 from cordwood.spark.source.stream_reader import StreamReader
 from cordwood.spark.source.survey import NothingToRead

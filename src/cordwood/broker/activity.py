@@ -1,12 +1,8 @@
 """Counters of requests for metrics: integers only, and no reads of a clock."""
 
-from typing import TYPE_CHECKING
-
+from cordwood.broker.sending import HangUp
 from cordwood.metrics.histogram import Histogram
-
-if TYPE_CHECKING:
-    from cordwood.broker.connection import Frame
-    from cordwood.broker.sending import HangUp
+from cordwood.node.ports import Frame
 
 
 class ApiActivity:
@@ -39,7 +35,7 @@ class Activity:
         return api
 
 
-def frame_bytes(frame: "Frame | HangUp") -> int:
+def frame_bytes(frame: Frame | HangUp) -> int:
     """The length of an answer, records in their files included."""
     if isinstance(frame, bytes):
         return len(frame)

@@ -10,13 +10,14 @@ import logging
 import socket
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
+from cordwood.node.ports import Frame
 from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
@@ -24,11 +25,8 @@ from cordwood.wire.requests import RequestHeader, parse_header
 
 if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
-    from cordwood.log.lookup import LogSlice
 
 logger = logging.getLogger("cordwood.broker")
-
-Frame: TypeAlias = "bytes | list[bytes | LogSlice]"
 
 REQUESTS_PER_TURN: Final = 64
 """A peer with thousands of tiny requests in one packet must not keep other connections waiting."""

@@ -18,7 +18,8 @@ from cordwood.metrics import names
 from cordwood.metrics.exposition import Labelled, exposition
 from cordwood.metrics.names import Metric
 from cordwood.model.errors import StorageFailure
-from cordwood.node.duties.lag_watch import PartitionTraffic, Watched
+from cordwood.node.duties.hot_keys import PartitionTraffic
+from cordwood.node.duties.lag_watch import Watched
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
-from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, write_identity
+from cordwood.log.directory.identity import EPOCHS_FILE, PROPERTIES_FILE, WITNESS_FILE, Identity, write_identity
 from cordwood.log.directory.strays import Known
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 METADATA_FILE = "metadata.sqlite"
-WITNESS_FILE = "cluster-witness"
-EPOCHS_FILE = "cluster-epochs"
 ETCD_PASSWORD = "CORDWOOD_ETCD_PASSWORD"
 """The variable of the environment with the password for etcd."""
 

@@ -31,7 +31,7 @@ from cordwood.cluster.planner.configs import (
     plan_replace_configs,
 )
 from cordwood.cluster.planner.finalising import plan_finalising
-from cordwood.cluster.planner.forgetting import plan_forgetting
+from cordwood.cluster.planner.forgetting import plan_directories_gone, plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches, together
 from cordwood.cluster.planner.placement import places
@@ -51,7 +51,6 @@ from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, L
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
-from cordwood.cluster.tombstones import plan_directories_gone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 

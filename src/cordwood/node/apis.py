@@ -1,9 +1,9 @@
 """The table of APIs that a node serves, gathered from the handlers' own declarations.
 
-In `served_by` the type checker sees that a node has every room that a handler asks for.
+The type checker sees in `Rooms` that a node has every room that a handler asks for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from cordwood.node.handlers import (
     acls,
@@ -32,9 +32,6 @@ from cordwood.node.handlers import (
 )
 from cordwood.node.request import Handler, Served, served
 from cordwood.wire.apis import Api
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 _HANDLERS: tuple[Handler[Any], ...] = (
     *produce.HANDLERS,
@@ -66,7 +63,35 @@ SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _HANDLERS}
 SERVED_APIS = tuple(SERVED.values())
 
 
-def served_by(node: "Node") -> dict[int, Served]:
+class Rooms(
+    produce.ProduceRooms,
+    fetch.FetchRooms,
+    offsets_in_log.LogOffsetRooms,
+    metadata.MetadataRooms,
+    topics.TopicRooms,
+    configs.ConfigRooms,
+    producers.ProducerRooms,
+    reassignments.ReassignmentRooms,
+    positions.FetchRooms,
+    groups.MemberRooms,
+    consumer_groups.ConsumerGroupRooms,
+    group_administration.GroupAdministrationRooms,
+    log_dirs.LogDirRooms,
+    moving_logs.MovingRooms,
+    damage.DamageRooms,
+    elections.ElectionRooms,
+    unregistering.UnregisteringRooms,
+    features.FeatureRooms,
+    transactions.TransactionRooms,
+    families.FamilyRooms,
+    watching.WatchingRooms,
+    describing_node.DescribingRooms,
+    Protocol,
+):
+    """The rooms that handlers ask for, all of them together: a node."""
+
+
+def served_by(node: Rooms) -> dict[int, Served]:
     return {
         **served(node, produce.HANDLERS),
         **served(node, fetch.HANDLERS),

@@ -21,8 +21,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines import quarantine
-from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
-from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.decoding import inputs_of
+from cordwood.pipelines.definition import ERROR, POISON, RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows, Refusal
 from cordwood.pipelines.formats import ParsedBy
 from cordwood.pipelines.guarding import diverting

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from cordwood.pipelines.definition import RECORD, Pipeline, Topic
+from cordwood.pipelines.definition import ERROR, POISON, RECORD, Pipeline, Topic
 from cordwood.pipelines.errors import InvalidDefinition
 from cordwood.pipelines.formats import Format, Json, ParsedBy, Raw, Text
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-ERROR: Final = "_error"
-POISON: Final = "_poison"
 _RESERVED: Final = frozenset({RECORD, ERROR, POISON})
 _CORRUPT: Final = "_corrupt"
 _LAST: Final = uuid4().hex

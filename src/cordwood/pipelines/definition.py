@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORD: Final = "_record"
+ERROR: Final = "_error"
+POISON: Final = "_poison"
 """The column that says which record a row was made from."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

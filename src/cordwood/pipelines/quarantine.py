@@ -11,8 +11,7 @@ from another edition. A replay does not know: records that it sets aside have no
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cordwood.pipelines.decoding import ERROR, POISON
-from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.definition import ERROR, POISON, RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.isolation import Origin
 

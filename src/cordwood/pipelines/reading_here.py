@@ -13,9 +13,10 @@ def committed_records(topic: str, bootstrap_servers: str, columns: Collection[st
     """The committed records of a topic, with columns of the source's schema."""
     from cordwood.spark.source.batch_planner import plan_batch
     from cordwood.spark.source.options import read_options
+    from cordwood.spark.source.planning import ReadTask
     from cordwood.spark.source.pushdown import PushedFilters
     from cordwood.spark.source.range_reading import RangeReader
-    from cordwood.spark.source.reading import ReadTask, TaskReader
+    from cordwood.spark.source.reading import TaskReader
     from cordwood.spark.source.schema import arrow_schema, source_schema
 
     given = {

@@ -9,8 +9,8 @@ edition: your query decides where their rows go, and how often.
 from typing import TYPE_CHECKING
 
 from cordwood.pipelines.batches import good_rows, outputs_of
-from cordwood.pipelines.decoding import ERROR, inputs_of, parsed_once
-from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.decoding import inputs_of, parsed_once
+from cordwood.pipelines.definition import ERROR, RECORD, Pipeline
 from cordwood.pipelines.starting import starting_options
 
 if TYPE_CHECKING:

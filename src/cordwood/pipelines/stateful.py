@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines import quarantine
 from cordwood.pipelines.batches import BatchReport, good_rows, outputs_of, spent_on
-from cordwood.pipelines.decoding import ERROR, POISON, inputs_of, parsed_once
-from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.decoding import inputs_of, parsed_once
+from cordwood.pipelines.definition import ERROR, POISON, RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.guarding import diverting
 from cordwood.pipelines.isolation import Origin

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.decoding import ERROR
+from cordwood.pipelines.definition import ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,15 +8,12 @@ module needs none of that, so it is loaded by itself; if that fails, the package
 import importlib.machinery
 import importlib.util
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-if TYPE_CHECKING:
-    from cordwood.records.batch import Buffer
-
-    Checksum = Callable[[Buffer], int]
+Checksum = Callable[[bytes | bytearray | memoryview], int]
 
 
-def _load() -> "Checksum":
+def _load() -> Checksum:
     package = importlib.util.find_spec("crc32c")  # finds the package without importing it
     if package is not None and package.submodule_search_locations:
         spec = importlib.machinery.PathFinder.find_spec("_crc32c", package.submodule_search_locations)

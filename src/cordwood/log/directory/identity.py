@@ -18,6 +18,9 @@ from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem, read_if_there, remove_if_there
 
 PROPERTIES_FILE = "meta.properties"
+WITNESS_FILE = "cluster-witness"
+"""Beside `meta.properties`: how far the broker has seen the metadata of its cluster."""
+EPOCHS_FILE = "cluster-epochs"
 COPY_FILE = "home.properties"
 """The copy of `meta.properties` in the home of several directories."""
 

@@ -8,10 +8,11 @@ a sample: shares count the records with keys in the batches that were opened.
 import math
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.lag.heavy_keys import HeavyKeys
+from cordwood.lag.rates import Sample, rate_per_s
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ProtocolError, StorageFailure
@@ -21,9 +22,6 @@ from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, batches_in
 from cordwood.records.records import packed_records_in
-
-if TYPE_CHECKING:
-    from cordwood.node.duties.lag_watch import PartitionTraffic
 
 HOT_FACTOR = 2.0
 """A partition is hot if it gets at least this many times its even share of its topic's traffic."""
@@ -35,6 +33,30 @@ MAX_BATCH_BYTES = 1 << 20
 MAX_RECORDS = 1000
 FADE_AFTER_RECORDS = 20_000
 SHOWN_KEYS = 5
+
+
+class PartitionTraffic(NamedTuple):
+    """Samples of one partition's growth."""
+
+    ends: tuple[Sample, ...]
+    reached: Sample
+    """The newest end, and the time at which it was first seen: for an idle log, long before the samples."""
+    bytes: tuple[Sample, ...]
+    fetched_bytes: int
+    size_bytes: int
+    start_offset: int
+    topic_partitions: int
+    """The number of partitions of the topic."""
+    oldest_transaction: Sample | None = None
+    """The first offset of the oldest open transaction, and the time at which it was first seen; None: none is open."""
+
+    @property
+    def records_per_s(self) -> float:
+        return rate_per_s(self.ends) or 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        return rate_per_s(self.bytes) or 0.0
 
 
 class HotKeys:
@@ -54,7 +76,7 @@ class HotKeys:
             for heavy in sketch.top(SHOWN_KEYS)
         }
 
-    def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]", topics: Mapping[str, float]) -> None:
+    def sample(self, traffic: dict[TopicPartition, PartitionTraffic], topics: Mapping[str, float]) -> None:
         """Samples the hottest partitions; forgets partitions that have cooled down. `topics` has the traffic of whole
         topics."""
         if not self._image.settings.metrics_hot_keys:
@@ -95,7 +117,7 @@ class HotKeys:
 
 
 def hot_partitions(
-    traffic: "dict[TopicPartition, PartitionTraffic]", topics: Mapping[str, float]
+    traffic: dict[TopicPartition, PartitionTraffic], topics: Mapping[str, float]
 ) -> list[TopicPartition]:
     """The partitions with far more than their even share of traffic, the busiest first, at most MAX_HOT_PARTITIONS.
     `topics` has the traffic of whole topics: without it none of a topic's partitions is known to be hot."""

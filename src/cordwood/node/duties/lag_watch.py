@@ -8,8 +8,8 @@ evaluates both with the pure functions of `lag/`, and keeps the results for metr
 results are bounded: positions beyond MAX_WATCHED are counted and left out.
 """
 
-from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, Protocol
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.groups.shard import GroupShard
@@ -23,8 +23,7 @@ from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.node.coordinators.group_coordinator import GroupCoordinator
-from cordwood.node.duties.hot_keys import HotKeys
+from cordwood.node.duties.hot_keys import HotKeys, PartitionTraffic
 from cordwood.node.duties.loss_lines import LossLines
 from cordwood.node.duties.topic_traffic import TopicTraffic
 from cordwood.node.duties.watch_reports import WatchReports
@@ -41,28 +40,10 @@ REARM_FACTOR = 2
 """A warning is repeated only after the time to loss was this many times the warning time: estimates fluctuate."""
 
 
-class PartitionTraffic(NamedTuple):
-    """Samples of one partition's growth."""
+class LedGroups(Protocol):
+    """The groups that this broker coordinates."""
 
-    ends: tuple[Sample, ...]
-    reached: Sample
-    """The newest end, and the time at which it was first seen: for an idle log, long before the samples."""
-    bytes: tuple[Sample, ...]
-    fetched_bytes: int
-    size_bytes: int
-    start_offset: int
-    topic_partitions: int
-    """The number of partitions of the topic."""
-    oldest_transaction: Sample | None = None
-    """The first offset of the oldest open transaction, and the time at which it was first seen; None: none is open."""
-
-    @property
-    def records_per_s(self) -> float:
-        return rate_per_s(self.ends) or 0.0
-
-    @property
-    def bytes_per_s(self) -> float:
-        return rate_per_s(self.bytes) or 0.0
+    def visit_shards(self, visit: Callable[[GroupShard], None], finished: Callable[[ErrorCode], None]) -> None: ...
 
 
 class WatchedPosition(NamedTuple):
@@ -95,7 +76,7 @@ class LagWatch:
         image: ClusterImage,
         logs: DataDirectories,
         hosted: HostedReplicas,
-        groups: GroupCoordinator,
+        groups: LedGroups,
         hot_keys: HotKeys,
         reports: Reports,
         elsewhere: WatchReports,

@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 from cordwood.spark.source.batch_planner import cores, plan_batch
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import plan_tasks
+from cordwood.spark.source.planning import ReadTask, plan_tasks
 from cordwood.spark.source.pushdown import PushedFilters, push
-from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.reading import TaskReader
 from cordwood.spark.source.schema import arrow_schema
 
 

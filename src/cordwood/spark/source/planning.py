@@ -6,10 +6,13 @@ pieces are in offset order, and a task reads its ranges one after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from cordwood.model.identifiers import TopicPartition
+from pyspark.sql.datasource import InputPartition
+
+from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.spark.source.options import TaskSizes
 
 RECORDS_PER_TASK: Final = 1_000_000
@@ -38,6 +41,28 @@ class OffsetRange(NamedTuple):
 
 
 Task = tuple[OffsetRange, ...]
+
+
+@dataclass
+class ReadTask(InputPartition):
+    """The work of one Spark task."""
+
+    ranges: Task = ()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    """Ids of the topics that the offsets belong to, if the planner knows them: a topic that was created again has
+    another id."""
+    box: str | None = None
+    """The group for notes to the planner; None: no notes."""
+    introduces: bool = False
+    """True if this task tells the planner the query's name."""
+
+    @classmethod
+    def of(
+        cls, ranges: Task, topic_ids: Mapping[str, TopicId], box: str | None = None, *, introduces: bool = False
+    ) -> "ReadTask":
+        """A task with the ids of its topics, taken from all known ids."""
+        topics = {wanted.partition.topic for wanted in ranges}
+        return cls(ranges, {name: topic_ids[name] for name in sorted(topics & topic_ids.keys())}, box, introduces)
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:

@@ -7,6 +7,7 @@ an error that names them, or, with failOnDataLoss=false, are logged and reported
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -19,15 +20,28 @@ from cordwood.spark.source import notes
 from cordwood.spark.source.assembling import Assembler
 from cordwood.spark.source.data_loss import Cause, DataLoss, Loss
 from cordwood.spark.source.explaining import advise, explain
-from cordwood.spark.source.planning import OffsetRange
-from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.planning import OffsetRange, ReadTask
 from cordwood.spark.worker_state import cluster_of, freeze_once
 
 _log = logging.getLogger(__name__)
 
 
+class Reading(Protocol):
+    """The common part of the tasks of a read."""
+
+    @property
+    def options(self) -> SourceOptions: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def min_timestamp_us(self) -> int | None: ...
+    @property
+    def max_timestamp_us(self) -> int | None: ...
+
+
 class RangeReader:
-    def __init__(self, reader: TaskReader, task: ReadTask) -> None:
+    def __init__(self, reader: Reading, task: ReadTask) -> None:
         self._options = reader.options
         self._task = task
         self._cluster = cluster_of(reader.options.fetching)

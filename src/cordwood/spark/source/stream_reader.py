@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 from cordwood.spark.source.batch_planner import cores
 from cordwood.spark.source.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import plan_tasks, ranges_between
-from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.planning import ReadTask, plan_tasks, ranges_between
+from cordwood.spark.source.reading import TaskReader
 from cordwood.spark.source.schema import arrow_schema
 from cordwood.spark.source.stream_planner import StreamPlanner
 
