@@ -10,9 +10,10 @@ import logging
 import socket
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from cordwood.broker.activity import ApiActivity, frame_bytes
+from cordwood.broker.connections import Connections
 from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
@@ -22,9 +23,6 @@ from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
 from cordwood.wire.requests import RequestHeader, parse_header
-
-if TYPE_CHECKING:
-    from cordwood.broker.connections import Connections
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -96,7 +94,7 @@ class PendingReply:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, connections: "Connections", entrance: Entrance = ONLY_ENTRANCE) -> None:
+    def __init__(self, connections: Connections, entrance: Entrance = ONLY_ENTRANCE) -> None:
         self._connections = connections
         self.entrance = entrance
         self.for_brokers = entrance.callers is Callers.BROKERS

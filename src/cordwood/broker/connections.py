@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.broker import clocks
 from cordwood.broker.activity import Activity
-from cordwood.broker.arriving import LOOK_S, Arriving
-from cordwood.broker.client_book import ClientBook
-from cordwood.broker.connection import Connection
+from cordwood.broker.arriving import LOOK_S, Arriving, Receiver
+from cordwood.broker.client_book import ClientBook, CountedConnection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.seldom import SaidSeldom
 from cordwood.broker.sending import SendingResources
 from cordwood.model.errors import StorageFailure
+from cordwood.model.listeners import Entrance
 from cordwood.model.moment import Moment
 from cordwood.wire.framing import BufferPool
 from cordwood.wire.other_protocols import REMEDIES
@@ -45,6 +45,31 @@ class Node(Protocol):
     def handle(self, header: RequestHeader, frame: memoryview, reply: "Reply", now: Moment) -> None: ...
 
     def connection_closed(self, connection_id: int) -> None: ...
+
+
+class OpenConnection(Receiver, CountedConnection, Protocol):
+    """One connection, as far as the bounds of all concern it."""
+
+    connection_id: int
+    for_brokers: bool
+    entrance: Entrance
+
+    @property
+    def last_active_s(self) -> float: ...
+
+    @property
+    def quiet(self) -> bool:
+        """True if every answer has been sent."""
+
+    @property
+    def waits_for_node(self) -> bool:
+        """True if the node has to act next."""
+
+    def stop_serving(self) -> None: ...
+
+    def close(self, reason: str, level: int = logging.INFO) -> None: ...
+
+    def close_after_sending(self) -> None: ...
 
 
 class ConnectionLimits(NamedTuple):
@@ -99,14 +124,14 @@ class Connections:
         self.arriving = Arriving(limits.max_total_bytes)
         """The memory of requests that are arriving."""
         self.unanswered_bytes = 0
-        self._open: dict[int, Connection] = {}
+        self._open: dict[int, OpenConnection] = {}
         self._by_address: Counter[str] = Counter()
         """The number of clients' connections, by the client's address."""
-        self._strangers: dict[int, Connection] = {}
+        self._strangers: dict[int, OpenConnection] = {}
         """The connections at the listener of brokers that have not proved to be a broker's, in their order."""
         self._last_id = 0
         self._stopping = False
-        self._waiting_to_ask: deque[Connection] = deque()
+        self._waiting_to_ask: deque[OpenConnection] = deque()
         self._quiet: asyncio.Event | None = None
         self.refused = 0
         self._refusals_said = SaidSeldom()
@@ -126,7 +151,7 @@ class Connections:
 
     # Coming and going
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: OpenConnection) -> bool:
         """Counts a new connection and gives it its id; False if there is no room for it."""
         for_brokers, host = connection.for_brokers, connection.client_host
         if self._stopping:
@@ -169,15 +194,15 @@ class Connections:
                 idlest = min(others, key=lambda each: each.last_active_s)
                 self._make_room(idlest, "another broker connects, and there are max.connections")
 
-    def _make_room(self, connection: Connection, reason: str) -> None:
+    def _make_room(self, connection: OpenConnection, reason: str) -> None:
         connection.close(reason)
         self.forget(connection)
 
-    def proved(self, connection: Connection) -> None:
+    def proved(self, connection: OpenConnection) -> None:
         """Notes that the connection is another broker's."""
         self._strangers.pop(connection.connection_id, None)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: OpenConnection) -> None:
         """Frees the resources of a closed connection."""
         if self._open.pop(connection.connection_id, None) is None:
             return
@@ -195,7 +220,7 @@ class Connections:
         self.node.connection_closed(connection.connection_id)
         self.became_quiet(connection)
 
-    def speaks_other_protocol(self, connection: Connection, protocol: str) -> None:
+    def speaks_other_protocol(self, connection: OpenConnection, protocol: str) -> None:
         """Logs the address of a peer that speaks another protocol than Kafka's to a listener. A probe comes again and
         again: each protocol has one line in some seconds."""
         if count := self._other_protocols_said.count(protocol, self.loop.time()):
@@ -209,7 +234,7 @@ class Connections:
                 count,
             )
 
-    def say_closing(self, connection: Connection, reason: str, level: int = logging.INFO) -> None:
+    def say_closing(self, connection: OpenConnection, reason: str, level: int = logging.INFO) -> None:
         """Logs why a connection is closed. Clients that fail right after they connect come again and again: each reason
         has one line in some seconds."""
         if logger.isEnabledFor(level) and (count := self._closings_said.count(reason, self.loop.time())):
@@ -218,7 +243,7 @@ class Connections:
 
     # Bounds on bytes
 
-    def may_take_request(self, connection: Connection) -> bool:
+    def may_take_request(self, connection: OpenConnection) -> bool:
         """True if one more request of this connection may be under way; if not, `serve_on` is called when it may."""
         if self.unanswered_bytes < self.limits.max_total_bytes:
             return True
@@ -268,7 +293,7 @@ class Connections:
                 break
         return sum(not connection.quiet for connection in self._open.values())
 
-    def became_quiet(self, connection: Connection) -> None:
+    def became_quiet(self, connection: OpenConnection) -> None:
         if self._quiet is not None:
             self._quiet.set()
 
