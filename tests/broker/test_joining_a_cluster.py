@@ -23,13 +23,13 @@ from cordwood.broker.cluster_witness import (
     write_seen,
 )
 from cordwood.broker.server import Server
-from cordwood.broker.storage import EPOCHS_FILE, WITNESS_FILE, Storage
+from cordwood.broker.storage import Storage
 from cordwood.cluster.known_epochs import KnownEpochs
 from cordwood.cluster.stores.interface import Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.socket.client import SocketStore
 from cordwood.cluster.stores.socket.server import StoreServer
-from cordwood.log.directory.identity import read_identity
+from cordwood.log.directory.identity import EPOCHS_FILE, WITNESS_FILE, read_identity
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure

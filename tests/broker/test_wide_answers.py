@@ -50,7 +50,9 @@ async def connect(
     await asyncio.get_running_loop().sock_connect(raw, server.address)
     while not (new := set(connections._open) - before):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    return Client(raw), connections._open[new.pop()]
+    connection = connections._open[new.pop()]
+    assert isinstance(connection, Connection)
+    return Client(raw), connection
 
 
 def wide_question(correlation_id: int) -> bytes:

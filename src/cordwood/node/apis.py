@@ -29,6 +29,7 @@ from cordwood.node.handlers import (
     transactions,
     unregistering,
     watching,
+    wide_produce,
 )
 from cordwood.node.request import Handler, Served, served
 from cordwood.wire.apis import Api
@@ -64,7 +65,7 @@ SERVED_APIS = tuple(SERVED.values())
 
 
 class Rooms(
-    produce.ProduceRooms,
+    wide_produce.ProduceRooms,
     fetch.FetchRooms,
     offsets_in_log.LogOffsetRooms,
     metadata.MetadataRooms,

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from cordwood.broker.importing.note import Note, State, read_note
 from cordwood.broker.importing.steps import Import, Source
-from cordwood.broker.storage import WITNESS_FILE, open_store
+from cordwood.broker.storage import open_store
 from cordwood.cli.cluster.gathering import gather, moves_to
 from cordwood.cli.cluster.local_brokers import registered
 from cordwood.cli.cluster.moving import carry_out
@@ -20,7 +20,7 @@ from cordwood.cli.start import Flags, settings_from
 from cordwood.cluster.planner.importing import CannotImport
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.identity import read_identity
+from cordwood.log.directory.identity import WITNESS_FILE, read_identity
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure

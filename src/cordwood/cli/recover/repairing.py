@@ -8,7 +8,7 @@ store that a start refuses, or a complete one, and the command can be given agai
 import os
 from typing import Any
 
-from cordwood.broker.storage import METADATA_FILE, WITNESS_FILE
+from cordwood.broker.storage import METADATA_FILE
 from cordwood.cli.inspect.directory import homes_of_workers, read_data_directory
 from cordwood.cli.recover.lost_topics import last_epoch
 from cordwood.cli.recover.restoring import carry_out
@@ -36,7 +36,7 @@ from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.identity import Identity
+from cordwood.log.directory.identity import WITNESS_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId
