@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.scale.counting import CountingStore, Counts
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.isr import IsrChange
 from cordwood.cluster.registration import Standing
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.broker_settings import BrokerSettings
 

@@ -18,8 +18,8 @@ from benchmarks import processes
 from benchmarks.scale.brokers import Brokers, Place
 from benchmarks.scale.counting import Counts
 from cordwood.broker.garbage import collect_seldom
-from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ProtocolError

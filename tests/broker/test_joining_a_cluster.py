@@ -24,7 +24,7 @@ from cordwood.broker.cluster_witness import (
 )
 from cordwood.broker.server import Server
 from cordwood.broker.storage import Storage
-from cordwood.cluster.known_epochs import KnownEpochs
+from cordwood.cluster.metadata.known_epochs import KnownEpochs
 from cordwood.cluster.stores.interface import Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.socket.client import SocketStore

@@ -13,7 +13,7 @@ import pytest
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
-from cordwood.cluster.image import ImageDelta
+from cordwood.cluster.metadata.image import ImageDelta
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment

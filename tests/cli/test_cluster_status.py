@@ -3,7 +3,7 @@
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
-from cordwood.cluster.metadata_version import FIRST_VERSION
+from cordwood.cluster.metadata.versions import FIRST_VERSION
 
 
 def test_a_broker_alone_is_a_cluster_without_trouble(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:

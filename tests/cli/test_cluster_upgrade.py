@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
-from cordwood.cluster.metadata_version import UnsupportedMetadata
+from cordwood.cluster.metadata.versions import UnsupportedMetadata
 from cordwood.embedded import Broker, Cluster
 
 OLD = {"metadata.version.max": 1}

@@ -23,7 +23,7 @@ from tests.fuzz.raw_connection import Outcome, RawConnection, framed
 from tests.interop.confluent_clients import read_to_end
 from tests.raw_client import RawClient
 
-from cordwood.cluster.rows import decode_broker
+from cordwood.cluster.metadata.rows import decode_broker
 from cordwood.cluster.stores.integrity import read_image
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender

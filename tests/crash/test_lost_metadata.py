@@ -22,9 +22,9 @@ from tests.moments import at
 
 from cordwood.cli.recover.repairing import repair
 from cordwood.cli.recover.restoring import restore
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_delete_topics
-from cordwood.cluster.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.log.directory.data_directory import DataDirectory

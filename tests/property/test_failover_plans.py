@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata
 
-from cordwood.cluster.image import TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
+from cordwood.cluster.metadata.rows import Endpoint, LogEnd, broker_epoch_key, broker_key, damaged_name
 from cordwood.cluster.planner import failover
 from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, plan_isr_change, together
@@ -25,7 +26,6 @@ from cordwood.cluster.planner.registration import (
 )
 from cordwood.cluster.planner.survivors import STARTS_WITHIN_MS
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint, LogEnd, broker_epoch_key, broker_key, damaged_name
 from cordwood.cluster.stores.interface import Delete, present
 
 BROKERS = (1, 2, 3)

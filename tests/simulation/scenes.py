@@ -26,7 +26,7 @@ from tests.simulation.test_replication_on_machines import (
 from tests.unit.node.speaking import fetch_values
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.rows import broker_key
+from cordwood.cluster.metadata.rows import broker_key
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.records.build import build_batch
 from cordwood.simulation.broken import InvariantBroken

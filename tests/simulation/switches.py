@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from cordwood.cluster import registration
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import NOBODY, Leadership, PartitionImage, partition_row
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import NOBODY, Leadership, PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import PartitionRow, decode_partition, encode_partition
 from cordwood.cluster.planner import failover, isr, reassignment
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange
 from cordwood.cluster.planner.registration import Registration
-from cordwood.cluster.rows import PartitionRow, decode_partition, encode_partition
 from cordwood.log.log import Log
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.truncation import Truncation

@@ -21,8 +21,8 @@ from tests.unit.node.speaking import (
 )
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.partition_image import partition_row
-from cordwood.cluster.rows import encode_partition, partition_key
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
 from cordwood.simulation.checkers.replicas import ReplicasChecker
 from cordwood.simulation.disk import ProcessDied

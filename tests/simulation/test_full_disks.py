@@ -19,8 +19,8 @@ from tests.simulation.test_replication_on_machines import (
 )
 from tests.unit.node.speaking import batch_of, create_topic, produce
 
+from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.planner.registration import Condition, plan_own_row
-from cordwood.cluster.rows import broker_key
 from cordwood.model.errors import ErrorCode
 from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
 from cordwood.simulation.world import World

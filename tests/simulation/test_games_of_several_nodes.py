@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.seeds import seeds
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import LeaseEnded
 from cordwood.model.errors import ErrorCode

@@ -19,8 +19,8 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
+from cordwood.cluster.metadata.rows import LogEnd
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS
-from cordwood.cluster.rows import LogEnd
 from cordwood.node.log_ends import LogEnds
 from cordwood.node.partition import Partition
 from cordwood.simulation.game import FENCES_LIFTED_MS

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_replication_on_machines import begin_produce, image, read, told
 
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.world import World

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cluster.partition_image import Leadership
-from cordwood.cluster.rows import PartitionRow
+from cordwood.cluster.metadata.partitions import Leadership
+from cordwood.cluster.metadata.rows import PartitionRow
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
 

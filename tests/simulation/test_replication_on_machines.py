@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.rows import encode_partition, partition_key
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.seeds import FIRST_SEED
 
-from cordwood.cluster.metadata_version import FEATURE, VersionRange
+from cordwood.cluster.metadata.rows import METADATA_VERSION
+from cordwood.cluster.metadata.versions import FEATURE, VersionRange
 from cordwood.cluster.planner import finalising
-from cordwood.cluster.rows import METADATA_VERSION
 from cordwood.cluster.stores.interface import has_mod_revision
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.simulation.broken import InvariantBroken

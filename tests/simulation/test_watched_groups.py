@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, THREE, TOPIC, begin_produce, elect, told
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.rows import broker_key
+from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
 from cordwood.lag.position import Standing
 from cordwood.model.errors import ErrorCode

@@ -27,9 +27,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from cordwood.cluster.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
-from cordwood.cluster.newest import Newest, is_in_history
-from cordwood.cluster.rows import CLUSTER_ID, broker_epoch_key, storage_key
+from cordwood.cluster.metadata.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
+from cordwood.cluster.metadata.newest import Newest, is_in_history
+from cordwood.cluster.metadata.rows import CLUSTER_ID, broker_epoch_key, storage_key
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.cluster.stores.witness import sync_directory
 from cordwood.log.directory.identity import EPOCHS_FILE, PROPERTIES_FILE, WITNESS_FILE

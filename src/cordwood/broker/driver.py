@@ -22,7 +22,7 @@ from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.moment import Moment
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ImageDelta
+    from cordwood.cluster.metadata.image import ImageDelta
     from cordwood.cluster.metadata_writer import MetadataWriter
     from cordwood.log.flushing import FlushTicket
 

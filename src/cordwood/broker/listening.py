@@ -4,7 +4,7 @@ import errno
 import socket
 from contextlib import suppress
 
-from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.model.listeners import EVERY_INTERFACE, Listener, ListenerAddress
 
 BACKLOG = 1024

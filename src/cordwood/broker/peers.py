@@ -25,7 +25,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from cordwood.broker.peer_link import PeerLink
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.peers import (

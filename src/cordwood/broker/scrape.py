@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
     from cordwood.broker.flusher import CountingFlusher
     from cordwood.broker.loop_watch import LoopWatch
-    from cordwood.cluster.image import ClusterImage, TopicImage
+    from cordwood.cluster.metadata.image import ClusterImage, TopicImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node

@@ -34,11 +34,11 @@ from cordwood.broker.storage import Storage
 from cordwood.broker.stored_settings import say_overridden
 from cordwood.broker.threads import Workers
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.known_epochs import known_epochs
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.known_epochs import known_epochs
+from cordwood.cluster.metadata.replaced_storage import told_by_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
-from cordwood.cluster.replaced_storage import told_by_broker
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings

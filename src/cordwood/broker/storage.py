@@ -11,8 +11,8 @@ from cordwood.broker import accepted_losses, descriptors
 from cordwood.broker.clocks import boot_ms
 from cordwood.broker.lost_properties import known_partitions, lost_properties
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
+from cordwood.cluster.metadata.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.cluster.registration import ALONE, new_cluster_id
-from cordwood.cluster.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at

@@ -2,7 +2,7 @@
 
 import logging
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.broker_settings import BROKER_SETTINGS
 
 logger = logging.getLogger("cordwood.broker")

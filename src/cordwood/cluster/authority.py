@@ -6,9 +6,9 @@ A transaction of unknown outcome is looked up, never repeated blindly.
 import asyncio
 from collections.abc import Iterable
 
+from cordwood.cluster.metadata.rows import broker_epoch_key
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
-from cordwood.cluster.rows import broker_epoch_key
 from cordwood.cluster.stores.interface import Compare, MetadataStore, OutcomeUnknown, StoreFailure, TxnResult, holds
 
 _CONCURRENT_TRANSACTIONS = 64

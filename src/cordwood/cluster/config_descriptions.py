@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.configs import ConfigResource, ResourceType, broker_id_of
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.broker_settings import BROKER_SETTINGS

@@ -13,15 +13,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from cordwood.cluster.authority import Authority
-from cordwood.cluster.broker_image import BrokerImage, ControllerImage
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.brokers import BrokerImage, ControllerImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.replaced_storage import told_by_controller
+from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.planner.failover import Steps, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
 from cordwood.cluster.planner.reassignment import plan_steps
 from cordwood.cluster.planner.registration import is_controller, plan_controller, plan_lift
-from cordwood.cluster.replaced_storage import told_by_controller
-from cordwood.cluster.rows import broker_key
 from cordwood.cluster.stores.interface import Compare, MetadataStore, StoreClosed, StoreFailure
 
 logger = logging.getLogger("cordwood.cluster")

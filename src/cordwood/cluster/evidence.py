@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine
 
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ImageDelta
+from cordwood.cluster.metadata.image import ImageDelta
+from cordwood.cluster.metadata.rows import broker_key, decode_broker, evidence_key
 from cordwood.cluster.planner.evidence import Verdict, is_proven, observing_turn, suspected, verdicts
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.transactions import StoreTxn
-from cordwood.cluster.rows import broker_key, decode_broker, evidence_key
 from cordwood.cluster.stores.interface import Delete, MetadataStore, Put, StoreFailure
 
 logger = logging.getLogger("cordwood.cluster")

@@ -9,10 +9,10 @@ and compared by its epochs.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
-from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.known_epochs import behind, known_epochs
-from cordwood.cluster.newest import Newest, is_in_history, newest_of
-from cordwood.cluster.rows import CLUSTER_ID
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.known_epochs import behind, known_epochs
+from cordwood.cluster.metadata.newest import Newest, is_in_history, newest_of
+from cordwood.cluster.metadata.rows import CLUSTER_ID
 from cordwood.cluster.stores.interface import (
     Compacted,
     Event,

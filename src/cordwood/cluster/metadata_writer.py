@@ -15,10 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
-from cordwood.cluster.broker_image import BrokerImage
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.isr_writer import IsrWriter
+from cordwood.cluster.metadata.brokers import BrokerImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.plan_execution import TOPICS_AT_ONCE, PlanExecution
 from cordwood.cluster.planner.configs import (
@@ -48,7 +49,6 @@ from cordwood.cluster.planner.topics import (
     plan_delete_topics,
 )
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, NoteEpoch, Standing
-from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
 from cordwood.model.errors import ErrorCode, ProtocolError

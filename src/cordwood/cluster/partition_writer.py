@@ -10,9 +10,9 @@ from typing import Final
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.partition_image import partition_row
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import decode_partition
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
-from cordwood.cluster.rows import decode_partition
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import ErrorCode, ProtocolError
 

@@ -17,8 +17,19 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
-from cordwood.cluster.broker_image import BrokerImage
-from cordwood.cluster.metadata_version import SUPPORTED, VersionRange, check_supported
+from cordwood.cluster.metadata.brokers import BrokerImage
+from cordwood.cluster.metadata.rows import (
+    CLUSTER_ID,
+    IMPORT,
+    METADATA_VERSION,
+    BrokerRow,
+    Endpoint,
+    LogEnd,
+    broker_epoch_key,
+    broker_key,
+    decode_broker,
+)
+from cordwood.cluster.metadata.versions import SUPPORTED, VersionRange, check_supported
 from cordwood.cluster.planner.registration import (
     Condition,
     RegisteredBroker,
@@ -31,17 +42,6 @@ from cordwood.cluster.planner.registration import (
     plan_own_row,
     plan_registration,
     plan_return,
-)
-from cordwood.cluster.rows import (
-    CLUSTER_ID,
-    IMPORT,
-    METADATA_VERSION,
-    BrokerRow,
-    Endpoint,
-    LogEnd,
-    broker_epoch_key,
-    broker_key,
-    decode_broker,
 )
 from cordwood.cluster.stores.interface import (
     KeyValue,

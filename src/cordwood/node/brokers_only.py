@@ -9,7 +9,7 @@ keys is believed as before, at the listeners that brokers use.
 
 from __future__ import annotations
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.listeners import Callers, Entrance
 from cordwood.wire.requests import RequestHeader

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
 from cordwood.node.brokers_only import is_proven, may_be_keyless
 from cordwood.node.loop import Loop

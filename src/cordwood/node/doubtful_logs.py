@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.partition_writer import PartitionName
 from cordwood.cluster.planner.failover import plan_leaving, plan_resignation
 from cordwood.cluster.planner.isr import GuardedPut

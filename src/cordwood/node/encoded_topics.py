@@ -5,8 +5,8 @@ Encoded entries are kept until their topic or the brokers change.
 
 from collections.abc import Callable
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.metadata import PartitionMetadata, TopicMetadata, encode_topic, layout_of
 

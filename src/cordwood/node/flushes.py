@@ -5,7 +5,7 @@ A log under ack.durability=disk is dirty from each append on. A log under ack.du
 syncs them in a thread, and brings them back (`flushed`).
 """
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log

@@ -9,8 +9,8 @@ earlier one. A leader serves while the broker's lease holds, or while its follow
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage, TopicChange, TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicChange, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition

@@ -1,6 +1,6 @@
 """The topics that the image of the metadata knows, for the judgement on directories at a start."""
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.strays import Known
 from cordwood.model.identifiers import TopicId, TopicPartition
 

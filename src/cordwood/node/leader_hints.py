@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.endpoints import NodeEndpoint

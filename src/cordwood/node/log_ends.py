@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from cordwood.cluster.rows import LogEnd, damaged_name
+from cordwood.cluster.metadata.rows import LogEnd, damaged_name
 from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.failover import plan_leaving
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory

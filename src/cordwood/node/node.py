@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.flushing import FlushTicket

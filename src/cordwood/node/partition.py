@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition

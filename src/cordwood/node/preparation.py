@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.record_work import RecordWork
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId

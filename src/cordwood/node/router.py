@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
 from cordwood.node.catching_up import CatchingUp
 from cordwood.node.loop import Loop

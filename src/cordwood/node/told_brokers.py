@@ -16,8 +16,8 @@ from cordwood.wire.endpoints import NodeEndpoint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cordwood.cluster.broker_image import BrokerImage, MemberImage
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.brokers import BrokerImage, MemberImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.loop import Loop
 

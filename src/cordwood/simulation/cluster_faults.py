@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from functools import partial
 
-from cordwood.cluster.known_epochs import behind
+from cordwood.cluster.metadata.known_epochs import behind
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.simulation.links import CLIENTS, STORE
 from cordwood.simulation.machine import Machine

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from cordwood.broker.cluster_witness import Seen
-from cordwood.cluster.known_epochs import KnownEpochs
+from cordwood.cluster.metadata.known_epochs import KnownEpochs
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer

@@ -13,11 +13,11 @@ from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.known_epochs import known_epochs
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.known_epochs import known_epochs
+from cordwood.cluster.metadata.rows import Endpoint, broker_key, decode_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import Standing
-from cordwood.cluster.rows import Endpoint, broker_key, decode_broker
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
 from cordwood.log.directory.data_directories import DataDirectories

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.node.apis import SERVED
 from cordwood.node.partition import Partition
 from cordwood.simulation.exchange import Connection, Exchange

@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.broker.stored_settings import say_overridden
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.broker_settings import BrokerSettings
 
 

@@ -9,7 +9,7 @@ import pytest
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
 from cordwood.cli.cluster.local_brokers import Broker, until_all_serve
-from cordwood.cluster.rows import BrokerRow, Endpoint, encode_broker
+from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings

@@ -3,11 +3,11 @@
 import uuid
 from collections.abc import Iterable
 
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.rows import Endpoint, broker_epoch_key
 from cordwood.cluster.planner.registration import Registration, plan_registration
 from cordwood.cluster.planner.topics import NewTopic, TopicCreation, plan_create_topics
 from cordwood.cluster.planner.transactions import Plan
-from cordwood.cluster.rows import Endpoint, broker_epoch_key
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -9,16 +9,16 @@ from tests.unit.cluster.forgetful_store import ForgetfulStore
 
 from cordwood.cluster.controller import REBALANCE_S, SETTLED_MS
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
+from cordwood.cluster.metadata.rows import PARTITIONS, Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
-from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.accepted_losses import plan_beginning_anew
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.registration import Standing
-from cordwood.cluster.rows import PARTITIONS, Endpoint
 from cordwood.cluster.stores.interface import (
     Compare,
     Delete,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.metadata.rows import broker_config_key, broker_key, storage_key
 from cordwood.cluster.planner.balance import NoPlace, Placed, plan_drain, plan_factor
 from cordwood.cluster.planner.configs import (
     AlterOperation,
@@ -17,7 +18,6 @@ from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import broker_config_key, broker_key, storage_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import Standing
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import OutcomeUnknown, StoreFailure, TxnResult
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings

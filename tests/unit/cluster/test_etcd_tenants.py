@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from tests.etcd.members import EtcdCluster
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
 from cordwood.cluster.stores.interface import Put, absent
 from cordwood.model.broker_settings import BrokerSettings

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.cluster.test_controller import Cluster, CountingStore, cluster
 
 from cordwood.cluster.evidence import REVOKED_AGAIN_MS, Evidence
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import EVIDENCE
 from cordwood.cluster.planner.evidence import FIRST_OBSERVERS, observing_turn
-from cordwood.cluster.rows import EVIDENCE
 from cordwood.cluster.stores.interface import Compare, Operation, TxnResult
 
 

@@ -4,12 +4,12 @@ from itertools import permutations, product
 
 from tests.unit.cluster.metadata import Metadata
 
+from cordwood.cluster.metadata.rows import Endpoint, broker_epoch_key, broker_key
 from cordwood.cluster.planner.failover import decide, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.registration import Condition, Registration, plan_lift, plan_own_row, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key
 from cordwood.cluster.stores.interface import Delete, present
 
 

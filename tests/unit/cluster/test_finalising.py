@@ -4,12 +4,19 @@ import pytest
 from tests.unit.cluster.metadata import Metadata
 from tests.unit.cluster.test_controller import Cluster, cluster
 
-from cordwood.cluster.metadata_version import ONLY_FIRST
+from cordwood.cluster.metadata.rows import (
+    Endpoint,
+    broker_epoch_key,
+    broker_key,
+    decode_broker,
+    encode_broker,
+    topic_name_key,
+)
+from cordwood.cluster.metadata.versions import ONLY_FIRST
 from cordwood.cluster.planner.finalising import plan_finalising
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.registration import Registration, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint, broker_epoch_key, broker_key, decode_broker, encode_broker, topic_name_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import ErrorCode, ProtocolError

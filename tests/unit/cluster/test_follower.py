@@ -10,10 +10,10 @@ from tests.unit.cluster.forgetful_store import ForgetfulStore
 from tests.unit.cluster.metadata import visible
 
 from cordwood.cluster.follower import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, LONGEST_REACH_S, ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import (
     Delete,
     Listing,

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
 from tests.unit.node.lines import Lines
 
-from cordwood.cluster.broker_image import ControllerImage
-from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.brokers import ControllerImage
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.rows import (
+    BrokerRow,
+    ControllerRow,
+    DamagedMetadata,
+    PartitionRow,
+    encode_broker,
+    encode_controller,
+    encode_partition,
+)
+from cordwood.cluster.metadata.strays import Strays
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -23,17 +33,7 @@ from cordwood.cluster.planner.topics import (
     plan_create_partitions,
     plan_delete_topics,
 )
-from cordwood.cluster.rows import (
-    BrokerRow,
-    ControllerRow,
-    DamagedMetadata,
-    PartitionRow,
-    encode_broker,
-    encode_controller,
-    encode_partition,
-)
 from cordwood.cluster.stores.interface import Delete, Event, Put
-from cordwood.cluster.strays import Strays
 from cordwood.model.errors import ProtocolError
 
 

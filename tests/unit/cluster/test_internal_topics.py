@@ -5,13 +5,8 @@ from typing import Any
 import pytest
 from tests.unit.cluster.metadata import Metadata, refusal
 
-from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.planner.internal_topics import Shortage, internal_topic, plan_growth, shortages
-from cordwood.cluster.planner.isr import together
-from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.reassignment import plan_steps
-from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import (
     BrokerRow,
     broker_key,
     decode_broker,
@@ -19,6 +14,11 @@ from cordwood.cluster.rows import (
     encode_partition,
     partition_key,
 )
+from cordwood.cluster.planner.internal_topics import Shortage, internal_topic, plan_growth, shortages
+from cordwood.cluster.planner.isr import together
+from cordwood.cluster.planner.placement import Assignment
+from cordwood.cluster.planner.reassignment import plan_steps
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

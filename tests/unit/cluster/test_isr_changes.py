@@ -8,13 +8,13 @@ import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, IsrOutcome, batches
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import KeyValue, Put, StoreUnavailable, has_mod_revision, has_value
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings

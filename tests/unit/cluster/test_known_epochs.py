@@ -4,8 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from cordwood.cluster.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
-from cordwood.cluster.rows import PartitionRow, broker_epoch_key, encode_partition, partition_key, topic_name_key
+from cordwood.cluster.metadata.known_epochs import KnownEpochs, behind, decode_known_epochs, encode_known_epochs
+from cordwood.cluster.metadata.rows import (
+    PartitionRow,
+    broker_epoch_key,
+    encode_partition,
+    partition_key,
+    topic_name_key,
+)
 from cordwood.cluster.stores.interface import KeyValue
 from cordwood.model.identifiers import TopicId
 

@@ -11,10 +11,10 @@ from tests.unit.cluster.kinds import WITHOUT_ETCD
 
 from cordwood.cluster.authority import Fenced
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import Endpoint, decode_broker, encode_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import ALONE, LeaseHolder, NodeIdTaken, Standing
-from cordwood.cluster.rows import Endpoint, decode_broker, encode_broker
 from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put, TxnResult, WatchStep
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore

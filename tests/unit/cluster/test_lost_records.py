@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.cluster.broker_image import BrokerImage
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.brokers import BrokerImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.cluster.planner.failover import decide
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import TopicId

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.metadata.rows import Endpoint, broker_config_key, broker_epoch_key, broker_key, encode_overrides
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.placement import Assignment, placeable, places
@@ -15,7 +16,6 @@ from cordwood.cluster.planner.topics import (
     TopicCreation,
     plan_create_partitions,
 )
-from cordwood.cluster.rows import Endpoint, broker_config_key, broker_epoch_key, broker_key, encode_overrides
 from cordwood.cluster.stores.interface import Delete, Put, present
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC

@@ -9,19 +9,8 @@ import pytest
 from tests.unit.cluster.metadata import Metadata
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.metadata_version import (
-    FIRST_VERSION,
-    SHORT_PARTITION_ROWS,
-    SUPPORTED,
-    UnsupportedMetadata,
-    VersionRange,
-)
-from cordwood.cluster.metadata_writer import MetadataWriter
-from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
-from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions
-from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, plan_create_partitions
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import (
     DamagedMetadata,
     Endpoint,
     PartitionRow,
@@ -32,6 +21,17 @@ from cordwood.cluster.rows import (
     encode_partition,
     encode_topic,
 )
+from cordwood.cluster.metadata.versions import (
+    FIRST_VERSION,
+    SHORT_PARTITION_ROWS,
+    SUPPORTED,
+    UnsupportedMetadata,
+    VersionRange,
+)
+from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
+from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions
+from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, plan_create_partitions
 from cordwood.cluster.stores.interface import Delete, MetadataStore, Put
 from cordwood.model.broker_settings import BrokerSettings
 

@@ -12,11 +12,12 @@ from tests.unit.cluster.metadata import refusal
 
 from cordwood.cluster.authority import Fenced
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.rows import Endpoint
+from cordwood.cluster.metadata.strays import Strays
 from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import (
     Compare,
     KeyValue,
@@ -32,7 +33,6 @@ from cordwood.cluster.stores.interface import (
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
-from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC

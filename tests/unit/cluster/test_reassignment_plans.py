@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.cluster.metadata import Metadata, refusal
 
-from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import ALL_DAMAGED, broker_key, damaged_name, encode_partition, partition_key
 from cordwood.cluster.planner.isr import GuardedPut, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.reassignment import Move, next_step, plan_move, plan_steps
 from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import ALL_DAMAGED, broker_key, damaged_name, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.errors import ErrorCode, ProtocolError
 

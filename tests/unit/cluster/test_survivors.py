@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from cordwood.cluster.broker_image import BrokerImage
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.brokers import BrokerImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
+from cordwood.cluster.metadata.rows import LogEnd, PartitionRow, damaged_name, decode_broker, decode_partition
 from cordwood.cluster.planner.failover import plan_topic
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS, STARTS_WITHIN_MS
-from cordwood.cluster.rows import LogEnd, PartitionRow, damaged_name, decode_broker, decode_partition
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import TopicId
 from cordwood.model.topic_settings import resolve

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import Endpoint
+from cordwood.cluster.metadata.strays import Strays
 from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.slow_store import SlowStore

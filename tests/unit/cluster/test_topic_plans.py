@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.metadata.tombstones import Tombstone
 from cordwood.cluster.planner.forgetting import plan_directories_gone
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.placement import Assignment
@@ -18,7 +19,6 @@ from cordwood.cluster.planner.topics import (
 )
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
-from cordwood.cluster.tombstones import Tombstone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId
 

@@ -8,7 +8,9 @@ import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import Endpoint
+from cordwood.cluster.metadata.strays import Strays
 from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.configs import (
     AlterOperation,
@@ -18,10 +20,8 @@ from cordwood.cluster.planner.configs import (
     ResourceType,
 )
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
-from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import KeyValue, Listing, OutcomeUnknown, Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch

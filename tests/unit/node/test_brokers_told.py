@@ -7,8 +7,8 @@ import pytest
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
-from cordwood.cluster.partition_image import partition_row
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import (
     Endpoint,
     MemberRow,
     broker_config_key,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId
 from cordwood.simulation.exchange import State
 from cordwood.simulation.world import World

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.node.speaking import batch_of, create_topic, error, only
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register
 
-from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

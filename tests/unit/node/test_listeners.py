@@ -6,7 +6,7 @@ import pytest
 from tests.unit.node.speaking import create_topic, error, fetch_values
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
-from cordwood.cluster.rows import BrokerRow, Endpoint, broker_key, encode_broker
+from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_key, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.listeners import Callers, Entrance
 from cordwood.simulation.world import World

@@ -15,8 +15,8 @@ from tests.unit.node.speaking import (
 )
 from tests.unit.node.two_brokers import ME, elect, leadership, write
 
-from cordwood.cluster.partition_image import partition_row
-from cordwood.cluster.rows import BrokerRow, encode_broker, encode_partition, partition_key
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import BrokerRow, encode_broker, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.node.acks import ACK_EXPIRY_INTERVAL_MS

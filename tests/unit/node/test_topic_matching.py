@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.node.coordinators import topic_matching

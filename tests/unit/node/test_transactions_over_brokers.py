@@ -7,7 +7,7 @@ import pytest
 from tests.unit.node.speaking import error, only
 from tests.unit.node.two_brokers import run
 
-from cordwood.cluster.rows import PartitionRow, broker_key, encode_partition, partition_key
+from cordwood.cluster.metadata.rows import PartitionRow, broker_key, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.catching_up import PATIENCE_MS

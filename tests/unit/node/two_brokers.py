@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from cordwood.cluster.image import TopicImage
-from cordwood.cluster.partition_image import Leadership
+from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.metadata.partitions import Leadership
+from cordwood.cluster.metadata.rows import Endpoint, PartitionRow, broker_epoch_key, encode_partition, partition_key
 from cordwood.cluster.planner.registration import Registration, plan_registration
-from cordwood.cluster.rows import Endpoint, PartitionRow, broker_epoch_key, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Operation, Put
 from cordwood.simulation.world import World
 

@@ -10,7 +10,7 @@ import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.cluster.rows import IMPORT
+from cordwood.cluster.metadata.rows import IMPORT
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import Filesystem, read_if_there
 

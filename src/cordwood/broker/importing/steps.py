@@ -9,8 +9,9 @@ from typing import NamedTuple
 from cordwood.broker.cluster_witness import Seen, boot_id, read_seen, write_seen
 from cordwood.broker.importing.note import NOTE_FILE, Note, State, read_note, write_note
 from cordwood.broker.storage import METADATA_FILE
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.newest import newest_of
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.newest import newest_of
+from cordwood.cluster.metadata.rows import CLUSTER_ID, IMPORT, TOPIC_NAMES
 from cordwood.cluster.planner.importing import (
     CannotImport,
     check_alone,
@@ -20,7 +21,6 @@ from cordwood.cluster.planner.importing import (
     plan_reservation,
     plan_rows,
 )
-from cordwood.cluster.rows import CLUSTER_ID, IMPORT, TOPIC_NAMES
 from cordwood.cluster.stores.interface import Listing, MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.opening_checks import check_present
 from cordwood.log.directory.data_directory import DataDirectory

@@ -16,12 +16,9 @@ from dataclasses import dataclass, field
 from cordwood.broker.workers.homes import Home, carry_findings, home_of, homes_on_disk
 from cordwood.broker.workers.journal import Move, Moves, read_journal, write_journal
 from cordwood.broker.workers.spreading import plan_moves
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.metadata_version import SUPPORTED
-from cordwood.cluster.partition_image import PartitionImage, partition_row
-from cordwood.cluster.planner.registration import plan_cluster_id
-from cordwood.cluster.registration import new_cluster_id
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import (
     CLUSTER_ID,
     TOPIC_NAMES,
     deleted_topic_key,
@@ -30,8 +27,11 @@ from cordwood.cluster.rows import (
     partition_key,
     storage_key,
 )
+from cordwood.cluster.metadata.tombstones import moved_tombstone
+from cordwood.cluster.metadata.versions import SUPPORTED
+from cordwood.cluster.planner.registration import plan_cluster_id
+from cordwood.cluster.registration import new_cluster_id
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, Delete, MetadataStore, Put
-from cordwood.cluster.tombstones import moved_tombstone
 from cordwood.log.directory.data_directory import LOCK_FILE, MOVES_FILE, WORKERS, DataDirectory, Lock, Lockable
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.directory.misnamed import straighten_names

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask
-from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ def _as_json(found: "ClusterVersions", target: int, *, finalised: bool) -> dict[
 
 def _show(found: "ClusterVersions") -> None:
     from cordwood.cli.output import print_table, say
-    from cordwood.cluster.metadata_version import RELEASES
+    from cordwood.cluster.metadata.versions import RELEASES
 
     release = f" (Cordwood: {RELEASES[found.finalised]})" if found.finalised in RELEASES else ""
     say(f"metadata version {found.finalised}{release} is final")

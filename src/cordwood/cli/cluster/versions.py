@@ -7,7 +7,7 @@ from cordwood.cli.cluster.view import nodes_of
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import ask, brokers, first_answer
-from cordwood.cluster.metadata_version import FEATURE, FIRST_VERSION
+from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import Partition, read_data_directory
 from cordwood.cli.inspect.files import ReadOnlyFile
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_group_key
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, decode_consumer_key
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES

@@ -12,9 +12,8 @@ from cordwood.broker.storage import METADATA_FILE
 from cordwood.cli.inspect.directory import homes_of_workers, read_data_directory
 from cordwood.cli.recover.lost_topics import last_epoch
 from cordwood.cli.recover.restoring import carry_out
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import (
     BROKER_CONFIGS,
     BROKER_EPOCHS,
     CLUSTER_ID,
@@ -28,6 +27,7 @@ from cordwood.cluster.rows import (
     decode_overrides,
     decode_topic,
 )
+from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.stores.integrity import best_image
 from cordwood.cluster.stores.interface import MetadataStore, Put
 from cordwood.cluster.stores.opening_checks import check_present, check_store

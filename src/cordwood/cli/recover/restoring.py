@@ -16,10 +16,10 @@ from cordwood.cli.recover.lost_topics import (
     topics_set_aside,
 )
 from cordwood.cli.recover.merging import merge_topic
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import TOPIC_NAMES
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.transactions import Plan
-from cordwood.cluster.rows import TOPIC_NAMES
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory

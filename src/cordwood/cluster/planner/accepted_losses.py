@@ -6,8 +6,9 @@ has to go back behind them, sets its log aside instead of cutting it, even if it
 
 from dataclasses import replace
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import NOBODY
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import NOBODY
+from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.planner.failover import (
     Election,
     elected,
@@ -17,7 +18,6 @@ from cordwood.cluster.planner.failover import (
     named_partition,
     unworthy_of,
 )
-from cordwood.cluster.rows import broker_key
 from cordwood.cluster.stores.interface import absent
 from cordwood.model.errors import ErrorCode, ProtocolError
 

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.planner.ordering import check_scope
-from cordwood.cluster.planner.topic_configs import check_overrides, text_weight
-from cordwood.cluster.planner.topics import topic_by_name
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.rows import (
     DEFAULT_BROKER_CONFIG,
     broker_config_key,
     encode_overrides,
@@ -24,6 +20,10 @@ from cordwood.cluster.rows import (
     topic_key,
     topic_name_key,
 )
+from cordwood.cluster.planner.ordering import check_scope
+from cordwood.cluster.planner.topic_configs import check_overrides, text_weight
+from cordwood.cluster.planner.topics import topic_by_name
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name

@@ -11,7 +11,7 @@ death. So a few write at once, and groups of twice as many as before follow whil
 import zlib
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 
 ENOUGH_OBSERVERS = 2
 FIRST_OBSERVERS = 3

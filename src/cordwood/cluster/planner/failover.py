@@ -26,13 +26,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cordwood.cluster.broker_image import BrokerImage
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.metadata.brokers import BrokerImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.survivors import NEVER_ASKED, longest_log, survivor_of, with_note
-from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Compare, Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 

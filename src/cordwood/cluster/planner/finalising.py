@@ -1,10 +1,10 @@
 """Plans to finalise a version of the metadata: from then on brokers write it, and older releases are refused."""
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.metadata_version import FEATURE, RELEASES
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import METADATA_VERSION
+from cordwood.cluster.metadata.versions import FEATURE, RELEASES
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
-from cordwood.cluster.rows import METADATA_VERSION
 from cordwood.cluster.stores.interface import Put, has_mod_revision, has_value
 from cordwood.model.errors import ErrorCode, ProtocolError
 

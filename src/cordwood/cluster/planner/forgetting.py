@@ -6,9 +6,10 @@ The broker's epoch stays: a broker that registers under the same id again, on an
 
 from collections.abc import Iterable
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import broker_config_key, broker_key, deleted_topic_key, member_key, storage_key
+from cordwood.cluster.metadata.tombstones import encode_tombstone
 from cordwood.cluster.planner.transactions import StoreTxn
-from cordwood.cluster.rows import broker_config_key, broker_key, deleted_topic_key, member_key, storage_key
 from cordwood.cluster.stores.interface import (
     MAX_OPERATIONS,
     Compare,
@@ -18,7 +19,6 @@ from cordwood.cluster.stores.interface import (
     absent,
     has_mod_revision,
 )
-from cordwood.cluster.tombstones import encode_tombstone
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 

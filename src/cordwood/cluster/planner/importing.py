@@ -8,9 +8,8 @@ import was committed.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.planner.transactions import StoreTxn, chunks
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import (
     BROKER_CONFIGS,
     BROKERS,
     CLUSTER_ID,
@@ -23,6 +22,7 @@ from cordwood.cluster.rows import (
     broker_config_key,
     storage_key,
 )
+from cordwood.cluster.planner.transactions import StoreTxn, chunks
 from cordwood.cluster.stores.interface import Delete, KeyValue, Put, absent, has_value
 
 _UNDER_LEASES = (BROKERS, EVIDENCE, CONTROLLER)

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
+from cordwood.cluster.metadata.rows import PartitionRow
 from cordwood.cluster.planner.isr import GuardedPut
 from cordwood.cluster.planner.placement import placeable
 from cordwood.cluster.planner.reassignment import begun, is_moving, moved
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import PartitionRow
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.partition_image import PartitionImage, partition_row
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.transactions import StoreTxn
-from cordwood.cluster.rows import encode_partition, partition_key
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, Compare, Put, has_mod_revision
 from cordwood.model.identifiers import TopicId
 

@@ -7,7 +7,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 

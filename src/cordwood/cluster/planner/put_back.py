@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import (
+    PartitionRow,
+    TopicRow,
+    encode_partition,
+    encode_topic,
+    partition_key,
+    topic_key,
+)
 from cordwood.cluster.planner.placement import place
 from cordwood.cluster.planner.transactions import Plan, plan_creation, plan_in_chunks
-from cordwood.cluster.rows import PartitionRow, TopicRow, encode_partition, encode_topic, partition_key, topic_key
 from cordwood.cluster.stores.interface import Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, check_topic_name

@@ -19,12 +19,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.planner.failover import elected, has_room, is_electable
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.rows import PartitionRow, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 

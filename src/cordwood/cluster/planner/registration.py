@@ -2,10 +2,8 @@
 
 from typing import NamedTuple
 
-from cordwood.cluster.broker_image import BrokerImage, ControllerImage
-from cordwood.cluster.metadata_version import FIRST_VERSION, SUPPORTED, VersionRange
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.brokers import BrokerImage, ControllerImage
+from cordwood.cluster.metadata.rows import (
     CLUSTER_ID,
     CONTROLLER,
     IMPORT,
@@ -26,6 +24,8 @@ from cordwood.cluster.rows import (
     member_key,
     storage_key,
 )
+from cordwood.cluster.metadata.versions import FIRST_VERSION, SUPPORTED, VersionRange
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import (
     Compare,
     Delete,

@@ -7,8 +7,8 @@ The copy may name a leader that lacks acknowledged records: the new epoch notes 
 would keep records that the operator has given up.
 """
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.partition_image import partition_row
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.partitions import partition_row
 from cordwood.cluster.planner.failover import guarded
 from cordwood.cluster.planner.isr import GuardedPut
 

@@ -21,9 +21,9 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from cordwood.cluster.image import ClusterImage, TopicImage
-from cordwood.cluster.partition_image import NOBODY, PartitionImage, partition_row
-from cordwood.cluster.rows import PartitionRow
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import NOBODY, PartitionImage, partition_row
+from cordwood.cluster.metadata.rows import PartitionRow
 
 NEVER_ASKED: Final[Mapping[int, int]] = MappingProxyType({})
 

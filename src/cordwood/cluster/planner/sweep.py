@@ -7,10 +7,10 @@ committed without the partitions that a sweep removed.
 
 from collections.abc import Iterator, Sequence
 
+from cordwood.cluster.metadata.rows import encode_topic, partition_key, partitions_prefix, topic_config_key, topic_key
+from cordwood.cluster.metadata.strays import StrayPartitions, StrayTopic
 from cordwood.cluster.planner.transactions import StoreTxn, chunks
-from cordwood.cluster.rows import encode_topic, partition_key, partitions_prefix, topic_config_key, topic_key
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, Delete, DeletePrefix, Operation, Put, has_mod_revision
-from cordwood.cluster.strays import StrayPartitions, StrayTopic
 
 
 def sweep_topic(stray: StrayTopic) -> StoreTxn:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.broker_settings import check_together
 from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
-from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
-from cordwood.cluster.planner.placement import Assignment, check_assignment, place_new
-from cordwood.cluster.planner.topic_configs import check_overrides
-from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage, plain_name
+from cordwood.cluster.metadata.rows import (
     PartitionRow,
     TopicRow,
     broker_epoch_key,
@@ -27,6 +23,12 @@ from cordwood.cluster.rows import (
     topic_key,
     topic_name_key,
 )
+from cordwood.cluster.metadata.strays import StrayPartitions
+from cordwood.cluster.metadata.tombstones import tombstone_of
+from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
+from cordwood.cluster.planner.placement import Assignment, check_assignment, place_new
+from cordwood.cluster.planner.topic_configs import check_overrides
+from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
 from cordwood.cluster.stores.interface import (
     Compare,
     Delete,
@@ -37,8 +39,6 @@ from cordwood.cluster.stores.interface import (
     has_value,
     present,
 )
-from cordwood.cluster.strays import StrayPartitions
-from cordwood.cluster.tombstones import tombstone_of
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (
     CONSUMER_OFFSETS_TOPIC,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.rows import (
     TopicRow,
     deleted_topic_key,
     encode_overrides,
@@ -13,6 +13,7 @@ from cordwood.cluster.rows import (
     topic_key,
     topic_name_key,
 )
+from cordwood.cluster.metadata.strays import StrayPartitions
 from cordwood.cluster.stores.interface import (
     MAX_OPERATIONS,
     MAX_TRANSACTION_BYTES,
@@ -26,7 +27,6 @@ from cordwood.cluster.stores.interface import (
     operation_bytes,
     present,
 )
-from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.identifiers import TopicId
 
 _ROOM_FOR_COMPARES_BYTES = 64 * 1024

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.acks import Acks

@@ -6,7 +6,7 @@ import random
 import uuid
 from collections.abc import Callable
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket

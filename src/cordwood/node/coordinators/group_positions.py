@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.shares import Share, share_of
 from cordwood.groups.offset_records import Position

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, known_error
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment

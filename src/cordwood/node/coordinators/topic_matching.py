@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.consumer.records import Resolution
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ProtocolError

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.partition_image import Leadership
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.cluster.partition_image import Leadership
+from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition

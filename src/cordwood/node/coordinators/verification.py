@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, known_error
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition

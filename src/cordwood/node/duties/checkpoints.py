@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import CheckpointOfAll, DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.log import Log

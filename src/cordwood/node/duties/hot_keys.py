@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.lag.heavy_keys import HeavyKeys
 from cordwood.lag.rates import Sample, rate_per_s
 from cordwood.log.log import ColdRead

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.internal_topics import plan_growth, shortages
 from cordwood.node.loop import Loop
 from cordwood.node.reports import Reports

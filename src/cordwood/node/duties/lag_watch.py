@@ -11,7 +11,7 @@ results are bounded: positions beyond MAX_WATCHED are counted and left out.
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, Protocol
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.shard import GroupShard
 from cordwood.lag.arrival import Mark
 from cordwood.lag.data_loss import Growth, LogSpan, RetentionRules, SegmentSpan

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import in_all
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.moving import LogMove

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import DiskFull, StorageFailure

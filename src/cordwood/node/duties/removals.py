@@ -4,7 +4,7 @@ does not know."""
 import logging
 from collections.abc import Mapping
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories, Stray
 from cordwood.log.directory.strays import Fate
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage, TopicImage
+    from cordwood.cluster.metadata.image import ClusterImage, TopicImage
     from cordwood.model.identifiers import TopicId
 
 PARTITIONS_PER_STEP: Final = 1000

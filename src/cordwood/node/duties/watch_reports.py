@@ -20,7 +20,7 @@ from cordwood.node.peers import PeerAnswer, PeerRequest
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.model.identifiers import TopicId
     from cordwood.model.moment import Moment
     from cordwood.node.duties.topic_traffic import TopicTraffic

@@ -22,7 +22,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.wire.message_types.consumer_group_describe import ConsumerGroupDescribe
     from cordwood.wire.message_types.consumer_group_heartbeat import ConsumerGroupHeartbeat

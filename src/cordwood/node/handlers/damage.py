@@ -12,7 +12,7 @@ from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.duties.damage_book import DamageBook
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.loop import Loop

@@ -15,7 +15,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.cluster.metadata_writer import MetadataWriter
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports

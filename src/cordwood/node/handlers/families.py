@@ -27,7 +27,7 @@ from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
     from cordwood.wire.message_types.family_decide import FamilyDecide
     from cordwood.wire.message_types.family_join import FamilyJoin

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.metadata_version import FEATURE
+from cordwood.cluster.metadata.versions import FEATURE
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.outcomes import each_outcome, status
 from cordwood.node.request import Request, serves
@@ -16,7 +16,7 @@ from cordwood.wire.api_versions import FinalizedFeature, SupportedFeature
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.loop import Loop
     from cordwood.node.reports import Reports
     from cordwood.wire.message_types.update_features import UpdateFeatures

@@ -29,7 +29,7 @@ from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchRequest
 from cordwood.wire.fetched import FetchedPartition
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.duties.damage_book import DamageBook
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.leader_hints import LeaderHints

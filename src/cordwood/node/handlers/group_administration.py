@@ -16,7 +16,7 @@ from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.wire.message_types.delete_groups import DeleteGroups
     from cordwood.wire.message_types.describe_groups import DescribeGroups

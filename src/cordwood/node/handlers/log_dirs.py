@@ -11,7 +11,7 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.node.duties.log_moves import FutureLog, LogMoves

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.cluster.metadata_writer import CreatedTopic
-from cordwood.cluster.partition_image import PartitionImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NEVER_AUTO_CREATED, ZERO_TOPIC_ID, TopicId, check_topic_name

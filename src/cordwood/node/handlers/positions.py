@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.coordination import coordinating_partition, is_too_long, transaction_partition

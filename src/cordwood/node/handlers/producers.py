@@ -15,7 +15,7 @@ from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.producer_ids import ProducerIds
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
     from cordwood.node.hosted import HostedReplicas

@@ -26,7 +26,7 @@ from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.coordinators.group_coordinator import GroupCoordinator
     from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator, Vouched
     from cordwood.node.coordinators.transaction_markers import MarkerWriter

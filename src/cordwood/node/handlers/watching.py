@@ -10,7 +10,7 @@ from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.duties.watch_reports import WatchReports
     from cordwood.wire.message_types.watch_report import WatchReport
 

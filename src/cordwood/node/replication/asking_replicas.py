@@ -8,7 +8,7 @@ from cordwood.node.peers import PeerRequest
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.node.partition import Partition
     from cordwood.node.serving import Serving
     from cordwood.wire.message_types.sound_batches import SoundBatches

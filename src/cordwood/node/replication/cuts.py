@@ -17,7 +17,7 @@ from cordwood.model.errors import StorageFailure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.log import Log
     from cordwood.node.duties.checkpoints import Checkpoints

@@ -13,7 +13,7 @@ from cordwood.node.replication.withheld import Withheld
 from cordwood.replication.throttle import Throttle
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.node.duties.checkpoints import Checkpoints
     from cordwood.node.flushes import FlushBook

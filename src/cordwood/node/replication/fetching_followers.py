@@ -1,6 +1,6 @@
 """Followers as their leader sees them at a fetch: their ends, and their throttle."""
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition

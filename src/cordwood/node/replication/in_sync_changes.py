@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment

@@ -39,7 +39,7 @@ from cordwood.node.partition import Partition, not_led_here
 from cordwood.replication.follower import FollowerReplica
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.model.identifiers import TopicId
     from cordwood.node.hosted import HostedReplicas
     from cordwood.node.leader_hints import Hint

@@ -17,7 +17,7 @@ from cordwood.log.directory.replaced import remove_replaced, replaced_directorie
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.node.hosted import HostedReplicas

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cordwood.cluster.rows import ALL_DAMAGED, damaged_name
+from cordwood.cluster.metadata.rows import ALL_DAMAGED, damaged_name
 from cordwood.model.errors import StorageFailure
 from cordwood.node.replication.segment_repair import (
     Gone,
@@ -28,7 +28,7 @@ from cordwood.node.replication.segment_repair import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.findings import Finding
     from cordwood.model.identifiers import TopicPartition

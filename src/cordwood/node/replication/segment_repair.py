@@ -17,7 +17,7 @@ from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.segments.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
-    from cordwood.cluster.image import ClusterImage
+    from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.findings import Finding
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment

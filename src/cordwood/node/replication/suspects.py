@@ -6,7 +6,7 @@ leader must not hide it from clients for longer.
 
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
 from cordwood.node.loop import Loop
 from cordwood.node.peers import PeerFailed, PeerFailure

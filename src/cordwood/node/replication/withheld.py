@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from cordwood.cluster.rows import ALL_DAMAGED, damaged_name
+from cordwood.cluster.metadata.rows import ALL_DAMAGED, damaged_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.cluster.partition_image import Leadership
-from cordwood.cluster.rows import PartitionRow
+from cordwood.cluster.metadata.partitions import Leadership
+from cordwood.cluster.metadata.rows import PartitionRow
 from cordwood.simulation.broken import InvariantBroken
 
 SEQUENCES = 1 << 31

@@ -7,8 +7,8 @@ at once. `PartitionHistory` judges.
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
-from cordwood.cluster.partition_image import Leadership
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.partitions import Leadership
+from cordwood.cluster.metadata.rows import (
     BROKER_EPOCHS,
     BROKERS,
     EVIDENCE,

@@ -7,7 +7,7 @@ order: over a new connection while the broker may still see the old request, and
 from enum import Enum
 from typing import Any
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import Codec

@@ -6,7 +6,7 @@ broker to which leaders send it, and now and then from any other.
 
 from typing import Any
 
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import batches_in, crc_is_right

@@ -21,12 +21,12 @@ from cordwood.broker.importing.note import (
 )
 from cordwood.broker.importing.steps import Import
 from cordwood.broker.storage import METADATA_FILE
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import CLUSTER_ID, IMPORT, broker_config_key, broker_epoch_key, storage_key
 from cordwood.cluster.planner.importing import CannotImport
 from cordwood.cluster.planner.registration import plan_cluster_id
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.registration import ImportUnderWay
-from cordwood.cluster.rows import CLUSTER_ID, IMPORT, broker_config_key, broker_epoch_key, storage_key
 from cordwood.cluster.stores.interface import Compare, Operation, OutcomeUnknown, Put, TxnResult
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore

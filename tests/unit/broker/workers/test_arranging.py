@@ -11,13 +11,19 @@ from tests.unit.log.log_making import NOW_MS, append, values
 
 from cordwood.broker.workers.arranging import arrange, take_for_workers
 from cordwood.broker.workers.homes import home_of
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.partition_image import partition_row
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import (
+    decode_partition,
+    deleted_topic_key,
+    encode_partition,
+    partition_key,
+    storage_key,
+)
+from cordwood.cluster.metadata.tombstones import Tombstone, moved_tombstone
 from cordwood.cluster.planner.registration import plan_cluster_id
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.cluster.rows import decode_partition, deleted_topic_key, encode_partition, partition_key, storage_key
 from cordwood.cluster.stores.interface import Delete, Put
-from cordwood.cluster.tombstones import Tombstone, moved_tombstone
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, MOVES_FILE, DataDirectory
 from cordwood.log.directory.identity import Identity, read_identity
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem

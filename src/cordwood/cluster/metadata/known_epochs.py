@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cordwood.cluster.image import ClusterImage
-from cordwood.cluster.rows import BROKER_EPOCHS, PARTITIONS, TOPIC_NAMES, decode_partition
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.metadata.rows import BROKER_EPOCHS, PARTITIONS, TOPIC_NAMES, decode_partition
+from cordwood.cluster.metadata.topics import TopicImage
 from cordwood.cluster.stores.interface import KeyValue
-from cordwood.cluster.topic_image import TopicImage
 from cordwood.model.identifiers import TopicId
 
 

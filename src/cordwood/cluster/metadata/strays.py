@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.rows import TopicRow
+from cordwood.cluster.metadata.rows import TopicRow
 from cordwood.model.identifiers import TopicId
 
 

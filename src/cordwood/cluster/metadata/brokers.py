@@ -4,8 +4,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.rows import (
     ALL_DAMAGED,
     Endpoint,
     LogEnd,
@@ -14,6 +13,7 @@ from cordwood.cluster.rows import (
     decode_broker,
     decode_controller,
 )
+from cordwood.cluster.metadata.versions import ONLY_FIRST, VersionRange
 from cordwood.model.identifiers import TopicId
 
 

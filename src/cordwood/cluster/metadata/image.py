@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from cordwood.cluster.broker_image import (
+from cordwood.cluster.metadata.brokers import (
     BrokerImage,
     ControllerImage,
     MemberImage,
@@ -21,9 +21,8 @@ from cordwood.cluster.broker_image import (
     controller_image,
     member_image,
 )
-from cordwood.cluster.metadata_version import FIRST_VERSION, VersionRange, check_supported, supported_up_to
-from cordwood.cluster.partition_image import Leadership, PartitionImage
-from cordwood.cluster.rows import (
+from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
+from cordwood.cluster.metadata.rows import (
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
@@ -44,12 +43,13 @@ from cordwood.cluster.rows import (
     decode_partition,
     decode_topic,
 )
+from cordwood.cluster.metadata.strays import StrayPartitions, Strays, StrayTopic
+from cordwood.cluster.metadata.tombstones import Tombstone, decode_tombstone
+from cordwood.cluster.metadata.topics import NOTHING, StoredTopic, topic_image
+from cordwood.cluster.metadata.topics import TopicChange as TopicChange
+from cordwood.cluster.metadata.topics import TopicImage as TopicImage
+from cordwood.cluster.metadata.versions import FIRST_VERSION, VersionRange, check_supported, supported_up_to
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
-from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
-from cordwood.cluster.tombstones import Tombstone, decode_tombstone
-from cordwood.cluster.topic_image import NOTHING, StoredTopic, topic_image
-from cordwood.cluster.topic_image import TopicChange as TopicChange
-from cordwood.cluster.topic_image import TopicImage as TopicImage
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cordwood.cluster.topic_image import TopicImage
+from cordwood.cluster.metadata.topics import TopicImage
 
 
 class Tombstone(NamedTuple):

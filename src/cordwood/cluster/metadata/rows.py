@@ -35,7 +35,7 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cordwood.cluster.metadata_version import FIRST_VERSION, ONLY_FIRST, SHORT_PARTITION_ROWS, VersionRange
+from cordwood.cluster.metadata.versions import FIRST_VERSION, ONLY_FIRST, SHORT_PARTITION_ROWS, VersionRange
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.identifiers import TopicId
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.partition_image import PartitionImage, partition_image, partition_images
-from cordwood.cluster.rows import DamagedMetadata, PartitionRow, TopicRow, Unknown
+from cordwood.cluster.metadata.partitions import PartitionImage, partition_image, partition_images
+from cordwood.cluster.metadata.rows import DamagedMetadata, PartitionRow, TopicRow, Unknown
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
 from cordwood.model.settings import InvalidSetting
 from cordwood.model.topic_settings import TopicSettings, resolve

@@ -1,7 +1,7 @@
 """Warnings about a broker that takes part with another data directory than before: its disk was replaced or emptied, or
 it is not mounted. The records of the former directory are missing, so an operator has to know."""
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata.image import ClusterImage
 
 NAMED = 20
 """The most partitions that one line names."""

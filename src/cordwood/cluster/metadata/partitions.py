@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.cluster.rows import PartitionRow, Unknown
+from cordwood.cluster.metadata.rows import PartitionRow, Unknown
 
 NOBODY = -1
 
