@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from cordwood.cli import raw_request
-from cordwood.node.peers import PeerAnswer, PeerOutcome, PeerRequest
-from cordwood.node.request import Made, Request, serves
+from cordwood.node.loop.peers import PeerAnswer, PeerOutcome, PeerRequest
+from cordwood.node.requests.request import Made, Request, serves
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.declarations import FOLDER, TYPES, generated_files
 
 if TYPE_CHECKING:
     from cordwood.client.link import Link
     from cordwood.model.moment import Moment
-    from cordwood.node.peers import Peers
+    from cordwood.node.loop.peers import Peers
     from cordwood.wire.message_types.delete_groups import DeleteGroups
     from cordwood.wire.message_types.heartbeat import Heartbeat
 

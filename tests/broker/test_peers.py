@@ -17,7 +17,7 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import ListenerAddress, brokers_apart
 from cordwood.model.moment import Moment
 from cordwood.node.apis import served_versions
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
+from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.codec import writer
 from cordwood.wire.schema import load

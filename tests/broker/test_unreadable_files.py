@@ -12,7 +12,7 @@ from cordwood.embedded import Broker
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.files.os_file import OsFile
 from cordwood.model.errors import ErrorCode, StorageFailure
-from cordwood.node import unreadable
+from cordwood.node.partitions import unreadable
 from cordwood.wire.apis import ApiKey
 
 PLENTY = 1 << 20

@@ -19,7 +19,7 @@ from cordwood.cli.output import ranges
 from cordwood.cli.topic.by_state import Wanted
 from cordwood.cli.transaction import hanging
 from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
-from cordwood.node.census import ClientUse
+from cordwood.node.requests.census import ClientUse
 
 
 def _commit(cordwood_cli: Cordwood, group: str, topic: str, offsets: dict[int, int]) -> None:

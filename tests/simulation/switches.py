@@ -16,16 +16,16 @@ from cordwood.log.log import Log
 from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.truncation import Truncation
 from cordwood.model.errors import ErrorCode
-from cordwood.node.appends import Appends
-from cordwood.node.fetch_sessions import Target
-from cordwood.node.handlers import fetch
-from cordwood.node.handlers.fetching import Fetching
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.partition import Partition
+from cordwood.node.handlers.records import fetch
+from cordwood.node.handlers.records.fetching import Fetching
+from cordwood.node.loop.serving import FOREVER_MS, Serving
+from cordwood.node.partitions.appends import Appends
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication import fetcher
 from cordwood.node.replication.asking_leaders import Asked
 from cordwood.node.replication.repair import Repair
-from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.node.requests.fetch_sessions import Target
 from cordwood.replication import follower
 from cordwood.replication.dropped_deletions import Verdict
 from cordwood.replication.follower import FollowerReplica, Refused, Restart

@@ -20,7 +20,7 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.log.log import Log
-from cordwood.node.handlers.fetching import Fetching
+from cordwood.node.handlers.records.fetching import Fetching
 from cordwood.node.replication.refills import Refills
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker

@@ -17,8 +17,8 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.node.early_batches import FIRST_BATCH_WITHIN_MS, GAP_CLOSES_WITHIN_MS
-from cordwood.node.refused_batches import REMEMBERED_MS
+from cordwood.node.partitions.early_batches import FIRST_BATCH_WITHIN_MS, GAP_CLOSES_WITHIN_MS
+from cordwood.node.partitions.refused_batches import REMEMBERED_MS
 from cordwood.simulation.world import World
 
 WAITS = "NOT_ENOUGH_REPLICAS"

@@ -20,7 +20,7 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.simulation.life import DATA_DIRECTORY
 from cordwood.simulation.world import World
 

@@ -22,7 +22,7 @@ from tests.unit.node.speaking import batch_of, create_topic, produce
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.model.errors import ErrorCode
-from cordwood.node.replication.full_disk import CALM_MS, LOOK_MS
+from cordwood.node.partitions.full_disk import CALM_MS, LOOK_MS
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 

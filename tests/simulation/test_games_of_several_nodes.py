@@ -22,7 +22,7 @@ from cordwood.cluster.stores.interface import LeaseEnded
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators import transaction_completion
-from cordwood.node.hosted import Deposed, HostedReplicas
+from cordwood.node.partitions.hosted import Deposed, HostedReplicas
 from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.simulation.game import SimulationFailed

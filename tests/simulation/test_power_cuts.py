@@ -21,8 +21,8 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.cluster.metadata.rows import LogEnd
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS
-from cordwood.node.log_ends import LogEnds
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.log_ends import LogEnds
+from cordwood.node.partitions.partition import Partition
 from cordwood.simulation.game import FENCES_LIFTED_MS
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.simulation.test_replication_on_machines import ROUND_MS, TOPIC, create, image, others, told
 
-from cordwood.node.refused_batches import REMEMBERED_MS
+from cordwood.node.partitions.refused_batches import REMEMBERED_MS
 from cordwood.records.build import build_batch
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World

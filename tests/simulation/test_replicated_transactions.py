@@ -9,7 +9,7 @@ from tests.simulation.test_replication_on_machines import ONE, ROUND_MS, TOPIC, 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
-from cordwood.node.early_batches import FIRST_BATCH_WITHIN_MS
+from cordwood.node.partitions.early_batches import FIRST_BATCH_WITHIN_MS
 from cordwood.records.build import build_batch
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World

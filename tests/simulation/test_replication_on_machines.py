@@ -11,7 +11,7 @@ from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.fetcher import AT_REST_MS, FEW_PARTITIONS
 from cordwood.records.build import build_batch
 from cordwood.simulation.checkers.content import read_batches

@@ -13,9 +13,9 @@ from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Appended
 from cordwood.log.producers import ProducerStates
 from cordwood.model.moment import Moment
-from cordwood.node.appends import Appends
-from cordwood.node.parked import ParkedRequests
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.appends import Appends
+from cordwood.node.partitions.partition import Partition
+from cordwood.node.requests.parked import ParkedRequests
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.disk import SimulatedDisk, SimulatedFile
 from cordwood.simulation.game import SimulationFailed

@@ -13,9 +13,9 @@ from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.appends import Appends
 from cordwood.node.coordinators.transaction_completion import LONGEST_RETRY_MS
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.appends import Appends
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
 from cordwood.simulation.checkers.transactions import read_committed

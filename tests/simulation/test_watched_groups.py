@@ -14,8 +14,8 @@ from cordwood.lag.position import Standing
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties import watch_reports
+from cordwood.node.loop.peers import PeerRequest
 from cordwood.node.node import Node
-from cordwood.node.peers import PeerRequest
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 

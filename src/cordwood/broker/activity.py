@@ -2,7 +2,7 @@
 
 from cordwood.broker.sending import HangUp
 from cordwood.metrics.histogram import Histogram
-from cordwood.node.ports import Frame
+from cordwood.node.loop.ports import Frame
 
 
 class ApiActivity:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from cordwood import __version__
-from cordwood.node.census import ClientUse
+from cordwood.node.requests.census import ClientUse
 
 MOST_ENDED: Final = 1_000
 LONGEST_ID: Final = 100

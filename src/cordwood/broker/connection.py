@@ -18,7 +18,7 @@ from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
-from cordwood.node.ports import Frame
+from cordwood.node.loop.ports import Frame
 from cordwood.wire.apis import APIS
 from cordwood.wire.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader

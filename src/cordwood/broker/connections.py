@@ -27,7 +27,7 @@ from cordwood.wire.other_protocols import REMEDIES
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:
-    from cordwood.node.ports import Reply
+    from cordwood.node.loop.ports import Reply
 
 logger = logging.getLogger("cordwood.broker")
 

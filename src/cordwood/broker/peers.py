@@ -28,7 +28,7 @@ from cordwood.broker.peer_link import PeerLink
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.node.peers import (
+from cordwood.node.loop.peers import (
     Done,
     PeerAnswer,
     PeerFailed,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node
-    from cordwood.node.partition import Partition
+    from cordwood.node.partitions.partition import Partition
 
 Values = dict[Metric, Labelled]
 

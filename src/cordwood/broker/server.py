@@ -44,11 +44,11 @@ from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.listeners import Listener
-from cordwood.node.brokers_only import is_proven
-from cordwood.node.known_topics import known_topics
+from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
+from cordwood.node.partitions.known_topics import known_topics
 from cordwood.node.replication.last_news import LAST_NEWS_MS
-from cordwood.node.serving import Serving
+from cordwood.node.requests.brokers_only import is_proven
 
 if TYPE_CHECKING:
     from cordwood.broker.cluster_witness import ClusterWitness

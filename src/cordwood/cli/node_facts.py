@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
-from cordwood.node.census import ClientUse
+from cordwood.node.requests.census import ClientUse
 from cordwood.wire.apis import ApiKey
 
 PATIENCE_S = 3.0

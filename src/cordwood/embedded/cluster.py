@@ -15,7 +15,7 @@ from cordwood.embedded.store_thread import StoreThread
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
 from cordwood.model.settings import InvalidSetting
-from cordwood.node.partition import no_such_partition
+from cordwood.node.partitions.partition import no_such_partition
 
 NAME: Final = "embedded"
 MAX_REPLICAS: Final = 3

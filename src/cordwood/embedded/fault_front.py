@@ -19,7 +19,7 @@ from cordwood.wire.requests import RequestHeader, decode_request, encode_respons
 
 if TYPE_CHECKING:
     from cordwood.broker.server import Server
-    from cordwood.node.ports import Frame, Reply
+    from cordwood.node.loop.ports import Frame, Reply
 
 _INT32: Final = Struct(">i")
 _NO_SESSION: Final = -1

@@ -19,10 +19,10 @@ from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
-from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.node import Node
-from cordwood.node.partition import Partition, no_such_partition
-from cordwood.node.preparation import Outcome
+from cordwood.node.partitions.acks import ALL_REPLICAS
+from cordwood.node.partitions.partition import Partition, no_such_partition
+from cordwood.node.partitions.preparation import Outcome
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in

@@ -14,7 +14,7 @@ The recovery point vouches, and so does a witness that the log began with an ear
 before the first checkpoint nothing else is known. The log start is on disk before retention removes a file, and the
 leader epochs before the recovery point moves. A file that holds no batch takes the place of missing ones, so that their
 offsets are damage, which is reported, refused to readers, and repaired from another replica. Followers take over no
-start that is in doubt: another replica says whether it is right (`node/doubtful_logs.py`).
+start that is in doubt: another replica says whether it is right (`node/partitions/doubtful_logs.py`).
 """
 
 from collections.abc import Sequence

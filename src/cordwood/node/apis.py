@@ -5,33 +5,31 @@ The type checker sees in `Rooms` that a node has every room that a handler asks 
 
 from typing import Any, Protocol
 
-from cordwood.node.handlers import (
+from cordwood.node.handlers.administration import (
     acls,
     configs,
-    consumer_groups,
     damage,
     describing_node,
     elections,
-    families,
     features,
-    fetch,
-    group_administration,
-    groups,
     log_dirs,
     metadata,
     moving_logs,
-    offsets_in_log,
-    positions,
-    produce,
-    producers,
     reassignments,
     topics,
-    transactions,
     unregistering,
     watching,
-    wide_produce,
 )
-from cordwood.node.request import Handler, Served, served
+from cordwood.node.handlers.coordination import (
+    consumer_groups,
+    families,
+    group_administration,
+    groups,
+    positions,
+    transactions,
+)
+from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers, wide_produce
+from cordwood.node.requests.request import Handler, Served, served
 from cordwood.wire.apis import Api
 
 _HANDLERS: tuple[Handler[Any], ...] = (

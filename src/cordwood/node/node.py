@@ -24,11 +24,7 @@ from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.node.acks import Acks, Ended
 from cordwood.node.apis import SERVED_APIS, served_by, served_versions
-from cordwood.node.appends import Appends
-from cordwood.node.catching_up import CatchingUp
-from cordwood.node.census import Census, NoCensus
 from cordwood.node.coordinators.coordinator_log import Ground
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
@@ -38,10 +34,8 @@ from cordwood.node.coordinators.transaction_coordinator import TransactionCoordi
 from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.node.coordinators.transactional_appends import TransactionalAppends
 from cordwood.node.coordinators.verification import Verification
-from cordwood.node.doubtful_logs import DoubtfulLogs
-from cordwood.node.duties.checkpoints import Checkpoints
+from cordwood.node.coordinators.verification_guards import Guards
 from cordwood.node.duties.compaction import Compaction
-from cordwood.node.duties.damage_book import DamageBook
 from cordwood.node.duties.hot_keys import HotKeys
 from cordwood.node.duties.internal_topics import InternalTopics
 from cordwood.node.duties.lag_watch import LagWatch
@@ -51,38 +45,44 @@ from cordwood.node.duties.removals import Removals
 from cordwood.node.duties.scrub import Scrub
 from cordwood.node.duties.topic_traffic import TopicTraffic
 from cordwood.node.duties.watch_reports import WatchReports
-from cordwood.node.encoded_topics import EncodedTopics
-from cordwood.node.fetch_sessions import FetchSessions
-from cordwood.node.flushes import FlushBook
-from cordwood.node.hosted import Deposed, HostedReplicas
-from cordwood.node.leader_hints import LeaderHints
-from cordwood.node.librdkafka_clients import LibrdkafkaClients
-from cordwood.node.log_ends import LogEnds
-from cordwood.node.log_opening import LogOpening
-from cordwood.node.logger_configs import LogLevels
-from cordwood.node.loop import Loop
-from cordwood.node.loopback import Loopback, PeersAndSelf
-from cordwood.node.lost_directories import LostDirectories
-from cordwood.node.parked import ParkedRequests
-from cordwood.node.partition import Partition
-from cordwood.node.peers import Peers
-from cordwood.node.ports import Effects, Reply
-from cordwood.node.preparation import Preparation
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.peers import Peers
+from cordwood.node.loop.ports import Effects, Reply
+from cordwood.node.loop.reports import Reports
+from cordwood.node.loop.serving import Serving
+from cordwood.node.loop.turns import Turns
+from cordwood.node.partitions.acks import Acks, Ended
+from cordwood.node.partitions.appends import Appends
+from cordwood.node.partitions.checkpoints import Checkpoints
+from cordwood.node.partitions.damage_book import DamageBook
+from cordwood.node.partitions.doubtful_logs import DoubtfulLogs
+from cordwood.node.partitions.flushes import FlushBook
+from cordwood.node.partitions.full_disk import FullDisk
+from cordwood.node.partitions.hosted import Deposed, HostedReplicas
+from cordwood.node.partitions.log_ends import LogEnds
+from cordwood.node.partitions.log_opening import LogOpening
+from cordwood.node.partitions.lost_directories import LostDirectories
+from cordwood.node.partitions.partition import Partition
+from cordwood.node.partitions.preparation import Preparation
+from cordwood.node.partitions.unreadable import UnreadableFiles
 from cordwood.node.replication.fetcher_rooms import FetcherRooms
 from cordwood.node.replication.fetchers import Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
-from cordwood.node.replication.full_disk import FullDisk
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.node.replication.last_news import LastNews
 from cordwood.node.replication.near_reads import NearReads
 from cordwood.node.replication.repair import Repair
-from cordwood.node.reports import Reports
-from cordwood.node.router import Router
-from cordwood.node.serving import Serving
-from cordwood.node.told_brokers import ToldBrokers
-from cordwood.node.turns import Turns
-from cordwood.node.unreadable import UnreadableFiles
-from cordwood.node.verification_guards import Guards
+from cordwood.node.requests.catching_up import CatchingUp
+from cordwood.node.requests.census import Census, NoCensus
+from cordwood.node.requests.encoded_topics import EncodedTopics
+from cordwood.node.requests.fetch_sessions import FetchSessions
+from cordwood.node.requests.leader_hints import LeaderHints
+from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
+from cordwood.node.requests.logger_configs import LogLevels
+from cordwood.node.requests.loopback import Loopback, PeersAndSelf
+from cordwood.node.requests.parked import ParkedRequests
+from cordwood.node.requests.router import Router
+from cordwood.node.requests.told_brokers import ToldBrokers
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
 

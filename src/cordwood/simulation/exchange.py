@@ -18,7 +18,7 @@ from cordwood.log.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.model.moment import Moment
-from cordwood.node.ports import Frame
+from cordwood.node.loop.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.disk import SimulatedFile
 from cordwood.simulation.links import CLIENTS

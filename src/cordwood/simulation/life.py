@@ -27,9 +27,9 @@ from cordwood.log.directory.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
-from cordwood.node.known_topics import known_topics
+from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
-from cordwood.node.serving import Serving
+from cordwood.node.partitions.known_topics import known_topics
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import SimulatedDisk

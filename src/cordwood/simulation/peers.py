@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cordwood.broker.peers import Observer
 from cordwood.model.moment import Moment
-from cordwood.node.peers import (
+from cordwood.node.loop.peers import (
     Done,
     PeerAnswer,
     PeerFailed,

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cordwood.model.identifiers import TopicId
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CRC_POSITION, batches_in
 from cordwood.segments.names import Suffix
 from cordwood.simulation.checkers.replica_history import PartitionHistory

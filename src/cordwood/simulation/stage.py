@@ -7,7 +7,7 @@ from typing import Any
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.node.apis import SERVED
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.world import World

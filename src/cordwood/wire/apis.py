@@ -141,7 +141,7 @@ APIS: Final[dict[int, Api]] = {
         Api(10_101, "SoundBatches", 0, 0, 0),
         # docs/decisions/watching-lag.md
         Api(10_102, "WatchReport", 0, 0, 0),
-        # node/handlers/describing_node.py
+        # node/handlers/administration/describing_node.py
         Api(10_103, "DescribeNode", 0, 0, 0),
     )
 }

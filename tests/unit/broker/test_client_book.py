@@ -6,7 +6,7 @@ from tests.unit.node.lines import Lines
 
 from cordwood.broker import client_book
 from cordwood.broker.client_book import LONGEST_ID, MOST_ENDED, OTHERS, ClientBook
-from cordwood.node.census import ClientUse
+from cordwood.node.requests.census import ClientUse
 
 
 @dataclass(eq=False)

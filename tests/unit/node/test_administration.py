@@ -23,7 +23,7 @@ from tests.unit.node.speaking import (
 
 from cordwood.cluster.stores.interface import Listing, StoreFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

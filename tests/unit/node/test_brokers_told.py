@@ -23,8 +23,8 @@ from cordwood.cluster.metadata.rows import (
     storage_key,
 )
 from cordwood.cluster.stores.interface import Delete, Put
-from cordwood.node.librdkafka_clients import is_on_librdkafka
-from cordwood.node.told_brokers import TOLD_AFTER_LEAVING_MS
+from cordwood.node.requests.librdkafka_clients import is_on_librdkafka
+from cordwood.node.requests.told_brokers import TOLD_AFTER_LEAVING_MS
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.node.speaking import error
 
 from cordwood.model.listeners import Callers, Entrance
-from cordwood.node.catching_up import PATIENCE_MS
-from cordwood.node.handlers.fetch_answers import PARTITIONS_PER_STEP
+from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP
+from cordwood.node.requests.catching_up import PATIENCE_MS
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.links import STORE
 from cordwood.simulation.world import World

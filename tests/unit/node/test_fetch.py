@@ -17,7 +17,7 @@ from tests.unit.node.speaking import (
 )
 
 from cordwood.model.identifiers import TopicId
-from cordwood.node.early_answers import MOST_IN_WINDOW
+from cordwood.node.requests.early_answers import MOST_IN_WINDOW
 from cordwood.simulation.exchange import State
 from cordwood.simulation.threads import Job
 from cordwood.simulation.world import World

@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.fetch_sessions import (
+from cordwood.node.requests.fetch_sessions import (
     EVICTION_AGE_MS,
     LARGE,
     MAX_OF_CONNECTION,

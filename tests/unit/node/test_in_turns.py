@@ -3,7 +3,7 @@
 from functools import partial
 
 from cordwood.model.moment import Moment
-from cordwood.node.in_turns import InTurns
+from cordwood.node.loop.in_turns import InTurns
 from cordwood.simulation.world import World
 
 

@@ -3,7 +3,7 @@
 import random
 from functools import partial
 
-from cordwood.node.partition_order import PartitionOrder
+from cordwood.node.partitions.partition_order import PartitionOrder
 
 
 def test_a_request_waits_for_those_before_it_in_any_of_its_partitions() -> None:

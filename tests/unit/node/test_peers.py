@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cordwood.model.moment import Moment
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, common_version
+from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, common_version
 from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

@@ -19,8 +19,8 @@ from cordwood.cluster.metadata.partitions import partition_row
 from cordwood.cluster.metadata.rows import BrokerRow, encode_broker, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.node.acks import ACK_EXPIRY_INTERVAL_MS
-from cordwood.node.serving import FOREVER_MS, Serving
+from cordwood.node.loop.serving import FOREVER_MS, Serving
+from cordwood.node.partitions.acks import ACK_EXPIRY_INTERVAL_MS
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

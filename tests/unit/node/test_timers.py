@@ -3,7 +3,7 @@
 from tests.moments import at
 
 from cordwood.model.moment import Moment
-from cordwood.node.timers import Timers
+from cordwood.node.loop.timers import Timers
 
 
 def test_what_is_due_fires_in_order_and_the_next_deadline_is_told() -> None:

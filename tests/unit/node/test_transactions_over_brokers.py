@@ -10,10 +10,10 @@ from tests.unit.node.two_brokers import run
 from cordwood.cluster.metadata.rows import PartitionRow, broker_key, encode_partition, partition_key
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.node.catching_up import PATIENCE_MS
 from cordwood.node.coordinators.marker_sender import MOST_UNDER_WAY
 from cordwood.node.coordinators.transaction_completion import LONGEST_RETRY_MS
 from cordwood.node.node import Node
+from cordwood.node.requests.catching_up import PATIENCE_MS
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
-from cordwood.node import turns
-from cordwood.node.handlers import positions
-from cordwood.node.handlers.wide_produce import BATCHES_PER_STEP
+from cordwood.node.handlers.coordination import positions
+from cordwood.node.handlers.records.wide_produce import BATCHES_PER_STEP
+from cordwood.node.loop import turns
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey

@@ -21,14 +21,14 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.node.acks import Acks
-from cordwood.node.appends import Appends
 from cordwood.node.coordinators.coordinator_records import Found, read_records
 from cordwood.node.coordinators.pending_records import PendingRecords
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.acks import Acks
+from cordwood.node.partitions.appends import Appends
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.build import build_batch_of_now
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 

@@ -16,7 +16,7 @@ from cordwood.node.coordinators.coordinator_log import Done
 from cordwood.node.coordinators.producer_ids import ProducerIds
 from cordwood.node.coordinators.transaction_completion import Completions
 from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards, WaitingDecision
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 from cordwood.transactions import families_deciding, families_joining
 from cordwood.transactions.families import JOINED, Families, Family
 from cordwood.transactions.families_deciding import Asked, Decision, in_appends

@@ -16,7 +16,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.coordinators.coordinator_log import Done
 from cordwood.node.coordinators.group_shards import Author, GroupShards, LedGroups, nothing
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 
 MAX_PREFIX_LENGTH = 200
 

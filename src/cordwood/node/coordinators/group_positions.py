@@ -18,7 +18,7 @@ from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPar
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators.coordinator_log import Done, Writer
 from cordwood.node.coordinators.group_shards import Author, GroupShards, LedGroups, nothing, pending_positions
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 
 MINUTE_MS = 60_000
 LOOKED_AT_PER_STEP = 250

@@ -23,8 +23,8 @@ from cordwood.model.moment import Moment
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats, HeldOfGroups
 from cordwood.node.coordinators.topic_matching import TopicMatching
-from cordwood.node.partition import Partition
-from cordwood.node.timers import Timer
+from cordwood.node.loop.timers import Timer
+from cordwood.node.partitions.partition import Partition
 
 ORDINARY_MEMBER_BYTES = 64 * 1024
 """Bytes that a member may always tell about itself, also while there is no room for newcomers: groups go on."""

@@ -14,9 +14,9 @@ from itertools import chain
 from typing import Final
 
 from cordwood.model.moment import Moment
-from cordwood.node.loop import Loop
-from cordwood.node.parked import ParkedRequests
-from cordwood.node.timers import Timer
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.timers import Timer
+from cordwood.node.requests.parked import ParkedRequests
 
 PATIENT_SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "confluent-kafka")
 """Prefixes of the software names of clients that send heartbeats beside their work (ApiVersions 3 and later).

@@ -18,7 +18,7 @@ from cordwood.model.errors import ErrorCode, known_error
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators.transaction_markers import COMMIT_TIMEOUT_MS, Ending, MarkerWriter
-from cordwood.node.peers import Home, PeerAnswer, PeerOutcome, PeerRequest, Peers
+from cordwood.node.loop.peers import Home, PeerAnswer, PeerOutcome, PeerRequest, Peers
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cordwood.cluster.planner.registration import PRODUCER_IDS_PER_BLOCK
 from cordwood.model.errors import ErrorCode
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 
 FEW_IDS = PRODUCER_IDS_PER_BLOCK // 2
 

@@ -15,7 +15,7 @@ from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.node.coordinators.regular_expressions import names_matching
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 
 MAX_EXPRESSIONS = 10_000
 """If more expressions are in use at a time, heartbeats match them again and again."""

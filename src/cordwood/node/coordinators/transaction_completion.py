@@ -18,7 +18,7 @@ from cordwood.node.coordinators.coordinator_log import Writer
 from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.transaction_markers import Ending
 from cordwood.node.coordinators.transaction_shards import LedTransactions, NextTry, TransactionShards
-from cordwood.node.loop import Loop
+from cordwood.node.loop.loop import Loop
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import ending
 from cordwood.transactions.log_records import record_of

@@ -20,7 +20,7 @@ from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.producer_ids import ProducerIds
 from cordwood.node.coordinators.transaction_completion import Completions
 from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards
-from cordwood.node.peers import Home
+from cordwood.node.loop.peers import Home
 from cordwood.transactions import adding, beginning, ending
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import (

@@ -10,8 +10,8 @@ from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Writer
 from cordwood.node.coordinators.group_shards import LedGroups
-from cordwood.node.partition import Partition
-from cordwood.node.verification_guards import Guards
+from cordwood.node.coordinators.verification_guards import Guards
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
 

@@ -13,8 +13,8 @@ from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard
-from cordwood.node.partition import Partition
-from cordwood.node.timers import Timer
+from cordwood.node.loop.timers import Timer
+from cordwood.node.partitions.partition import Partition
 from cordwood.transactions.families_leases import Leases
 from cordwood.transactions.next_begun import NextBegun
 from cordwood.transactions.transactions import Transactions

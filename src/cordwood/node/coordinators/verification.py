@@ -20,9 +20,9 @@ from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, know
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.node.coordinators.coordinator_log import Writer
 from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator, Vouched
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.peers import Home, PeerAnswer, PeerOutcome, PeerRequest, Peers
-from cordwood.node.verification_guards import Guard, Guards
+from cordwood.node.coordinators.verification_guards import Guard, Guards
+from cordwood.node.loop.peers import Home, PeerAnswer, PeerOutcome, PeerRequest, Peers
+from cordwood.node.partitions.hosted import HostedReplicas
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

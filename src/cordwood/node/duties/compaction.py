@@ -17,11 +17,11 @@ from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT
-from cordwood.node.duties.checkpoints import Checkpoints
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.checkpoints import Checkpoints
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 
 logger = logging.getLogger("cordwood.compaction")
 

@@ -17,9 +17,9 @@ from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
+from cordwood.node.loop.loop import Loop
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, batches_in
 from cordwood.records.records import packed_records_in
 

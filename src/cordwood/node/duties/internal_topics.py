@@ -10,8 +10,8 @@ import logging
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.internal_topics import plan_growth, shortages
-from cordwood.node.loop import Loop
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
 
 RETRY_AFTER_MS = 5_000
 

@@ -27,10 +27,10 @@ from cordwood.node.duties.hot_keys import HotKeys, PartitionTraffic
 from cordwood.node.duties.loss_lines import LossLines
 from cordwood.node.duties.topic_traffic import TopicTraffic
 from cordwood.node.duties.watch_reports import WatchReports
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 
 MAX_WATCHED = 20_000
 """The most positions of all groups together, at about 1 KB each."""

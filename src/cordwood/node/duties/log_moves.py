@@ -19,13 +19,13 @@ from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.duties.checkpoints import Checkpoints
 from cordwood.node.duties.waiting_moves import WaitingMoves
-from cordwood.node.flushes import FlushBook
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.checkpoints import Checkpoints
+from cordwood.node.partitions.flushes import FlushBook
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.replication.throttle import Throttle
 
 logger = logging.getLogger("cordwood")

@@ -12,11 +12,11 @@ from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.moment import Moment
-from cordwood.node.duties.checkpoints import Checkpoints
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.checkpoints import Checkpoints
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 
 logger = logging.getLogger("cordwood")

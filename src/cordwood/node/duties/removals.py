@@ -9,12 +9,12 @@ from cordwood.log.directory.data_directories import DataDirectories, Stray
 from cordwood.log.directory.strays import Fate
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.known_topics import known_topics
-from cordwood.node.log_opening import LogOpening
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.known_topics import known_topics
+from cordwood.node.partitions.log_opening import LogOpening
+from cordwood.node.partitions.partition import Partition
 
 logger = logging.getLogger("cordwood")
 

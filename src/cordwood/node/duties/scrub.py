@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from cordwood.log.segment import Segment
     from cordwood.model.identifiers import TopicPartition
     from cordwood.model.moment import Moment
-    from cordwood.node.duties.damage_book import DamageBook
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.partition import Partition
-    from cordwood.node.reports import Reports
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.partitions.damage_book import DamageBook
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
 
 FIRST_AFTER_MS: Final = 10_000
 """The time for which the scrub leaves the disk to the start of the broker."""

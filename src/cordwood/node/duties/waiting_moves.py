@@ -15,8 +15,8 @@ from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.moving import make_futures, path_of_copy, remove_futures
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.loop import Loop
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
 
 MADE_AT_ONCE = 100
 """The most directories that one job makes, and the most that it removes."""

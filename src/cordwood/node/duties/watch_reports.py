@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.peers import PeerAnswer, PeerRequest
+from cordwood.node.loop.peers import PeerAnswer, PeerRequest
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cordwood.model.identifiers import TopicId
     from cordwood.model.moment import Moment
     from cordwood.node.duties.topic_traffic import TopicTraffic
-    from cordwood.node.peers import PeerOutcome, Peers
-    from cordwood.node.serving import Serving
+    from cordwood.node.loop.peers import PeerOutcome, Peers
+    from cordwood.node.loop.serving import Serving
     from cordwood.wire.message_types.watch_report import WatchReport
 
 VERSIONS: Final = (0, 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cordwood.node.peers import PeerRequest
+from cordwood.node.loop.peers import PeerRequest
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
-    from cordwood.node.partition import Partition
-    from cordwood.node.serving import Serving
+    from cordwood.node.loop.serving import Serving
+    from cordwood.node.partitions.partition import Partition
     from cordwood.wire.message_types.sound_batches import SoundBatches
 
 VERSIONS: Final = (0, 0)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.log import Log
-    from cordwood.node.duties.checkpoints import Checkpoints
-    from cordwood.node.flushes import FlushBook
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.partition import Partition
-    from cordwood.node.reports import Reports
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.partitions.checkpoints import Checkpoints
+    from cordwood.node.partitions.flushes import FlushBook
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
     from cordwood.replication.follower import FollowerReplica
 
 logger = logging.getLogger("cordwood")

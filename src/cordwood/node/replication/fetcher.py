@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.node.partition import Partition
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
+from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.asking_leaders import Asked, fetch_values
 from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.replication.follower import (

@@ -15,14 +15,14 @@ from cordwood.replication.throttle import Throttle
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
-    from cordwood.node.duties.checkpoints import Checkpoints
-    from cordwood.node.flushes import FlushBook
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.peers import Peers
-    from cordwood.node.replication.full_disk import FullDisk
-    from cordwood.node.reports import Reports
-    from cordwood.node.serving import Serving
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.peers import Peers
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.loop.serving import Serving
+    from cordwood.node.partitions.checkpoints import Checkpoints
+    from cordwood.node.partitions.flushes import FlushBook
+    from cordwood.node.partitions.full_disk import FullDisk
+    from cordwood.node.partitions.hosted import HostedReplicas
 
 
 class FetcherRooms:

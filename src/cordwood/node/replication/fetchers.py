@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cordwood.node.partition import NO_LEADER, Partition
+from cordwood.node.partitions.partition import NO_LEADER, Partition
 from cordwood.node.replication.fetcher import Fetcher
 from cordwood.node.replication.fetcher_rooms import FetcherRooms
 

@@ -3,7 +3,7 @@
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.replication.throttle import Throttle, is_listed
 

@@ -13,10 +13,10 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 from cordwood.replication.leader import LeaderReplica, Proposal
 
 VISITED_PER_STEP = 500

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cordwood.node.partition import NO_LEADER, Partition
+from cordwood.node.partitions.partition import NO_LEADER, Partition
 
 if TYPE_CHECKING:
     from cordwood.model.moment import Moment
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.partitions.hosted import HostedReplicas
     from cordwood.node.replication.fetchers import Fetchers
 
 LAST_NEWS_MS = 500

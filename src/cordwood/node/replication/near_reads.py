@@ -35,16 +35,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cordwood.node.partition import Partition, not_led_here
+from cordwood.node.partitions.partition import Partition, not_led_here
 from cordwood.replication.follower import FollowerReplica
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.model.identifiers import TopicId
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.leader_hints import Hint
-    from cordwood.node.librdkafka_clients import LibrdkafkaClients
-    from cordwood.node.loop import Loop
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.requests.leader_hints import Hint
+    from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
 
 NEWS_FOR_MS = 10_000
 """The time after a client's fetch for which a follower asks its leader for news of the high watermark."""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.directory.data_directory import DataDirectory
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.partition import Partition
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
     from cordwood.node.replication.setting_aside import SettingAside
-    from cordwood.node.reports import Reports
     from cordwood.replication.follower import FollowerReplica, Refill
     from cordwood.segments.set_aside import Note
 

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from cordwood.log.directory.findings import Finding
     from cordwood.model.identifiers import TopicPartition
     from cordwood.model.moment import Moment
-    from cordwood.node.duties.damage_book import DamageBook
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.partition import Partition
-    from cordwood.node.peers import Peers
-    from cordwood.node.reports import Reports
-    from cordwood.node.serving import Serving
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.peers import Peers
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.loop.serving import Serving
+    from cordwood.node.partitions.damage_book import DamageBook
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
 
 MOST_TOLD: Final = 200
 """The most damaged partitions that are named in the broker's registration."""

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.moment import Moment
-from cordwood.node.hosted import HostedReplicas
-from cordwood.node.loop import Loop
-from cordwood.node.partition import Partition
-from cordwood.node.reports import Reports
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.reports import Reports
+from cordwood.node.partitions.hosted import HostedReplicas
+from cordwood.node.partitions.partition import Partition
 
 PAUSE_MS = 1_000
 """The pause after a save that failed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cordwood.log.mending import Misfit, SegmentMending
 from cordwood.log.scrubbing import confirm
 from cordwood.model.errors import ErrorCode, StorageFailure
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerOutcome
+from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerOutcome
 from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.segments.leader_epochs import LeaderEpochs
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment
     from cordwood.model.moment import Moment
-    from cordwood.node.duties.damage_book import DamageBook
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.partition import Partition
-    from cordwood.node.peers import Peers
-    from cordwood.node.serving import Serving
+    from cordwood.node.loop.peers import Peers
+    from cordwood.node.loop.serving import Serving
+    from cordwood.node.partitions.damage_book import DamageBook
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
     from cordwood.wire.message_types.sound_batches import SoundBatches
 
 ASKED_BYTES: Final = 1024 * 1024

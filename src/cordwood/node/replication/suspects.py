@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.moment import Moment
-from cordwood.node.loop import Loop
-from cordwood.node.peers import PeerFailed, PeerFailure
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.peers import PeerFailed, PeerFailure
 
 BROKEN = (PeerFailure.DISCONNECTED, PeerFailure.NO_CONNECTION)
 NOBODY: frozenset[int] = frozenset()

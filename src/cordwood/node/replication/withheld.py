@@ -14,11 +14,11 @@ from cordwood.cluster.metadata.rows import ALL_DAMAGED, damaged_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cordwood.node.hosted import HostedReplicas
-    from cordwood.node.loop import Loop
-    from cordwood.node.partition import Partition
+    from cordwood.node.loop.loop import Loop
+    from cordwood.node.loop.reports import Reports
+    from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.partition import Partition
     from cordwood.node.replication.setting_aside import SettingAside
-    from cordwood.node.reports import Reports
     from cordwood.replication.follower import FollowerReplica
 
 logger = logging.getLogger("cordwood")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.node.node import Node
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.simulation.broken import InvariantBroken

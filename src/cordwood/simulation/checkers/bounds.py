@@ -6,7 +6,7 @@ watermark never falls within an epoch, and under ack.durability=disk never passe
 
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.node import Node
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.ledger import Ledger

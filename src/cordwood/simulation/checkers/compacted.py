@@ -5,7 +5,7 @@ Each broker compacts by itself, so the logs differ in their bytes. A reader of c
 """
 
 from cordwood.log.log import Log
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.records import records_in

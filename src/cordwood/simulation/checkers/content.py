@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cordwood.log.log import Log
 from cordwood.node.node import Node
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.records import Record, records_in
 from cordwood.simulation.broken import InvariantBroken

@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.rows import (
 from cordwood.cluster.stores.interface import Event
 from cordwood.log.log import Log
 from cordwood.model.identifiers import TopicId
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, BatchHeader
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.content import read_batches

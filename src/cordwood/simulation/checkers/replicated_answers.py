@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
-from cordwood.node.partition import Partition
+from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.simulation.broken import InvariantBroken

@@ -1,0 +1,1 @@
+"""Requests to coordinators: groups, positions, transactions, families."""

@@ -1,0 +1,1 @@
+"""Requests about records: Produce, Fetch, offsets of a log, producers."""

@@ -1,0 +1,1 @@
+"""The partitions that this node hosts, their logs, and whoever waits for them."""

@@ -1,0 +1,70 @@
+"""The router of requests: finds the handler of each, and hands it a `Request`."""
+
+from collections.abc import Mapping
+
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.model.moment import Moment
+from cordwood.node.loop.loop import Loop
+from cordwood.node.loop.ports import Reply
+from cordwood.node.loop.turns import Steps
+from cordwood.node.requests.catching_up import CatchingUp
+from cordwood.node.requests.parked import ParkedRequests
+from cordwood.node.requests.request import Request, Served
+from cordwood.wire.api_versions import encode_unsupported_version
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.bad_messages import BadRequest
+from cordwood.wire.requests import RequestHeader
+from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS
+
+
+class Router:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        parked: ParkedRequests,
+        catching_up: CatchingUp,
+        served: Mapping[int, Served],
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._catching_up = catching_up
+        self._parked = parked
+        self._served = served
+
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None:
+        """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` the driver
+        brings no other request of the connection."""
+        loop = self._loop
+        loop.now = now
+        loop.turns.stepped_for = reply
+        if reply.connection_id in self._parked.by_connection:
+            self._parked.make_way(reply.connection_id, header.api_key, now)
+        served = self._served.get(header.api_key)
+        if served is None or not served.api.min_version <= header.api_version <= served.api.max_version:
+            if header.api_key == ApiKey.API_VERSIONS:
+                reply.send(encode_unsupported_version(header.correlation_id))
+            else:
+                reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
+            return
+        if len(frame) > MAX_BYTES_WITHOUT_RECORDS and header.api_key != ApiKey.PRODUCE:
+            reply.hang_up(f"a request without records has at most {MAX_BYTES_WITHOUT_RECORDS} bytes")
+            return
+        if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
+            # Offsets are written into batches in place: the copy is writable, as the frame is.
+            late = self._late(served, header, memoryview(bytearray(frame)), reply)
+            self._catching_up.wait(header, reply, len(frame), late)
+            return
+        try:
+            steps = served.handle(Request(header, frame, reply, now, loop.turns))
+        except BadRequest as problem:
+            reply.hang_up(problem.message)
+            return
+        if steps is not None:
+            loop.turns.begin(reply, steps)
+
+    def _late(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
+        """Handles a request that waited for the metadata."""
+        steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns))
+        if steps is not None:
+            yield from steps
