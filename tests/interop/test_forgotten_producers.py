@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from tests.raw_client import RawClient
 
 from cordwood.embedded import Broker
-from cordwood.log import producer_bounds
+from cordwood.log.parts import producer_bounds
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
 

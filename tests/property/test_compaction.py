@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cordwood.log.compaction import BYTES_PER_KEY, CompactionJob, CompactionResult, compact
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
+from cordwood.log.rewriting.compaction import BYTES_PER_KEY, CompactionJob, CompactionResult, compact
 from cordwood.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, Codec, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.checksum import crc32c

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.moments import at
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
-from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import Log
+from cordwood.log.parts.loaded_indexes import LoadedIndexes
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings

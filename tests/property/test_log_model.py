@@ -20,13 +20,13 @@ from hypothesis.stateful import (
 )
 from tests.moments import at
 
-from cordwood.log.checkpoint import CheckpointTicket, write_checkpoints
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
-from cordwood.log.flushing import FlushTicket
-from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import ColdRead, Log
-from cordwood.log.lookup import LogSlice
+from cordwood.log.parts.loaded_indexes import LoadedIndexes
+from cordwood.log.reading.lookup import LogSlice
+from cordwood.log.upkeep.checkpoint import CheckpointTicket, write_checkpoints
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings

@@ -13,8 +13,8 @@ from cordwood.cluster.planner import failover, isr, reassignment
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange
 from cordwood.cluster.planner.registration import Registration
 from cordwood.log.log import Log
-from cordwood.log.log_offsets import LogOffsets
-from cordwood.log.truncation import Truncation
+from cordwood.log.parts.offsets import LogOffsets
+from cordwood.log.upkeep.truncation import Truncation
 from cordwood.model.errors import ErrorCode
 from cordwood.node.handlers.records import fetch
 from cordwood.node.handlers.records.fetching import Fetching

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from cordwood.log import compaction, recovery
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.kept_offsets import KeptOffsets
-from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Appended
-from cordwood.log.producers import ProducerStates
+from cordwood.log.opening import recovery
+from cordwood.log.parts.producers import ProducerStates
+from cordwood.log.rewriting import compaction
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
 from cordwood.node.partitions.appends import Appends
 from cordwood.node.partitions.partition import Partition

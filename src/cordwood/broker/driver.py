@@ -24,7 +24,7 @@ from cordwood.model.moment import Moment
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ImageDelta
     from cordwood.cluster.metadata_writer import MetadataWriter
-    from cordwood.log.flushing import FlushTicket
+    from cordwood.log.upkeep.flushing import FlushTicket
 
 T = TypeVar("T")
 

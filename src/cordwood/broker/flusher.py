@@ -20,7 +20,7 @@ from cordwood.metrics.histogram import Histogram
 from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
-    from cordwood.log.flushing import FlushTicket
+    from cordwood.log.upkeep.flushing import FlushTicket
 
 FEW: Final = 4
 """Up to this many logs are synced one by one, which is as fast as syncfs and disturbs no other program."""

@@ -17,7 +17,7 @@ from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, writing_c
 from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import partitions_in
 from cordwood.log.directory.strays import read_topic_id
-from cordwood.log.partition_files import holds_a_log
+from cordwood.log.opening.partition_files import holds_a_log
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 
 Known = Mapping[TopicPartition, TopicId]

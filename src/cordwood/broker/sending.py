@@ -20,7 +20,7 @@ from cordwood.broker.waiting_answers import WaitingAnswers
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 
 if TYPE_CHECKING:
-    from cordwood.log.lookup import LogSlice
+    from cordwood.log.reading.lookup import LogSlice
 
 JOINED_BYTES: Final = 128 * 1024
 """Small parts are copied together up to this size and written at once."""

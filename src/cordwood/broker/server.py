@@ -39,8 +39,8 @@ from cordwood.cluster.metadata.known_epochs import known_epochs
 from cordwood.cluster.metadata.replaced_storage import told_by_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
-from cordwood.log.apart import Apart
-from cordwood.log.record_work import Here
+from cordwood.log.reading.apart import Apart
+from cordwood.log.reading.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.listeners import Listener

@@ -25,8 +25,8 @@ from cordwood.segments.filesystem import Filesystem, remove_if_there
 if TYPE_CHECKING:
     from cordwood.broker.memory import Memory
     from cordwood.cluster.stores.interface import MetadataStore
-    from cordwood.log.compaction import CompactionJob, CompactionResult
     from cordwood.log.files.os_filesystem import OsFilesystem
+    from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -341,10 +341,10 @@ class Storage:
     def compact(self, job: "CompactionJob") -> "CompactionResult":
         """Compacts segments, in a thread; segments on disk in another process."""
         if self.in_memory:
-            from cordwood.log.compaction import compact
+            from cordwood.log.rewriting.compaction import compact
 
             return compact(self.logs.home.filesystem, job)
-        from cordwood.log.compaction_process import compact_in_process
+        from cordwood.log.rewriting.compaction_process import compact_in_process
 
         return compact_in_process(job)
 

@@ -17,7 +17,7 @@ from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
 from cordwood.node.node import Node
 from cordwood.node.partitions.acks import ALL_REPLICAS

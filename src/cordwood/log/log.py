@@ -19,24 +19,27 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cordwood.log import checkpoint as checkpoints
-from cordwood.log import flushing, mending, reading, replacement, replay, retention, rolling, timestamps, truncation
-from cordwood.log.aborts import Aborts
-from cordwood.log.checkpoint import CheckpointTicket
-from cordwood.log.flushing import FlushTicket
-from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
-from cordwood.log.log_offsets import LogOffsets
-from cordwood.log.log_segments import LogSegments
-from cordwood.log.lookup import LogSlice
-from cordwood.log.opening import Opening
-from cordwood.log.partition_directory import DescribeTopic, PartitionDirectory
-from cordwood.log.reading import ColdRead as ColdRead
-from cordwood.log.record_work import HERE, RecordWork
-from cordwood.log.replayed import Replayed
-from cordwood.log.replicated import check_batches
-from cordwood.log.report import DeletedSegment, LogReports
-from cordwood.log.saved_state import SavedState
-from cordwood.log.timestamps import FoundTimestamp
+from cordwood.log.opening.opening import Opening
+from cordwood.log.parts import replay
+from cordwood.log.parts.loaded_indexes import SHARED, LoadedIndexes
+from cordwood.log.parts.offsets import LogOffsets
+from cordwood.log.parts.partition_directory import DescribeTopic, PartitionDirectory
+from cordwood.log.parts.replayed import Replayed
+from cordwood.log.parts.report import DeletedSegment, LogReports
+from cordwood.log.parts.saved_state import SavedState
+from cordwood.log.parts.segments import LogSegments
+from cordwood.log.reading import reading, timestamps
+from cordwood.log.reading.aborts import Aborts
+from cordwood.log.reading.lookup import LogSlice
+from cordwood.log.reading.reading import ColdRead as ColdRead
+from cordwood.log.reading.record_work import HERE, RecordWork
+from cordwood.log.reading.timestamps import FoundTimestamp
+from cordwood.log.rewriting import mending, replacement
+from cordwood.log.upkeep import checkpoint as checkpoints
+from cordwood.log.upkeep import flushing, retention, rolling, truncation
+from cordwood.log.upkeep.checkpoint import CheckpointTicket
+from cordwood.log.upkeep.flushing import FlushTicket
+from cordwood.log.upkeep.replicated import check_batches
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicChange, TopicImage
-from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.directory.data_directories import DataDirectories
-from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
-from cordwood.log.record_work import HERE, RecordWork
+from cordwood.log.reading.record_work import HERE, RecordWork
+from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition

@@ -13,8 +13,8 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from cordwood.log.lookup import LogSlice
-from cordwood.log.retention import CONDEMNED
+from cordwood.log.reading.lookup import LogSlice
+from cordwood.log.upkeep.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.model.moment import Moment

@@ -19,12 +19,12 @@ from cordwood.cluster.metadata.rows import Endpoint, broker_key, decode_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import Standing
 from cordwood.cluster.stores.interface import StoreFailure
-from cordwood.log.compaction import CompactionJob, CompactionResult, compact
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Place, look_at
 from cordwood.log.directory.identity import Identity
-from cordwood.log.loaded_indexes import LoadedIndexes
+from cordwood.log.parts.loaded_indexes import LoadedIndexes
+from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult, compact
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
 from cordwood.node.loop.serving import Serving

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cordwood.log.flushing import FlushTicket
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure
 from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 

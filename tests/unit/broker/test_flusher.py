@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from cordwood.broker.flusher import FEW, Flusher, ImmediateFlusher
-from cordwood.log.flushing import FlushTicket
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure, SyncFailure
 
 

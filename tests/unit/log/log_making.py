@@ -3,8 +3,8 @@
 from tests.moments import at
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
-from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import Appended, Log
+from cordwood.log.parts.loaded_indexes import LoadedIndexes
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cordwood.log.apart import Apart, ProcessEnded
+from cordwood.log.reading.apart import Apart, ProcessEnded
 from cordwood.model.errors import StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.build import build_batch

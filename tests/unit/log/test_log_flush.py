@@ -18,8 +18,8 @@ from tests.unit.log.log_making import (
     values,
 )
 
-from cordwood.log.checkpoint import write_checkpoints
 from cordwood.log.log import Log
+from cordwood.log.upkeep.checkpoint import write_checkpoints
 from cordwood.model.errors import SyncFailure
 from cordwood.segments.names import Suffix
 

@@ -18,7 +18,7 @@ from tests.unit.log.log_making import (
 )
 
 from cordwood.log.log import ColdRead, Log
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.records.batch import batches_in
 from cordwood.segments.names import Suffix

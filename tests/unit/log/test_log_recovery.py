@@ -23,9 +23,9 @@ from tests.unit.log.log_making import (
     values,
 )
 
-from cordwood.log.checkpoint import write_checkpoints
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
+from cordwood.log.upkeep.checkpoint import write_checkpoints
 from cordwood.model.errors import DamagedLog, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
-from cordwood.log.recent_bytes import BLOCK_SIZE, RecentBytes, Tail
+from cordwood.log.files.recent_bytes import BLOCK_SIZE, RecentBytes, Tail
 from cordwood.model.errors import DiskFull, SyncFailure
 from cordwood.segments.filesystem import Filesystem
 

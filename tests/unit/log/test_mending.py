@@ -19,9 +19,9 @@ from tests.unit.log.test_segment_replacement import CutAfter, PowerCut
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
-from cordwood.log.mending import Misfit, SegmentMending
-from cordwood.log.scrubbing import confirm
-from cordwood.log.segment import Segment
+from cordwood.log.parts.segment import Segment
+from cordwood.log.reading.scrubbing import confirm
+from cordwood.log.rewriting.mending import Misfit, SegmentMending
 from cordwood.model.errors import DamagedLog, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE, batches_in

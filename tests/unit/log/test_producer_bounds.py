@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.log.test_producer_states import NOW_MS, header
 
-from cordwood.log.producer_bounds import ProducerBounds
-from cordwood.log.producers import ProducerStates
+from cordwood.log.parts.producer_bounds import ProducerBounds
+from cordwood.log.parts.producers import ProducerStates
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.log.producers import ProducerStates
+from cordwood.log.parts.producers import ProducerStates
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.records.batch import MAX_SEQUENCE, BatchHeader, read_header
 from cordwood.records.build import build_batch

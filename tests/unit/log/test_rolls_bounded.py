@@ -2,7 +2,7 @@
 
 from tests.unit.log.log_making import append, disk, open_log
 
-from cordwood.log.rolling import MAX_CLOSING
+from cordwood.log.upkeep.rolling import MAX_CLOSING
 from cordwood.model.topic_settings import TopicSettings
 
 ONE_BATCH_EACH = TopicSettings(segment_bytes=14)

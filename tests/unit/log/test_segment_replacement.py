@@ -16,7 +16,7 @@ from tests.unit.log.log_making import (
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
-from cordwood.log.replacement import MANIFEST
+from cordwood.log.rewriting.replacement import MANIFEST
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import read_header
 from cordwood.segments.indexes import SegmentIndexes

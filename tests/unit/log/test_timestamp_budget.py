@@ -9,9 +9,9 @@ from crc32c import crc32c
 from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, disk, open_log
 
-from cordwood.log import timestamps
 from cordwood.log.log import Log
-from cordwood.log.timestamps import FEW_BYTES, FEW_RECORDS
+from cordwood.log.reading import timestamps
+from cordwood.log.reading.timestamps import FEW_BYTES, FEW_RECORDS
 from cordwood.records.batch import Codec, read_header
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.compression import compress

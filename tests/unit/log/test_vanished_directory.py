@@ -8,8 +8,8 @@ import pytest
 
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.in_steps import in_one_step
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.log.in_steps import in_one_step
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment

@@ -22,7 +22,7 @@ from tests.unit.node.speaking import (
 from tests.unit.node.test_held_heartbeats import Member
 from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, register, run
 
-from cordwood.log.replayed import Replayed
+from cordwood.log.parts.replayed import Replayed
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.simulation.exchange import Exchange

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, fill
 
-from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.model.errors import DamagedLog
 from cordwood.simulation.world import World
 

@@ -12,7 +12,7 @@ from tests.unit.node.lines import Lines, busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, produce_values
 
 from cordwood.cluster.planner.topics import NewTopic, plan_create_topics
-from cordwood.log.flushing import FlushTicket
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
 from cordwood.node.partitions import flushes
 from cordwood.simulation.world import World

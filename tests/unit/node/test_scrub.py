@@ -6,8 +6,8 @@ import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill
 
 from cordwood.log.directory.findings import MAX_FINDINGS, Finding, Findings, Place
-from cordwood.log.report import Damage
-from cordwood.log.rolling import MAX_CLOSING
+from cordwood.log.parts.report import Damage
+from cordwood.log.upkeep.rolling import MAX_CLOSING
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties.scrub import FIRST_AFTER_MS

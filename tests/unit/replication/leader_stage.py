@@ -3,8 +3,8 @@
 from tests.moments import at
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
-from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import resolve

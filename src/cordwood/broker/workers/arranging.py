@@ -37,7 +37,7 @@ from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_dir
 from cordwood.log.directory.misnamed import straighten_names
 from cordwood.log.directory.strays import read_topic_id
 from cordwood.log.files.durable_directories import make_directory_durably
-from cordwood.log.retention import CONDEMNED, condemned_part
+from cordwood.log.upkeep.retention import CONDEMNED, condemned_part
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition

@@ -13,7 +13,7 @@ from cordwood.cli.inspect.producers import producers_of
 from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
 from cordwood.cli.output import count_in_words, print_json, print_json_line, print_table, remark, say, size_in_words
 from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
-from cordwood.log.holes import HoleyScan
+from cordwood.log.parts.holes import HoleyScan
 from cordwood.records.batch import BatchHeader, Codec
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cordwood.cli.inspect.directory import Partition, Segment
 from cordwood.cli.inspect.files import ReadOnlyFile, read_whole
 from cordwood.cli.inspect.verify_indexes import IndexWalk
-from cordwood.log.holes import HoleyScan
+from cordwood.log.parts.holes import HoleyScan
 from cordwood.records.batch import BatchHeader
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in

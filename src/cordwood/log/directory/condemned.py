@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from cordwood.log.log import Log
-from cordwood.log.retention import condemn_directory
+from cordwood.log.upkeep.retention import condemn_directory
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import Filesystem

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.log.checkpoint import Checkpoint
 from cordwood.log.directory.condemned import Removal
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Claim, Place
@@ -18,11 +17,12 @@ from cordwood.log.directory.dropped_notes import dropped_next
 from cordwood.log.directory.durable_ends import do_nothing
 from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.identity import Identity
+from cordwood.log.directory.in_steps import Steps
 from cordwood.log.directory.strays import SERVED, Fate, Known, Verdict
 from cordwood.log.directory.two_logs import refuse_two_logs, two_logs
-from cordwood.log.flushing import FlushTicket
-from cordwood.log.in_steps import Steps
 from cordwood.log.log import Log
+from cordwood.log.upkeep.checkpoint import Checkpoint
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment

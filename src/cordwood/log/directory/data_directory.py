@@ -22,9 +22,9 @@ from cordwood.log.directory.setting_aside import SettingAside
 from cordwood.log.directory.strays import Known, Verdict, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.files.durable_directories import make_directory_durably
-from cordwood.log.flushing import FlushTicket
-from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import Log
+from cordwood.log.parts.loaded_indexes import SHARED, LoadedIndexes
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment

@@ -12,8 +12,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cordwood.log.flushing import FlushTicket
-from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.parts.offsets import LogOffsets
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.end_witness import (

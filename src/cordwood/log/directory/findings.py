@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from cordwood.log.report import Damage
+from cordwood.log.parts.report import Damage
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
 

@@ -17,8 +17,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from cordwood.log.directory.moving import remove_future
 from cordwood.log.directory.set_aside import read_note, set_aside
 from cordwood.log.directory.strays import Known, read_topic_id
-from cordwood.log.partition_files import holds_a_log
-from cordwood.log.retention import condemned_part
+from cordwood.log.opening.partition_files import holds_a_log
+from cordwood.log.upkeep.retention import condemned_part
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.filesystem import Filesystem

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.parts.offsets import LogOffsets
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.checkpoint_witness import believe, encode_witness, witness_path
 from cordwood.segments.damaged import DamagedCheckpoint

@@ -21,10 +21,10 @@ from enum import Enum
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log
-from cordwood.log.relocation import relocate
-from cordwood.log.replacement import MANIFEST
-from cordwood.log.retention import condemn_directory
-from cordwood.log.segment import Segment
+from cordwood.log.parts.segment import Segment
+from cordwood.log.rewriting.replacement import MANIFEST
+from cordwood.log.upkeep.relocation import relocate
+from cordwood.log.upkeep.retention import condemn_directory
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import File, Filesystem, remove_if_there

@@ -13,8 +13,8 @@ from cordwood.log.directory.misnamed import straighten_names
 from cordwood.log.directory.set_aside import read_note, remove_note, set_aside
 from cordwood.log.directory.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
-from cordwood.log.partition_files import holds_a_log
-from cordwood.log.retention import condemned_part
+from cordwood.log.opening.partition_files import holds_a_log
+from cordwood.log.upkeep.retention import condemned_part
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint

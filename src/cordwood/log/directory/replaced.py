@@ -2,7 +2,7 @@
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.set_aside import read_note
-from cordwood.log.retention import condemn_directory
+from cordwood.log.upkeep.retention import condemn_directory
 from cordwood.segments.set_aside import Note
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from cordwood.log.partition_files import holds_a_log
+from cordwood.log.opening.partition_files import holds_a_log
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem

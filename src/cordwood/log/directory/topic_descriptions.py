@@ -8,7 +8,7 @@ topic may have by then, is not described any more: the lock keeps a file from go
 import threading
 from collections.abc import Callable
 
-from cordwood.log.in_steps import Steps
+from cordwood.log.directory.in_steps import Steps
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint

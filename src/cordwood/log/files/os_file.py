@@ -12,8 +12,8 @@ import threading
 from typing import Protocol
 
 from cordwood.log.files.cold_pages import drop_pages, pages_not_cached, would_not_wait
+from cordwood.log.files.recent_bytes import RecentBytes, Tail
 from cordwood.log.files.syncing import Syncing
-from cordwood.log.recent_bytes import RecentBytes, Tail
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.records.batch import Buffer
 

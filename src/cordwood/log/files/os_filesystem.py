@@ -14,8 +14,8 @@ from collections import OrderedDict
 
 from cordwood.log.files.file_lock import FileLock
 from cordwood.log.files.os_file import OsFile, storage_failure, write_rest
+from cordwood.log.files.recent_bytes import RecentBytes
 from cordwood.log.files.syncing import Syncing
-from cordwood.log.recent_bytes import RecentBytes
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.filesystem import File
 

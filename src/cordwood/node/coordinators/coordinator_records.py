@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords

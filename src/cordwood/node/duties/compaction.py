@@ -9,10 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.log import Log
-from cordwood.log.recovery import first_timestamp_ms
+from cordwood.log.opening.recovery import first_timestamp_ms
+from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment

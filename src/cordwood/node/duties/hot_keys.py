@@ -14,7 +14,7 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.lag.heavy_keys import HeavyKeys
 from cordwood.lag.rates import Sample, rate_per_s
 from cordwood.log.log import ColdRead
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.loop.loop import Loop

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories
-from cordwood.log.retention import DROPPED_AT_ONCE
+from cordwood.log.upkeep.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.log.directory.findings import Place
-from cordwood.log.scrubbing import SegmentCheck, Step, confirm
+from cordwood.log.reading.scrubbing import SegmentCheck, Step, confirm
 from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.log.log import Log
-    from cordwood.log.segment import Segment
+    from cordwood.log.parts.segment import Segment
     from cordwood.model.identifiers import TopicPartition
     from cordwood.model.moment import Moment
     from cordwood.node.loop.loop import Loop

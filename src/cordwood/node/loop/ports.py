@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from cordwood.cluster.metadata_writer import MetadataWriter
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.listeners import Entrance
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ syncs them in a thread, and brings them back (`flushed`).
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.log.directory.data_directories import DataDirectories
-from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
-from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.parts.offsets import LogOffsets
+from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT
 from cordwood.node.loop.loop import Loop

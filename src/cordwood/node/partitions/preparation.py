@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
-from cordwood.log.record_work import RecordWork
+from cordwood.log.reading.record_work import RecordWork
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
 from cordwood.model.topic_settings import TopicSettings

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.log.mending import Misfit, SegmentMending
-from cordwood.log.scrubbing import confirm
+from cordwood.log.reading.scrubbing import confirm
+from cordwood.log.rewriting.mending import Misfit, SegmentMending
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerOutcome
 from cordwood.node.replication.asking_replicas import sound_batches_request
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.findings import Finding
     from cordwood.log.log import Log
-    from cordwood.log.segment import Segment
+    from cordwood.log.parts.segment import Segment
     from cordwood.model.moment import Moment
     from cordwood.node.loop.peers import Peers
     from cordwood.node.loop.serving import Serving

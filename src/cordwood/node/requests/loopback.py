@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.listeners import LOOPBACK
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.identifiers import TopicId
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.fetch_sessions import FetchPlan, Mode, Target

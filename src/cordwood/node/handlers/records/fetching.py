@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import ColdRead, Log
-from cordwood.log.lookup import LogSlice
+from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.moment import Moment
 from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP, answer_fetch

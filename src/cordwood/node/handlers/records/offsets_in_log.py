@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.log.retention import DROPPED_AT_ONCE
-from cordwood.log.timestamps import FoundTimestamp
+from cordwood.log.reading.timestamps import FoundTimestamp
+from cordwood.log.upkeep.retention import DROPPED_AT_ONCE
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.brokers_only import is_broker
@@ -17,7 +17,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
-    from cordwood.log.record_work import RecordWork
+    from cordwood.log.reading.record_work import RecordWork
     from cordwood.node.duties.maintenance import Maintenance
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.log.producers import ProducerDescription
+from cordwood.log.parts.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import check_topic_name

@@ -1,0 +1,1 @@
+"""New segments in the place of old ones: compaction, repair, and the swap."""
