@@ -43,7 +43,7 @@ OTHER = "other"
 ANSWER_WITHIN_S = 180.0
 _RUN = """
 import sys
-from cordwood.broker import loop_watch
+from cordwood.broker.machine import loop_watch
 from cordwood.cli import main
 
 held = getattr(loop_watch.LoopWatch, "held", None)

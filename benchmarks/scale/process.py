@@ -17,7 +17,7 @@ import uvloop
 from benchmarks import processes
 from benchmarks.scale.brokers import Brokers, Place
 from benchmarks.scale.counting import Counts
-from cordwood.broker.garbage import collect_seldom
+from cordwood.broker.machine.garbage import collect_seldom
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.cluster.planner.placement import Assignment

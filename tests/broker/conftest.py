@@ -14,12 +14,12 @@ import uvloop
 from tests.deadline import eventually
 from tests.moments import at
 
-from cordwood.broker.connection import Connection
-from cordwood.broker.connections import ConnectionLimits, Connections
-from cordwood.broker.loop_watch import LoopWatch
-from cordwood.broker.outbox import Outbox
-from cordwood.broker.sending import SendingResources
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine.loop_watch import LoopWatch
+from cordwood.broker.machine.threads import Workers
+from cordwood.broker.network.connection import Connection
+from cordwood.broker.network.connections import ConnectionLimits, Connections
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.network.sending import SendingResources
 from cordwood.model.listeners import Callers, Entrance
 from cordwood.model.moment import Moment
 from cordwood.wire.requests import RequestHeader, Sender

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.connection import REQUESTS_PER_TURN
+from cordwood.broker.network.connection import REQUESTS_PER_TURN
 from cordwood.wire.framing import BUFFER_BYTES
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker import cluster_witness
-from cordwood.broker.cluster_witness import (
+from cordwood.broker.server import Server
+from cordwood.broker.storage import cluster_witness
+from cordwood.broker.storage.cluster_witness import (
     ClusterWitness,
     Seen,
     boot_id,
@@ -22,8 +23,7 @@ from cordwood.broker.cluster_witness import (
     write_epochs,
     write_seen,
 )
-from cordwood.broker.server import Server
-from cordwood.broker.storage import Storage
+from cordwood.broker.storage.storage import Storage
 from cordwood.cluster.metadata.known_epochs import KnownEpochs
 from cordwood.cluster.stores.interface import Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore

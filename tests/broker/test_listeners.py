@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 from tests.broker_process import BrokerProcess, free_port
 from tests.raw_client import RawClient
 
-from cordwood.broker.memory import Memory
-from cordwood.broker.peers import registered_at
+from cordwood.broker.network.peers import registered_at
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.embedded import Broker, Cluster
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode

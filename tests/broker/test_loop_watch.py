@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.connection import TURN_S
-from cordwood.broker.loop_watch import STALL_S
+from cordwood.broker.machine.loop_watch import STALL_S
+from cordwood.broker.network.connection import TURN_S
 
 
 async def test_a_request_that_held_the_loop_is_named_in_the_log_and_counted(

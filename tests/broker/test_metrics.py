@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from tests.moments import at
 
-from cordwood.broker import metrics_endpoint
-from cordwood.broker.memory import Memory
+from cordwood.broker.metrics import endpoint as metrics_endpoint
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner import topics
 from cordwood.embedded import Broker
 from cordwood.groups.positions import Commit

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker import clocks
-from cordwood.broker.memory import Memory
-from cordwood.broker.peers import PeerConnections, PeerLimits
+from cordwood.broker.machine import clocks
+from cordwood.broker.network.peers import PeerConnections, PeerLimits
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import ListenerAddress, brokers_apart
 from cordwood.model.moment import Moment

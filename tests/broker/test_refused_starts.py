@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from tests.broker.several_directories import partitions_in, paths, written
 
-from cordwood.broker.storage import Storage
+from cordwood.broker.storage.storage import Storage
 from cordwood.cluster.metadata.rows import STORAGE_IDS
 from cordwood.cluster.stores.interface import Put
 from cordwood.cluster.stores.sqlite import SqliteStore

@@ -10,7 +10,7 @@ from tests.broker.conftest import BROKER
 from tests.deadline import eventually
 from tests.raw_client import RawClient
 
-from cordwood.broker.connections import MOST_STRANGERS
+from cordwood.broker.network.connections import MOST_STRANGERS
 from cordwood.embedded import Broker, Cluster
 from cordwood.model.errors import ProtocolError
 from cordwood.wire.apis import ApiKey

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cordwood.broker.sending import SMALL_SLICE_BYTES
-from cordwood.broker.slice_buffers import SLICE_BYTES
+from cordwood.broker.network.sending import SMALL_SLICE_BYTES
+from cordwood.broker.network.slice_buffers import SLICE_BYTES
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.files.os_filesystem import OsFilesystem

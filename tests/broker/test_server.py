@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.metadata.image import ImageDelta
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.memory import Memory
-from cordwood.broker.storage import Storage
+from cordwood.broker.storage.memory import Memory
+from cordwood.broker.storage.storage import Storage
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 

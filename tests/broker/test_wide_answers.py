@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.broker.conftest import Client, request
 
-from cordwood.broker.connection import Connection
-from cordwood.broker.connections import Connections
-from cordwood.broker.memory import Memory
+from cordwood.broker.network.connection import Connection
+from cordwood.broker.network.connections import Connections
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey

@@ -9,7 +9,7 @@ from tests.cluster.test_known_disks import NEVER, SUPERVISED, create
 from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, consume, produce
 from tests.deadline import eventually
 
-from cordwood.broker.cluster_witness import read_seen, write_seen
+from cordwood.broker.storage.cluster_witness import read_seen, write_seen
 
 BATCH_BEGINS = struct.Struct(">qi")
 """The first offset of a batch, and how many bytes follow."""

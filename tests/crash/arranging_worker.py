@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-from cordwood.broker.storage import open_own_store
+from cordwood.broker.storage.storage import open_own_store
 from cordwood.broker.workers.arranging import arrange_offline, take_for_workers
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.files.os_filesystem import OsFilesystem

@@ -13,9 +13,9 @@ from typing import Any
 
 from tests.crash.arranging_worker import Changes, DyingFilesystem
 
-from cordwood.broker.importing.note import Note, read_note
 from cordwood.broker.importing.steps import Import
-from cordwood.broker.storage import open_store
+from cordwood.broker.storage.import_note import Note, read_note
+from cordwood.broker.storage.storage import open_store
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.model.broker_settings import BrokerSettings
 

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from cordwood.broker import clocks
-from cordwood.broker.connection import PendingReply
-from cordwood.broker.fair_workers import FairWorkers
-from cordwood.broker.flusher import RoundFlusher
-from cordwood.broker.loop_watch import NO_REQUEST, STALL_S, LoopWatch
-from cordwood.broker.outbox import Outbox
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine import clocks
+from cordwood.broker.machine.fair_workers import FairWorkers
+from cordwood.broker.machine.loop_watch import NO_REQUEST, STALL_S, LoopWatch
+from cordwood.broker.machine.threads import Workers
+from cordwood.broker.network.connection import PendingReply
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.storage.flusher import RoundFlusher
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.moment import Moment
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import uvloop
 
-from cordwood.broker.garbage import collect_seldom
-from cordwood.broker.log_lines import log_to
+from cordwood.broker.machine.garbage import collect_seldom
+from cordwood.broker.machine.log_lines import log_to
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import ListenerAddress, host_and_port
@@ -58,7 +58,7 @@ def _ready(settings: BrokerSettings, server: Server, *, as_json: bool) -> str:
 
 def _say_release(node_id: int) -> None:
     """Logs the running release, after the ready line and in a thread: it imports much that a start does not need."""
-    from cordwood.broker.build import build
+    from cordwood.broker.machine.build import build
 
     release = build()
     logger.info("node %d runs cordwood %s, commit %s", node_id, release.version, release.commit)

@@ -15,24 +15,24 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker import clocks, descriptors
-from cordwood.broker.client_book import ClientBook
-from cordwood.broker.connection import Connection
-from cordwood.broker.connections import ConnectionLimits, Connections
-from cordwood.broker.connections import Node as RequestHandler
 from cordwood.broker.driver import Driver
-from cordwood.broker.fair_workers import FairWorkers
-from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
-from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
-from cordwood.broker.log_levels import PythonLogLevels
-from cordwood.broker.loop_watch import LoopWatch
-from cordwood.broker.outbox import Outbox
-from cordwood.broker.peers import PeerConnections, registered_at
-from cordwood.broker.scrub_thread import ScrubThread
-from cordwood.broker.sending import SendingResources
-from cordwood.broker.storage import Storage
+from cordwood.broker.machine import clocks, descriptors
+from cordwood.broker.machine.fair_workers import FairWorkers
+from cordwood.broker.machine.log_levels import PythonLogLevels
+from cordwood.broker.machine.loop_watch import LoopWatch
+from cordwood.broker.machine.threads import Workers
+from cordwood.broker.network.client_book import ClientBook
+from cordwood.broker.network.connection import Connection
+from cordwood.broker.network.connections import ConnectionLimits, Connections
+from cordwood.broker.network.connections import Node as RequestHandler
+from cordwood.broker.network.listening import BACKLOG, advertised, bind, stop_listening
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.network.peers import PeerConnections, registered_at
+from cordwood.broker.network.sending import SendingResources
+from cordwood.broker.storage.flusher import CountingFlusher, Flusher, ImmediateFlusher
+from cordwood.broker.storage.scrub_thread import ScrubThread
+from cordwood.broker.storage.storage import Storage
 from cordwood.broker.stored_settings import say_overridden
-from cordwood.broker.threads import Workers
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata.known_epochs import known_epochs
@@ -51,9 +51,9 @@ from cordwood.node.replication.last_news import LAST_NEWS_MS
 from cordwood.node.requests.brokers_only import is_proven
 
 if TYPE_CHECKING:
-    from cordwood.broker.cluster_witness import ClusterWitness
-    from cordwood.broker.memory import Memory
-    from cordwood.broker.metrics_service import MetricsService
+    from cordwood.broker.metrics.service import MetricsService
+    from cordwood.broker.storage.cluster_witness import ClusterWitness
+    from cordwood.broker.storage.memory import Memory
     from cordwood.cluster.registration import NoteEpoch
 
 logger = logging.getLogger("cordwood.broker")
@@ -166,7 +166,7 @@ class Server:
             self._bound.append((listener, bind(listener.address)))
         if settings.metrics_address is not None:
             # Imported only if metrics are served, to keep the start quick.
-            from cordwood.broker.metrics_service import MetricsService
+            from cordwood.broker.metrics.service import MetricsService
 
             self._metrics = await MetricsService.start(settings.metrics_address, self._not_ready, self._remark)
             logger.info("metrics and health at http://%s:%d/metrics, /live and /ready", *self._metrics.address)
@@ -285,7 +285,7 @@ class Server:
 
     def _note_epochs(self, image: ClusterImage) -> "NoteEpoch":
         """Notes in the witness the epochs in which the broker registers, and the end of its epoch when it stops."""
-        from cordwood.broker.cluster_witness import ClusterWitness
+        from cordwood.broker.storage.cluster_witness import ClusterWitness
 
         self._witness = witness = ClusterWitness(self._storage.logs.path, lambda: known_epochs(image))
 

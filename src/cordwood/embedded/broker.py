@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 import uvloop
 
-from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.embedded.faults import Faults
 from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cordwood.broker.clocks import boot_ms
+from cordwood.broker.machine.clocks import boot_ms
 from cordwood.cluster.stores.leases import Leases
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.socket.server import StoreServer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from cordwood.broker.cluster_witness import Seen
+from cordwood.broker.storage.cluster_witness import Seen
 from cordwood.cluster.metadata.known_epochs import KnownEpochs
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure

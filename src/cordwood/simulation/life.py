@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from cordwood.broker.cluster_witness import Seen, check_cluster
 from cordwood.broker.driver import Driver
-from cordwood.broker.fair_workers import FairWorkers
-from cordwood.broker.log_levels import PythonLogLevels
-from cordwood.broker.outbox import Outbox
+from cordwood.broker.machine.fair_workers import FairWorkers
+from cordwood.broker.machine.log_levels import PythonLogLevels
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.storage.cluster_witness import Seen, check_cluster
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata.known_epochs import known_epochs
@@ -39,7 +39,7 @@ from cordwood.simulation.threads import Patience, SimulatedFlusher, SimulatedWor
 from cordwood.simulation.turn_loop import TurnLoop
 
 if TYPE_CHECKING:
-    from cordwood.broker.threads import Workers
+    from cordwood.broker.machine.threads import Workers
 
 DATA_DIRECTORY = "/data"
 RETRY_S = 0.1

@@ -7,7 +7,7 @@ brokers can be cut.
 from collections.abc import Callable
 from typing import Protocol
 
-from cordwood.broker.peers import Observer
+from cordwood.broker.network.peers import Observer
 from cordwood.model.moment import Moment
 from cordwood.node.loop.peers import (
     Done,

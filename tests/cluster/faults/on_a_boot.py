@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cordwood.broker import cluster_witness
+from cordwood.broker.storage import cluster_witness
 from cordwood.cli import main
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cordwood.broker.arriving import (
+from cordwood.broker.network.arriving import (
     ARRIVAL_BYTES_PER_S,
     COUNTED_S,
     GRACE_S,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cordwood import __version__
-from cordwood.broker.build import UNKNOWN, build, checked_out
+from cordwood.broker.machine.build import UNKNOWN, build, checked_out
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 

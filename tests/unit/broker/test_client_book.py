@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from tests.unit.node.lines import Lines
 
-from cordwood.broker import client_book
-from cordwood.broker.client_book import LONGEST_ID, MOST_ENDED, OTHERS, ClientBook
+from cordwood.broker.network import client_book
+from cordwood.broker.network.client_book import LONGEST_ID, MOST_ENDED, OTHERS, ClientBook
 from cordwood.node.requests.census import ClientUse
 
 

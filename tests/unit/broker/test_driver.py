@@ -10,10 +10,10 @@ import uvloop
 from tests.moments import at
 
 from cordwood.broker.driver import Driver
-from cordwood.broker.fair_workers import FairWorkers
-from cordwood.broker.flusher import ImmediateFlusher
-from cordwood.broker.outbox import Outbox
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine.fair_workers import FairWorkers
+from cordwood.broker.machine.threads import Workers
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.storage.flusher import ImmediateFlusher
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.moment import Moment
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from cordwood.broker.fair_workers import FairWorkers
+from cordwood.broker.machine.fair_workers import FairWorkers
 
 
 class Threads:

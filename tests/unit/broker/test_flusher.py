@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from cordwood.broker.flusher import FEW, Flusher, ImmediateFlusher
+from cordwood.broker.storage.flusher import FEW, Flusher, ImmediateFlusher
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure, SyncFailure
 

@@ -7,8 +7,16 @@ from typing import Any
 
 import uvloop
 
-from cordwood.broker import garbage
-from cordwood.broker.garbage import LONGEST_S, NEVER, WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection, collect_seldom
+from cordwood.broker.machine import garbage
+from cordwood.broker.machine.garbage import (
+    LONGEST_S,
+    NEVER,
+    WORTH_A_LOOK,
+    YOUNG,
+    YOUNG_LOOKS,
+    QuietCollection,
+    collect_seldom,
+)
 
 MOST_OBJECTS_IN_A_LOOK = 50_000
 """At 0.1 to 0.2 us each: 5 to 10 ms, and some times that on a busy machine."""

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from cordwood.broker.listening import advertised, bind
+from cordwood.broker.network.listening import advertised, bind
 from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import Listener, parse_address

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.log_lines import MOST_LINES_WAITING, DetachedLines, JsonLines, log_to
+from cordwood.broker.machine.log_lines import MOST_LINES_WAITING, DetachedLines, JsonLines, log_to
 from cordwood.model.errors import LogFileFailure
 
 logger = logging.getLogger("cordwood.test_log_lines")
@@ -91,7 +91,7 @@ def test_a_pipe_that_nobody_reads_stops_nobody_and_gets_the_number_of_lines_left
 
 def test_a_process_ends_with_its_last_lines_or_without_them_if_nobody_reads() -> None:
     program = (
-        "import logging, sys; from cordwood.broker.log_lines import log_to\n"
+        "import logging, sys; from cordwood.broker.machine.log_lines import log_to\n"
         "log_to('', 'text')\n"
         "for number in range(int(sys.argv[1])): logging.getLogger('x').info('line %d', number)\n"
     )

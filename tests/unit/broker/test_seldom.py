@@ -1,6 +1,6 @@
 """Log lines that clients cause: few, with the number of events that they stand for."""
 
-from cordwood.broker.seldom import MOST_KINDS, SAID_EVERY_S, SaidSeldom
+from cordwood.broker.network.seldom import MOST_KINDS, SAID_EVERY_S, SaidSeldom
 
 
 def test_each_kind_has_one_line_in_a_while_that_says_how_often_it_happened() -> None:

@@ -1,6 +1,6 @@
 """A bounded number of buffers, none of which a peer that does not read can keep from others."""
 
-from cordwood.broker.slice_buffers import SLICE_BYTES, STALLED_S, SliceBuffers
+from cordwood.broker.network.slice_buffers import SLICE_BYTES, STALLED_S, SliceBuffers
 
 
 class Holder:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.sync_trust import syncfs_can_be_trusted
+from cordwood.broker.machine.sync_trust import syncfs_can_be_trusted
 
 MOUNTS = """\
 22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -7,7 +7,7 @@ from typing import Any
 
 import uvloop
 
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine.threads import Workers
 
 
 def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.broker.storage.memory import Memory
 from cordwood.cli.cluster.local_brokers import Broker, until_all_serve
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, encode_broker
 from cordwood.cluster.stores.interface import Put

@@ -6,9 +6,9 @@ Until the cluster has its id (the step `commit`) the import can be given up. Aft
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from cordwood.broker.cluster_witness import Seen, boot_id, read_seen, write_seen
-from cordwood.broker.importing.note import NOTE_FILE, Note, State, read_note, write_note
-from cordwood.broker.storage import METADATA_FILE
+from cordwood.broker.storage.cluster_witness import Seen, boot_id, read_seen, write_seen
+from cordwood.broker.storage.import_note import NOTE_FILE, Note, State, read_note, write_note
+from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.newest import newest_of
 from cordwood.cluster.metadata.rows import CLUSTER_ID, IMPORT, TOPIC_NAMES

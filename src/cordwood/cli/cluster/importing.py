@@ -5,9 +5,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from cordwood.broker.importing.note import Note, State, read_note
 from cordwood.broker.importing.steps import Import, Source
-from cordwood.broker.storage import open_store
+from cordwood.broker.storage.import_note import Note, State, read_note
+from cordwood.broker.storage.storage import open_store
 from cordwood.cli.cluster.gathering import gather, moves_to
 from cordwood.cli.cluster.local_brokers import registered
 from cordwood.cli.cluster.moving import carry_out

@@ -110,7 +110,7 @@ class Supervisor:
         return f"unix://{directory}/{SOCKET_FILE}"
 
     async def _start_etcd(self, etcd: Etcd, ports: "_Ports") -> str:
-        from cordwood.broker.storage import open_store
+        from cordwood.broker.storage.storage import open_store
         from cordwood.model.broker_settings import BrokerSettings
 
         members = await EtcdMembers.start(etcd, self._plan.directory, ports.etcd_clients, ports.etcd_peers)

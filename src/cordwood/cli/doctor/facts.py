@@ -10,10 +10,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cordwood.broker.descriptors import PER_CONNECTION, RESERVED
-from cordwood.broker.listening import bind
-from cordwood.broker.storage import open_store, refuse_directories
-from cordwood.broker.sync_trust import filesystem_type
+from cordwood.broker.machine.descriptors import PER_CONNECTION, RESERVED
+from cordwood.broker.machine.sync_trust import filesystem_type
+from cordwood.broker.network.listening import bind
+from cordwood.broker.storage.storage import open_store, refuse_directories
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.lock import stopped
 from cordwood.model.broker_settings import BrokerSettings

@@ -12,7 +12,7 @@ from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
 
 if TYPE_CHECKING:
-    from cordwood.broker.lost_properties import Known
+    from cordwood.broker.storage.lost_properties import Known
     from cordwood.log.directory.data_directory import DataDirectory
     from cordwood.log.directory.identity import Identity
     from cordwood.model.identifiers import TopicPartition
@@ -38,7 +38,7 @@ def accept_lost_directory(
 
     A node of a cluster needs no such command: its lost replicas are filled from other brokers.
     """
-    from cordwood.broker import accepted_losses
+    from cordwood.broker.storage import accepted_losses
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken_of_several
     from cordwood.log.directory.identity import write_identity
@@ -65,7 +65,7 @@ def accept_lost_directory(
 
 
 def _loss_in_words(home: str, lost: str, partitions: "list[TopicPartition] | None") -> str:
-    from cordwood.broker.accepted_losses import in_words
+    from cordwood.broker.storage.accepted_losses import in_words
     from cordwood.model.identifiers import INTERNAL_TOPICS
 
     if partitions is None:
@@ -82,7 +82,7 @@ def _loss_in_words(home: str, lost: str, partitions: "list[TopicPartition] | Non
 
 def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
     """The identity of the home, and the id of the lost directory. Raises Failure."""
-    from cordwood.broker.lost_properties import lost_properties
+    from cordwood.broker.storage.lost_properties import lost_properties
     from cordwood.log.directory.directory_set import Place
     from cordwood.log.directory.identity import read_identity
 
@@ -119,15 +119,15 @@ def _found(held: "DataDirectory", lost: str) -> tuple["Identity", str]:
 
 def _partitions(held: "DataDirectory") -> "Known | None":
     """The partitions in the metadata of the home; None without metadata."""
-    from cordwood.broker.lost_properties import known_partitions
-    from cordwood.broker.storage import METADATA_FILE
+    from cordwood.broker.storage.lost_properties import known_partitions
+    from cordwood.broker.storage.storage import METADATA_FILE
 
     return known_partitions(f"{held.path}/{METADATA_FILE}")
 
 
 def _nowhere_else(held: "DataDirectory", others: Iterable[str]) -> "list[TopicPartition] | None":
     """The partitions of the metadata that have no log in these data directories; None without metadata."""
-    from cordwood.broker.lost_properties import nowhere_in
+    from cordwood.broker.storage.lost_properties import nowhere_in
     from cordwood.log.directory.directory_set import Place
 
     known = _partitions(held)

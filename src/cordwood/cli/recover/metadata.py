@@ -17,7 +17,7 @@ def recover_metadata(
     store. The next start sets aside partitions that are still unknown: see `recover put-back`. A whole store is left
     alone.
     """
-    from cordwood.broker.storage import refuse_part_of_cluster
+    from cordwood.broker.storage.storage import refuse_part_of_cluster
     from cordwood.cli.output import print_json, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.repairing import damage_of, repair

@@ -48,8 +48,8 @@ def put_back(
     transactional ids that the new one does not have are added to it. The old directories are kept, with names that end
     in `-merged`.
     """
-    from cordwood.broker import clocks
-    from cordwood.broker.storage import refuse_part_of_cluster
+    from cordwood.broker.machine import clocks
+    from cordwood.broker.storage.storage import refuse_part_of_cluster
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore

@@ -8,7 +8,7 @@ store that a start refuses, or a complete one, and the command can be given agai
 import os
 from typing import Any
 
-from cordwood.broker.storage import METADATA_FILE
+from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cli.inspect.directory import homes_of_workers, read_data_directory
 from cordwood.cli.recover.lost_topics import last_epoch
 from cordwood.cli.recover.restoring import carry_out

@@ -4,7 +4,7 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from cordwood.broker.storage import METADATA_FILE
+from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import DataDirectoryView, read_data_directory
 from cordwood.cli.recover.lost_topics import (

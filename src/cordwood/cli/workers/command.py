@@ -29,7 +29,7 @@ def serve_with_workers(flags: Flags, workers: str, *, as_json: bool) -> None:
             "for a cluster over several machines start one `cordwood serve --store` on each",
             ExitCode.USAGE,
         )
-    from cordwood.broker.log_lines import log_to
+    from cordwood.broker.machine.log_lines import log_to
 
     try:
         log_to(settings.logging_file, settings.logging_format)

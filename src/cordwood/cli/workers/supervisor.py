@@ -115,7 +115,7 @@ class Workers:
 
     async def _open(self) -> None:
         """Takes the directory, opens its metadata, and arranges its partitions for the workers."""
-        from cordwood.broker.storage import open_own_store
+        from cordwood.broker.storage.storage import open_own_store
         from cordwood.broker.workers.arranging import arrange_offline, take_for_workers
         from cordwood.cluster.metadata.versions import supported_up_to
         from cordwood.log.directory.data_directory import DataDirectory

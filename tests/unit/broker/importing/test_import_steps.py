@@ -8,8 +8,9 @@ import pytest
 from tests.unit.broker.workers.test_arranging import Died, Dying
 from tests.unit.cluster.metadata import Metadata
 
-from cordwood.broker.cluster_witness import check_cluster, read_seen
-from cordwood.broker.importing.note import (
+from cordwood.broker.importing.steps import Import
+from cordwood.broker.storage.cluster_witness import check_cluster, read_seen
+from cordwood.broker.storage.import_note import (
     NOTE_FILE,
     Note,
     State,
@@ -19,8 +20,7 @@ from cordwood.broker.importing.note import (
     refuse_unfinished,
     write_note,
 )
-from cordwood.broker.importing.steps import Import
-from cordwood.broker.storage import METADATA_FILE
+from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import CLUSTER_ID, IMPORT, broker_config_key, broker_epoch_key, storage_key
 from cordwood.cluster.planner.importing import CannotImport

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cordwood.broker.build import build
+from cordwood.broker.machine.build import build
 from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES
 from cordwood.metrics import names
 from cordwood.metrics.exposition import Labelled, exposition
@@ -23,10 +23,10 @@ from cordwood.node.duties.lag_watch import Watched
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
-    from cordwood.broker.activity import Activity
-    from cordwood.broker.connections import Connections
-    from cordwood.broker.flusher import CountingFlusher
-    from cordwood.broker.loop_watch import LoopWatch
+    from cordwood.broker.machine.loop_watch import LoopWatch
+    from cordwood.broker.network.activity import Activity
+    from cordwood.broker.network.connections import Connections
+    from cordwood.broker.storage.flusher import CountingFlusher
     from cordwood.cluster.metadata.image import ClusterImage, TopicImage
     from cordwood.log.directory.data_directories import DataDirectories
     from cordwood.model.identifiers import TopicPartition

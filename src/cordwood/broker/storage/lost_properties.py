@@ -7,7 +7,7 @@ is in the metadata, and partitions that are in no directory are named.
 
 from collections.abc import Iterable, Mapping
 
-from cordwood.broker.accepted_losses import in_words
+from cordwood.broker.storage.accepted_losses import in_words
 from cordwood.cluster.metadata.rows import TOPIC_NAMES, TOPICS, decode_topic
 from cordwood.cluster.stores.integrity import values_at_rest
 from cordwood.cluster.stores.interface import StoreFailure

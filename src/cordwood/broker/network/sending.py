@@ -14,9 +14,9 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from cordwood.broker.slice_buffers import SLICE_BYTES, SliceBuffers
-from cordwood.broker.threads import Workers
-from cordwood.broker.waiting_answers import WaitingAnswers
+from cordwood.broker.machine.threads import Workers
+from cordwood.broker.network.slice_buffers import SLICE_BYTES, SliceBuffers
+from cordwood.broker.network.waiting_answers import WaitingAnswers
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ class ClientBook:
     @property
     def commit(self) -> str:
         # The first call imports much, which a start does not wait for: a broker's process makes it in a thread.
-        from cordwood.broker.build import build
+        from cordwood.broker.machine.build import build
 
         return build().commit
 

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.broker.listening import bind, stop_listening
+from cordwood.broker.network.listening import bind, stop_listening
 from cordwood.metrics.exposition import CONTENT_TYPE
 from cordwood.model.listeners import ListenerAddress
 

@@ -1,6 +1,6 @@
 """Counters of requests for metrics: integers only, and no reads of a clock."""
 
-from cordwood.broker.sending import HangUp
+from cordwood.broker.network.sending import HangUp
 from cordwood.metrics.histogram import Histogram
 from cordwood.node.loop.ports import Frame
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from cordwood.broker import accepted_losses, descriptors
-from cordwood.broker.clocks import boot_ms
-from cordwood.broker.lost_properties import known_partitions, lost_properties
-from cordwood.broker.sync_trust import syncfs_can_be_trusted
+from cordwood.broker.machine import descriptors
+from cordwood.broker.machine.clocks import boot_ms
+from cordwood.broker.machine.sync_trust import syncfs_can_be_trusted
+from cordwood.broker.storage import accepted_losses
+from cordwood.broker.storage.lost_properties import known_partitions, lost_properties
 from cordwood.cluster.metadata.rows import STORAGE_IDS, TOPIC_NAMES
 from cordwood.cluster.registration import ALONE, new_cluster_id
 from cordwood.log.directory.data_directories import DataDirectories
@@ -23,7 +24,7 @@ from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 
 if TYPE_CHECKING:
-    from cordwood.broker.memory import Memory
+    from cordwood.broker.storage.memory import Memory
     from cordwood.cluster.stores.interface import MetadataStore
     from cordwood.log.files.os_filesystem import OsFilesystem
     from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
@@ -88,7 +89,7 @@ def _check_etcd_login(settings: BrokerSettings) -> None:
 
 def refuse_part_of_cluster(logs: DataDirectory) -> None:
     """Raises StorageFailure if the directory belongs to a broker whose metadata is in the store of a cluster."""
-    from cordwood.broker.importing.note import refuse_alone
+    from cordwood.broker.storage.import_note import refuse_alone
 
     refuse_alone(logs.filesystem, logs.path)
     if logs.identity() is not None and logs.filesystem.exists(f"{logs.path}/{WITNESS_FILE}"):
@@ -251,8 +252,14 @@ class Storage:
 
     async def _join(self, settings: BrokerSettings) -> None:
         """Connects to the cluster's store, and refuses a store that does not fit the directories."""
-        from cordwood.broker.cluster_witness import check_cluster, is_older_copy, may_have_lost, read_epochs, read_seen
-        from cordwood.broker.importing.note import refuse_other_import, refuse_unfinished
+        from cordwood.broker.storage.cluster_witness import (
+            check_cluster,
+            is_older_copy,
+            may_have_lost,
+            read_epochs,
+            read_seen,
+        )
+        from cordwood.broker.storage.import_note import refuse_other_import, refuse_unfinished
 
         home = self.logs.home
         path = home.path

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cordwood.broker.activity import Activity
-from cordwood.broker.loop_watch import LoopWatch
-from cordwood.broker.metrics_endpoint import MetricsEndpoint, Readiness
-from cordwood.broker.scrape import prepare_scrape
+from cordwood.broker.machine.loop_watch import LoopWatch
+from cordwood.broker.metrics.endpoint import MetricsEndpoint, Readiness
+from cordwood.broker.metrics.scrape import prepare_scrape
+from cordwood.broker.network.activity import Activity
 from cordwood.metrics.exposition import exposition
 from cordwood.model.listeners import ListenerAddress
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
-    from cordwood.broker.connections import Connections
-    from cordwood.broker.flusher import CountingFlusher
+    from cordwood.broker.network.connections import Connections
+    from cordwood.broker.storage.flusher import CountingFlusher
     from cordwood.node.node import Node
 
 

@@ -1,4 +1,4 @@
-"""One connection to another broker: frames out and in. `broker/peers.py` interprets them."""
+"""One connection to another broker: frames out and in. `broker/network/peers.py` interprets them."""
 
 import asyncio
 import struct

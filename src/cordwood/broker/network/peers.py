@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from cordwood.broker.peer_link import PeerLink
+from cordwood.broker.network.peer_link import PeerLink
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment

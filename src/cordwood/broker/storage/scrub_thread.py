@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine.threads import Workers
 
 _NICENESS: Final = 19
 _IOPRIO_WHO_PROCESS: Final = 1

@@ -1,6 +1,6 @@
 """The memory that holds the data of a broker without a disk. A later broker on the same memory finds the data."""
 
-from cordwood.broker.clocks import boot_ms
+from cordwood.broker.machine.clocks import boot_ms
 from cordwood.cluster.stores.leases import Leases
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.log.files.memory_filesystem import MemoryFilesystem

@@ -11,14 +11,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from cordwood.broker import clocks
-from cordwood.broker.activity import Activity
-from cordwood.broker.arriving import LOOK_S, Arriving, Receiver
-from cordwood.broker.client_book import ClientBook, CountedConnection
-from cordwood.broker.loop_watch import LoopWatch
-from cordwood.broker.outbox import Outbox
-from cordwood.broker.seldom import SaidSeldom
-from cordwood.broker.sending import SendingResources
+from cordwood.broker.machine import clocks
+from cordwood.broker.machine.loop_watch import LoopWatch
+from cordwood.broker.network.activity import Activity
+from cordwood.broker.network.arriving import LOOK_S, Arriving, Receiver
+from cordwood.broker.network.client_book import ClientBook, CountedConnection
+from cordwood.broker.network.outbox import Outbox
+from cordwood.broker.network.seldom import SaidSeldom
+from cordwood.broker.network.sending import SendingResources
 from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import Entrance
 from cordwood.model.moment import Moment

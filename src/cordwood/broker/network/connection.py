@@ -12,10 +12,10 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, cast
 
-from cordwood.broker.activity import ApiActivity, frame_bytes
-from cordwood.broker.connections import Connections
-from cordwood.broker.loop_watch import STALL_S
-from cordwood.broker.sending import HangUp, Sender, bytes_in_memory
+from cordwood.broker.machine.loop_watch import STALL_S
+from cordwood.broker.network.activity import ApiActivity, frame_bytes
+from cordwood.broker.network.connections import Connections
+from cordwood.broker.network.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from cordwood.broker.threads import Workers
+from cordwood.broker.machine.threads import Workers
 from cordwood.metrics.histogram import Histogram
 from cordwood.model.errors import StorageFailure
 

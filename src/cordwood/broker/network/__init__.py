@@ -1,0 +1,1 @@
+"""Connections of a broker: to its clients, and to other brokers."""
