@@ -14,14 +14,14 @@ from tests.conftest import MakeTopic
 
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.pipeline.compared_outputs import _Comparing
-from cordwood.pipelines.editions import Edition, PipelineState
-from cordwood.pipelines.idle import has_nothing_to_requeue
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.log_ends import topic_ids
-from cordwood.pipelines.offset_sets import OffsetSet
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.requeue_plan import RequeuePlan, write_plan
-from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.log_ends import topic_ids
+from cordwood.pipelines.editions.offset_sets import OffsetSet
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.requeue_plan import RequeuePlan, write_plan
+from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.idle import has_nothing_to_requeue
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -238,6 +238,6 @@ def _has_read_all(stage: Stage, edition: str) -> None:
 
 
 def _ends(stage: Stage) -> dict[int, int]:
-    from cordwood.pipelines.log_ends import log_ends
+    from cordwood.pipelines.editions.log_ends import log_ends
 
     return dict(log_ends(stage.cordwood.bootstrap, [stage.topic])[stage.topic])

@@ -9,9 +9,9 @@ from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
 from cordwood.cli.failure import ExitCode
-from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.project import Project
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic

@@ -10,8 +10,8 @@ import pytest
 from tests.crash.mounts import LoopDisk, MountUnavailable
 from tests.spark.checkpoint_files import CheckpointFiles
 
-from cordwood.pipelines.planned import PlannedBatches, read_kept
-from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.definition.state_files import StateFiles
+from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.spark.checkpoints.owner import Owner, read_owner, write_owner
 from cordwood.spark.checkpoints.plans import read_plan
 from cordwood.spark.checkpoints.replacing import replace_file

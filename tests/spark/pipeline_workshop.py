@@ -9,14 +9,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Record
 
-from cordwood.pipelines.checkpoint import committed_position
-from cordwood.pipelines.editions import Edition
-from cordwood.pipelines.events import Event
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.log_ends import records_behind
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.replaying import edition_for, replay
-from cordwood.pipelines.running import Running, prepare_topics, start
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.editions import Edition
+from cordwood.pipelines.editions.events import Event
+from cordwood.pipelines.editions.log_ends import records_behind
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.execution.replaying import edition_for, replay
+from cordwood.pipelines.execution.running import Running, prepare_topics, start
 from cordwood.pipelines.tables.reading import rows_of, snapshot
 
 Events = list[dict[str, Any]]

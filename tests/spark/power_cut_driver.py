@@ -58,7 +58,7 @@ def run(spark: "SparkSession", story: dict[str, Any]) -> None:
 
 def run_pipeline(spark: "SparkSession", story: dict[str, Any]) -> None:
     from cordwood.pipelines import start
-    from cordwood.pipelines.loading import load_pipeline
+    from cordwood.pipelines.definition.loading import load_pipeline
 
     pipeline = load_pipeline(Path(story["pipeline"]))
     where = {"bootstrap_servers": story["bootstrap"], "directory": story["directory"]}

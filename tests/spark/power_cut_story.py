@@ -22,7 +22,7 @@ from tests.spark.conftest import Record, produce
 from tests.spark.crash_story import FAULT_INJECTION
 from tests.spark.sink_stories import committed, values
 
-from cordwood.pipelines.project import Project, table_path
+from cordwood.pipelines.editions.project import Project, table_path
 from cordwood.spark.sink.steps import Step
 
 DRIVER = Path(__file__).parent / "power_cut_driver.py"

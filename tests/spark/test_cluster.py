@@ -24,8 +24,8 @@ from tests.spark.pipeline_workshop import Workshop
 from tests.spark.sink_stories import committed, run_to_end, values, wait_for_a_commit, write, write_stream
 from tests.spark.streams import begun
 
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.running import start
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.execution.running import start
 
 PARTITIONS = 3
 

@@ -17,9 +17,9 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record, delta_jars
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.definition import TableFormat, table
-from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.project import table_path
+from cordwood.pipelines.definition.definition import TableFormat, table
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.editions.project import table_path
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark
 from cordwood.pipelines.tables.reading import rows_of, snapshot

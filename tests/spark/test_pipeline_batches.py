@@ -13,10 +13,10 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.errors import AlreadyRunning, OverBudget, WrongState
-from cordwood.pipelines.events import Event
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.running import Ending, start
+from cordwood.pipelines.definition.errors import AlreadyRunning, OverBudget, WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.events import Event
+from cordwood.pipelines.execution.running import Ending, start
 
 
 @pytest.fixture

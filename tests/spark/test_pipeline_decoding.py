@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cordwood.pipelines.decoding import decoded
-from cordwood.pipelines.definition import Topic, topic
-from cordwood.pipelines.errors import InvalidDefinition
-from cordwood.pipelines.formats import Format, json, parsed_by, raw, text
+from cordwood.pipelines.definition.definition import Topic, topic
+from cordwood.pipelines.definition.errors import InvalidDefinition
+from cordwood.pipelines.definition.formats import Format, json, parsed_by, raw, text
+from cordwood.pipelines.rows.decoding import decoded
 
 SOURCE = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "

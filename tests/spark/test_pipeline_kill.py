@@ -16,7 +16,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.spark.conftest import Load, Produce, Record
 
-from cordwood.pipelines.project import table_path
+from cordwood.pipelines.editions.project import table_path
 
 RECORDS = 150
 WITHIN_S = 600

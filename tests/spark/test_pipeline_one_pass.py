@@ -9,7 +9,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Events, Workshop, orders
 
-from cordwood.pipelines.errors import OverBudget
+from cordwood.pipelines.definition.errors import OverBudget
 
 READING = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 

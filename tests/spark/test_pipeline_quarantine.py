@@ -15,11 +15,11 @@ from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.cli.pipeline.view import editions_of
 from cordwood.pipelines import guarded
-from cordwood.pipelines.errors import InvalidRows, OverBudget, Unrepeatable
-from cordwood.pipelines.guarding import results_row_by_row
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.outputs import Outputs
-from cordwood.pipelines.requeueing import Requeue
+from cordwood.pipelines.definition.errors import InvalidRows, OverBudget, Unrepeatable
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.execution.outputs import Outputs
+from cordwood.pipelines.execution.requeueing import Requeue
+from cordwood.pipelines.rows.guarding import results_row_by_row
 
 PIPELINE = """
 @guarded("risk double")
@@ -131,7 +131,7 @@ def test_one_poison_record_more_than_allowed_and_nothing_is_written(
 def test_what_cannot_be_told_apart_is_not_lost_however_large_the_budget(
     workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cordwood.pipelines.quarantine.MAX_ISOLATED", 2)
+    monkeypatch.setattr("cordwood.pipelines.rows.quarantine.MAX_ISOLATED", 2)
     topic = make_topic()
     name = f"p-{topic[-6:]}"
     workshop.write(PIPELINE.format(name=name, topic=topic, rows=100))

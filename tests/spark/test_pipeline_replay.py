@@ -11,14 +11,14 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.comparing import compare, compare_topics
-from cordwood.pipelines.comparing_here import compare_tables_here, compare_topics_here
-from cordwood.pipelines.definition import TableFormat
-from cordwood.pipelines.errors import InvalidRows, WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import table_path, topic_name
-from cordwood.pipelines.requeueing import Chosen, Requeue
-from cordwood.pipelines.swapping import rollback, swap
+from cordwood.pipelines.definition.definition import TableFormat
+from cordwood.pipelines.definition.errors import InvalidRows, WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.project import table_path, topic_name
+from cordwood.pipelines.editions.swapping import rollback, swap
+from cordwood.pipelines.execution.comparing import compare, compare_topics
+from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here
+from cordwood.pipelines.execution.requeueing import Chosen, Requeue
 from cordwood.pipelines.tables.reading import snapshot
 
 PIPELINE = """
@@ -181,7 +181,7 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     # The record that failed again is back in quarantine, and fails once more; the others are not sent twice. A
     # superseded record never blocks others, even if a whole requeue of them comes first.
     with pytest.MonkeyPatch.context() as fewer:
-        fewer.setattr("cordwood.pipelines.requeueing.MAX_RECORDS", 1)
+        fewer.setattr("cordwood.pipelines.execution.requeueing.MAX_RECORDS", 1)
         assert requeue() == (1, 1, [f"{topic}/0@2", f"{topic}/0@4"])
     assert load(f"{name}.quarantine", **READING).count() == 6
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]

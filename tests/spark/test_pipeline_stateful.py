@@ -9,8 +9,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
-from cordwood.pipelines.errors import OverBudget
-from cordwood.pipelines.spark_failures import refusal_of
+from cordwood.pipelines.definition.errors import OverBudget
+from cordwood.pipelines.execution.spark_failures import refusal_of
 
 PIPELINE = """
 @guarded("cents int")

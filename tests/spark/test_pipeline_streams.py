@@ -10,7 +10,7 @@ from tests.spark.conftest import Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines import streams
-from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.definition.loading import load_pipeline
 
 
 def test_outputs_are_streams_for_any_query_and_poison_fails_it(

@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
-from cordwood.pipelines.comparing import compare
-from cordwood.pipelines.definition import Table, TableFormat, table, topic
-from cordwood.pipelines.encoding import records
-from cordwood.pipelines.errors import InvalidRows
-from cordwood.pipelines.formats import json
+from cordwood.pipelines.definition.definition import Table, TableFormat, table, topic
+from cordwood.pipelines.definition.errors import InvalidRows
+from cordwood.pipelines.definition.formats import json
+from cordwood.pipelines.execution.comparing import compare
+from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.iceberg import IcebergBatches
 from cordwood.pipelines.tables.parquet import ParquetBatches

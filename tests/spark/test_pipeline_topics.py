@@ -9,15 +9,15 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, numbered
 
-from cordwood.pipelines.editions import Edition
-from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.offset_sets import OffsetSet
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
-from cordwood.pipelines.requeueing import Requeue
-from cordwood.pipelines.running import prepare_topics
-from cordwood.pipelines.topics import ensure_topics
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.editions import Edition
+from cordwood.pipelines.editions.offset_sets import OffsetSet
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.requeue_plan import RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.execution.requeueing import Requeue
+from cordwood.pipelines.execution.running import prepare_topics
+from cordwood.pipelines.execution.topics import ensure_topics
 
 
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:

@@ -17,10 +17,10 @@ from tests.spark.conftest import Produce, Record
 from tests.spark.object_store import ACCESS_KEY, SECRET, ObjectServer, object_server, weed
 from tests.spark.pipeline_workshop import Workshop
 
-from cordwood.pipelines.definition import table
-from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import read_table, table_uri
+from cordwood.pipelines.definition.definition import table
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.project import read_table, table_uri
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.reading import rows_of
 from cordwood.pipelines.tables.stores import ObjectStore

@@ -15,18 +15,18 @@ A pipeline's file needs nothing beyond this package, which imports neither Spark
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.pipelines.definition import Budget, Pipeline, budget, pipeline, table, topic
-from cordwood.pipelines.errors import Refusal
-from cordwood.pipelines.formats import json, parsed_by, raw, text
+from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, pipeline, table, topic
+from cordwood.pipelines.definition.errors import Refusal
+from cordwood.pipelines.definition.formats import json, parsed_by, raw, text
 
 if TYPE_CHECKING:
-    from cordwood.pipelines.guarding import guarded as guarded
-    from cordwood.pipelines.project import read_table as read_table
-    from cordwood.pipelines.project import table_path as table_path
-    from cordwood.pipelines.project import table_uri as table_uri
-    from cordwood.pipelines.project import topic_name as topic_name
-    from cordwood.pipelines.running import start as start
-    from cordwood.pipelines.sources import streams as streams
+    from cordwood.pipelines.editions.project import read_table as read_table
+    from cordwood.pipelines.editions.project import table_path as table_path
+    from cordwood.pipelines.editions.project import table_uri as table_uri
+    from cordwood.pipelines.editions.project import topic_name as topic_name
+    from cordwood.pipelines.execution.running import start as start
+    from cordwood.pipelines.execution.sources import streams as streams
+    from cordwood.pipelines.rows.guarding import guarded as guarded
 
 __all__ = [
     "Budget",
@@ -50,13 +50,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "guarded": "guarding",
-    "read_table": "project",
-    "start": "running",
-    "streams": "sources",
-    "table_path": "project",
-    "table_uri": "project",
-    "topic_name": "project",
+    "guarded": "rows.guarding",
+    "read_table": "editions.project",
+    "start": "execution.running",
+    "streams": "execution.sources",
+    "table_path": "editions.project",
+    "table_uri": "editions.project",
+    "topic_name": "editions.project",
 }
 """Modules of the names that are imported on first use: a command that only lists pipelines needs none of them."""
 

@@ -16,8 +16,8 @@ from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.exceptions import CommitFailedException  # noqa: E402
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType  # noqa: E402
 
-from cordwood.pipelines.definition import table  # noqa: E402
-from cordwood.pipelines.errors import InvalidDefinition, InvalidRows  # noqa: E402
+from cordwood.pipelines.definition.definition import table  # noqa: E402
+from cordwood.pipelines.definition.errors import InvalidDefinition, InvalidRows  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter, arrow_schema  # noqa: E402
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot  # noqa: E402
 from cordwood.pipelines.tables.staged import Staged  # noqa: E402

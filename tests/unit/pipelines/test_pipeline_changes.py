@@ -10,9 +10,9 @@ pytest.importorskip("deltalake")
 
 from deltalake import DeltaTable  # noqa: E402
 
-from cordwood.pipelines.definition import pipeline, table, topic  # noqa: E402
-from cordwood.pipelines.outputs import Outputs, Place, Work  # noqa: E402
-from cordwood.pipelines.spending import Spent  # noqa: E402
+from cordwood.pipelines.definition.definition import pipeline, table, topic  # noqa: E402
+from cordwood.pipelines.editions.spending import Spent  # noqa: E402
+from cordwood.pipelines.execution.outputs import Outputs, Place, Work  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter  # noqa: E402
 from cordwood.pipelines.tables.staged import Staged  # noqa: E402
 from cordwood.pipelines.tables.stores import LocalStore  # noqa: E402

@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
 from cordwood.cli.failure import ExitCode
-from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.effects import effects_position, note_begun
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project, table_path
-from cordwood.pipelines.swapping import rollback
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.effects import effects_position, note_begun
+from cordwood.pipelines.editions.project import Project, table_path
+from cordwood.pipelines.editions.swapping import rollback
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -38,7 +38,7 @@ def enrich(orders):
 HOLD = """
 import signal, sys, time
 from pathlib import Path
-from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.editions.run_lock import RunLock
 RunLock(Path(sys.argv[1])).take("it", 5)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("held", flush=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.definition import Budget, OutputMode, TableFormat, budget, pipeline, table, topic
-from cordwood.pipelines.errors import InvalidDefinition, NotFound
-from cordwood.pipelines.formats import Json, Raw, json, raw, text
-from cordwood.pipelines.loading import load_pipeline, load_pipelines
+from cordwood.pipelines.definition.definition import Budget, OutputMode, TableFormat, budget, pipeline, table, topic
+from cordwood.pipelines.definition.errors import InvalidDefinition, NotFound
+from cordwood.pipelines.definition.formats import Json, Raw, json, raw, text
+from cordwood.pipelines.definition.loading import load_pipeline, load_pipelines
 
 
 def same(orders: Any) -> Any:

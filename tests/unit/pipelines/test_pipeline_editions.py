@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.definition import Pipeline
-from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.errors import AlreadyRunning, DamagedState, NotFound, WrongState
-from cordwood.pipelines.live_edition import locked_live_edition
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project, table_path, topic_name
-from cordwood.pipelines.replaying import edition_for
-from cordwood.pipelines.state_files import StateFiles
-from cordwood.pipelines.trying import adopting
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import AlreadyRunning, DamagedState, NotFound, WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.state_files import StateFiles
+from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.live_edition import locked_live_edition
+from cordwood.pipelines.editions.project import Project, table_path, topic_name
+from cordwood.pipelines.editions.trying import adopting
+from cordwood.pipelines.execution.replaying import edition_for
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic

@@ -22,12 +22,12 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.pipeline import foreground
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.target import find
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.run_lock import RunLock
-from cordwood.pipelines.spark_failures import end_of_java, refusal_of
-from cordwood.pipelines.supervisor import Supervisor
-from cordwood.pipelines.telling import doing_in_words
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.spark_failures import end_of_java, refusal_of
+from cordwood.pipelines.execution.supervisor import Supervisor
+from cordwood.pipelines.execution.telling import doing_in_words
 from cordwood.spark.java import NoJava
 
 FILE = """
@@ -209,7 +209,7 @@ def test_a_killed_java_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None
 def test_while_spark_starts_inside_a_command_its_noise_is_hidden_and_the_command_is_heard() -> None:
     program = """
 import os, sys
-import cordwood.pipelines.sessions as sessions
+import cordwood.pipelines.execution.sessions as sessions
 from cordwood.cli.pipeline.quiet_spark import quiet_session
 
 def session(app_name, settings):

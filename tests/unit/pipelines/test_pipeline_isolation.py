@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.pipelines.isolation import Origin, Span, find_poison
+from cordwood.pipelines.rows.isolation import Origin, Span, find_poison
 
 
 class Function:

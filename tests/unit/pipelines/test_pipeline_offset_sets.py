@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.pipelines.errors import DamagedState
-from cordwood.pipelines.offset_sets import OffsetSet
+from cordwood.pipelines.definition.errors import DamagedState
+from cordwood.pipelines.editions.offset_sets import OffsetSet
 
 ADDRESSES = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 30)))
 

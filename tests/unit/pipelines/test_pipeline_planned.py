@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.spark.checkpoint_files import CheckpointFiles
 
-from cordwood.pipelines.errors import DamagedState, WrongState
-from cordwood.pipelines.planned import KeptPlan, PlannedBatches, read_kept
-from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.definition.errors import DamagedState, WrongState
+from cordwood.pipelines.definition.state_files import StateFiles
+from cordwood.pipelines.editions.planned import KeptPlan, PlannedBatches, read_kept
 from cordwood.spark.checkpoints.plans import Plan
 
 

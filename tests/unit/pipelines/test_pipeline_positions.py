@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.pipelines.errors import DamagedState
-from cordwood.pipelines.positions import ahead, distance, from_json, furthest, in_words, to_json
-from cordwood.pipelines.running import _offsets_between
+from cordwood.pipelines.definition.errors import DamagedState
+from cordwood.pipelines.editions.positions import ahead, distance, from_json, furthest, in_words, to_json
+from cordwood.pipelines.execution.running import _offsets_between
 
 FIRST = {"orders": {0: 12, 1: 3}, "returns": {0: 1}}
 SECOND = {"orders": {0: 10, 1: 5, 2: 7}}

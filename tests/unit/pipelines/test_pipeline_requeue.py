@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.checkpoint import unfinished_batch
-from cordwood.pipelines.definition import Pipeline
-from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.offset_sets import OffsetSet
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
-from cordwood.pipelines.requeueing import Requeue
-from cordwood.pipelines.running import Running
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.checkpoint import unfinished_batch
+from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.offset_sets import OffsetSet
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.requeue_plan import RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.execution.requeueing import Requeue
+from cordwood.pipelines.execution.running import Running
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic

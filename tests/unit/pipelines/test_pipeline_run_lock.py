@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.pipelines.errors import AlreadyRunning
-from cordwood.pipelines.run_lock import RunLock, holder, process_start
+from cordwood.pipelines.definition.errors import AlreadyRunning
+from cordwood.pipelines.editions.run_lock import RunLock, holder, process_start
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.editions.run_lock import RunLock
 RunLock(Path(sys.argv[1])).take("it", 5)
 print("held", flush=True)
 time.sleep(600)
@@ -23,7 +23,7 @@ time.sleep(600)
 HOLD_WITH_A_CHILD = """
 import subprocess, sys, time
 from pathlib import Path
-from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.editions.run_lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.take("it", 5)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=[lock.descriptor])

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.deadline import eventually
 
-from cordwood.pipelines.back_off import BackOff
-from cordwood.pipelines.run_lock import RunLock, holder
-from cordwood.pipelines.supervisor import Supervisor
-from cordwood.pipelines.worker import Orders
+from cordwood.pipelines.editions.run_lock import RunLock, holder
+from cordwood.pipelines.execution.back_off import BackOff
+from cordwood.pipelines.execution.supervisor import Supervisor
+from cordwood.pipelines.execution.worker import Orders
 
 ORDERS = Orders(
     file="p.py",
@@ -123,7 +123,7 @@ def test_what_a_killed_worker_leaves_behind_is_gone_before_the_next_one_starts(s
 
 
 def test_the_log_of_a_worker_that_runs_on_and_on_stays_short(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cordwood.pipelines.supervisor.MAX_LOG_BYTES", 1000)
+    monkeypatch.setattr("cordwood.pipelines.execution.supervisor.MAX_LOG_BYTES", 1000)
     worker = """
     for batch in range(20):
         print(f"{batch:0500}", flush=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.definition import table
-from cordwood.pipelines.editions import Edition
-from cordwood.pipelines.errors import InvalidDefinition, WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project, table_path, table_uri
-from cordwood.pipelines.storage_options import is_credential
+from cordwood.pipelines.definition.definition import table
+from cordwood.pipelines.definition.errors import InvalidDefinition, WrongState
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.storage_options import is_credential
+from cordwood.pipelines.editions.editions import Edition
+from cordwood.pipelines.editions.project import Project, table_path, table_uri
 
 SECRET = "a-secret-of-the-tests"
 

@@ -182,7 +182,7 @@ class _Run:
         self._listener.start()
 
     def _listen(self) -> None:
-        from cordwood.pipelines.events import in_words
+        from cordwood.pipelines.editions.events import in_words
 
         assert self._process.stdout is not None
         for line in self._process.stdout:

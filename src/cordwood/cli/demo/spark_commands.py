@@ -80,7 +80,7 @@ def main() -> None:
     # Spark's JVM and its Python workers write to this process's standard output: answers go out elsewhere.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    from cordwood.pipelines.sessions import pipeline_session
+    from cordwood.pipelines.execution.sessions import pipeline_session
 
     pipeline_session("cordwood demo", {"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
     for line in sys.stdin:

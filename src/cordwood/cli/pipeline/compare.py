@@ -12,7 +12,7 @@ from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
 
 if TYPE_CHECKING:
     from cordwood.cli.pipeline.compared_outputs import Compared
-    from cordwood.pipelines.comparing import Comparison
+    from cordwood.pipelines.execution.comparing import Comparison
 
 
 def compare_editions(
@@ -42,10 +42,10 @@ def compare_editions(
     """
     with refusals():
         from cordwood.cli.pipeline.compared_outputs import compared
-        from cordwood.pipelines.checkpoint import committed_position
-        from cordwood.pipelines.errors import WrongState, shown_path
-        from cordwood.pipelines.positions import ahead, distance
-        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.definition.errors import WrongState, shown_path
+        from cordwood.pipelines.editions.checkpoint import committed_position
+        from cordwood.pipelines.editions.positions import ahead, distance
+        from cordwood.pipelines.editions.project import Project
 
         state = Project(directory).known(name)
         name = state.name

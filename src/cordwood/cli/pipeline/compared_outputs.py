@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import check_spark_is_installed
 from cordwood.cli.pipeline.quiet_spark import quiet_session
-from cordwood.pipelines.comparing import Comparison, compare, compare_topics
-from cordwood.pipelines.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
-from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.execution.comparing import Comparison, compare, compare_topics
+from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
 from cordwood.pipelines.tables.reading import snapshot
 from cordwood.pipelines.tables.stores import refusing_failures_of
 
@@ -93,7 +93,7 @@ class _Comparing:
         return compare(spark, table, key, taken[0], taken[1], self._samples)
 
     def _topic(self, name: str, topics: tuple[str, str]) -> Comparison | None:
-        from cordwood.pipelines.log_ends import topic_ids
+        from cordwood.pipelines.editions.log_ends import topic_ids
 
         if len(topic_ids(self._servers, topics)) < 2:
             return None

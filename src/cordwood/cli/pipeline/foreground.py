@@ -10,14 +10,14 @@ from cordwood.cli.output import print_json_line, remark, say
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
 from cordwood.cli.pipeline.target import Found
-from cordwood.pipelines.back_off import BackOff
-from cordwood.pipelines.editions import Edition, PipelineState
-from cordwood.pipelines.events import Event, in_words
-from cordwood.pipelines.failures import clear_failure, note_failure
-from cordwood.pipelines.run_lock import RunLock
-from cordwood.pipelines.running import Ending
-from cordwood.pipelines.supervisor import Supervisor
-from cordwood.pipelines.worker import Orders
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.events import Event, in_words
+from cordwood.pipelines.editions.failures import clear_failure, note_failure
+from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.back_off import BackOff
+from cordwood.pipelines.execution.running import Ending
+from cordwood.pipelines.execution.supervisor import Supervisor
+from cordwood.pipelines.execution.worker import Orders
 
 
 def run_in_foreground(

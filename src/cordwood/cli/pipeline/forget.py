@@ -21,9 +21,9 @@ def forget_edition(
 ) -> None:
     """Remove an edition that is not live, with its tables and its checkpoint. Its topics are left alone."""
     with refusals():
-        from cordwood.pipelines.project import Project
-        from cordwood.pipelines.run_lock import RunLock
-        from cordwood.pipelines.swapping import lock_path
+        from cordwood.pipelines.editions.project import Project
+        from cordwood.pipelines.editions.run_lock import RunLock
+        from cordwood.pipelines.editions.swapping import lock_path
 
         state = Project(directory).known(name)
         name = state.name

@@ -11,7 +11,7 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
     """List the pipelines that have run: their live editions, running processes and outputs."""
     with refusals():
         from cordwood.cli.pipeline.view import editions_of
-        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.editions.project import Project
 
         project = Project(directory)
         found: list[dict[str, Any]] = []

@@ -64,7 +64,7 @@ def check_spark_is_installed() -> None:
 def refusals() -> Iterator[None]:
     """Turns refusals of `cordwood.pipelines` into failures of the command, and so an installation without Spark and a
     file that cannot be read or written."""
-    from cordwood.pipelines.errors import Refusal
+    from cordwood.pipelines.definition.errors import Refusal
 
     try:
         yield

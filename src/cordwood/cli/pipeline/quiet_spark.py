@@ -17,7 +17,7 @@ _SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
 def quiet_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
     """A Spark session whose JVM writes to a file. The JVM inherits the standard error that it is started with, and
     keeps it. The command's own output is shown meanwhile: a start takes long."""
-    from cordwood.pipelines.sessions import pipeline_session
+    from cordwood.pipelines.execution.sessions import pipeline_session
 
     descriptor, path = tempfile.mkstemp(prefix="cordwood-spark-", suffix=".log")
     sys.stderr.flush()

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from cordwood.cli.pipeline.doing import Doing
     from cordwood.cli.pipeline.target import Found
-    from cordwood.pipelines.editions import Edition
-    from cordwood.pipelines.isolation import Origin
-    from cordwood.pipelines.requeueing import Chosen, Requeue, Requeued
+    from cordwood.pipelines.editions.editions import Edition
+    from cordwood.pipelines.execution.requeueing import Chosen, Requeue, Requeued
+    from cordwood.pipelines.rows.isolation import Origin
 
 
 def requeue(
@@ -42,7 +42,7 @@ def requeue(
     with refusals():
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.target import find, say_which_code
-        from cordwood.pipelines.live_edition import locked_live_edition, would_be_live_edition
+        from cordwood.pipelines.editions.live_edition import locked_live_edition, would_be_live_edition
 
         check_spark_is_installed()
         found = find(target, directory)
@@ -69,7 +69,7 @@ def requeue(
 
 def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Requeued":
     from cordwood.cli.pipeline.doing import Doing
-    from cordwood.pipelines.requeueing import Requeued
+    from cordwood.pipelines.execution.requeueing import Requeued
 
     with Doing() as doing:
         requeue = _requeue(found, edition, bootstrap_servers, doing)
@@ -81,7 +81,7 @@ def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superse
 
 def _chosen(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Chosen":
     from cordwood.cli.pipeline.doing import Doing
-    from cordwood.pipelines.requeueing import Chosen
+    from cordwood.pipelines.execution.requeueing import Chosen
 
     with Doing() as doing:
         requeue = _requeue(found, edition, bootstrap_servers, doing)
@@ -94,8 +94,8 @@ def _chosen(found: "Found", edition: "Edition", bootstrap_servers: str, *, super
 def _requeue(found: "Found", edition: "Edition", bootstrap_servers: str, doing: "Doing") -> "Requeue | None":
     """A requeue on Spark; None if it is certain that there is nothing to send, and Spark need not be started."""
     from cordwood.cli.pipeline.quiet_spark import quiet_session
-    from cordwood.pipelines.idle import has_nothing_to_requeue
-    from cordwood.pipelines.requeueing import Requeue, check_requeue_is_possible
+    from cordwood.pipelines.execution.idle import has_nothing_to_requeue
+    from cordwood.pipelines.execution.requeueing import Requeue, check_requeue_is_possible
 
     check_requeue_is_possible(found.pipeline, found.state, edition)
     if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap_servers):
@@ -153,7 +153,7 @@ def _show(name: str, quarantine: str, done: "Requeued", *, as_json: bool) -> Non
 
 def _remark_others(superseded: "Sequence[Origin]", *, left: bool) -> None:
     """Names the quarantined records that are not sent."""
-    from cordwood.pipelines.requeueing import MAX_RECORDS
+    from cordwood.pipelines.execution.requeueing import MAX_RECORDS
 
     if superseded:
         shown = ", ".join(str(origin) for origin in superseded[:5])

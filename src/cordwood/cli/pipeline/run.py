@@ -46,10 +46,10 @@ def run(
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
-        from cordwood.pipelines.idle import has_nothing_to_do
-        from cordwood.pipelines.live_edition import locked_live_edition
-        from cordwood.pipelines.running import prepare_topics
-        from cordwood.pipelines.topics import check_inputs
+        from cordwood.pipelines.editions.live_edition import locked_live_edition
+        from cordwood.pipelines.execution.idle import has_nothing_to_do
+        from cordwood.pipelines.execution.running import prepare_topics
+        from cordwood.pipelines.execution.topics import check_inputs
 
         check_spark_is_installed()
         found = find(target, directory)

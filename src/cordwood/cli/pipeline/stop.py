@@ -25,8 +25,8 @@ def stop_pipeline(
 ) -> None:
     """Stop a pipeline's live edition and replays after the batch under way."""
     with refusals():
-        from cordwood.pipelines.project import Project
-        from cordwood.pipelines.swapping import running, stop
+        from cordwood.pipelines.editions.project import Project
+        from cordwood.pipelines.editions.swapping import running, stop
 
         state = Project(directory).known(name)
         name = state.name

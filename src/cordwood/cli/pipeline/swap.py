@@ -10,7 +10,7 @@ from cordwood.cli.output import count_in_words, print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
 
 if TYPE_CHECKING:
-    from cordwood.pipelines.swapping import Swapped
+    from cordwood.pipelines.editions.swapping import Swapped
 
 
 def swap_pipeline(
@@ -44,8 +44,8 @@ def swap_pipeline(
     its readers: the new edition writes a new topic, which the command names.
     """
     with refusals():
-        from cordwood.pipelines.project import Project
-        from cordwood.pipelines.swapping import swap, would_swap
+        from cordwood.pipelines.editions.project import Project
+        from cordwood.pipelines.editions.swapping import swap, would_swap
 
         state = Project(directory).known(name)
         if dry_run:
@@ -73,8 +73,8 @@ def rollback_pipeline(
     `cordwood pipeline run NAME`.
     """
     with refusals():
-        from cordwood.pipelines.project import Project
-        from cordwood.pipelines.swapping import rollback, would_roll_back
+        from cordwood.pipelines.editions.project import Project
+        from cordwood.pipelines.editions.swapping import rollback, would_roll_back
 
         state = Project(directory).known(name)
         if dry_run:

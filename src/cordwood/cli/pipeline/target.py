@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cordwood.cli.output import remark
-from cordwood.pipelines.definition import Pipeline
-from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.errors import shown_path
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import shown_path
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.project import Project
 
 
 class Found(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cordwood.cli.record_text import time_in_words
-from cordwood.pipelines.editions import Edition, PipelineState
-from cordwood.pipelines.failures import last_failure
-from cordwood.pipelines.running import progress_path
-from cordwood.pipelines.swapping import running
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.failures import last_failure
+from cordwood.pipelines.editions.swapping import running
+from cordwood.pipelines.execution.running import progress_path
 
 
 class EditionView(NamedTuple):

@@ -39,8 +39,8 @@ def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, tim
 
 
 def _decided_by_edition(edition: Path) -> Decided:
-    from cordwood.pipelines.errors import DamagedState
-    from cordwood.pipelines.planned import read_kept
+    from cordwood.pipelines.definition.errors import DamagedState
+    from cordwood.pipelines.editions.planned import read_kept
 
     try:
         kept = read_kept(edition)

@@ -13,8 +13,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cordwood.pipelines.rows.watching import collected
 from cordwood.pipelines.tables.stores import TableStore
-from cordwood.pipelines.watching import collected
 
 if TYPE_CHECKING:
     import numpy as np

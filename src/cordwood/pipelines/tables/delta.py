@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from cordwood.pipelines.definition import Table
-from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.definition.definition import Table
+from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.keyed_rows import stage_keyed

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition import Table
-from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.definition.definition import Table
+from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.tables.latest_rows import is_told_to_merge
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
 from cordwood.spark.quantities import size_bytes

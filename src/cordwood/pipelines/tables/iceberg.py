@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition import Table
-from cordwood.pipelines.errors import InvalidRows, WrongState
+from cordwood.pipelines.definition.definition import Table
+from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.tables.data_files import arrow_schema, write_data_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
 from cordwood.pipelines.tables.stores import LocalStore

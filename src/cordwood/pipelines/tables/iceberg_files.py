@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.io import OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.definition.state_files import StateFiles
 
 
 class SyncedFileIO(PyArrowFileIO):

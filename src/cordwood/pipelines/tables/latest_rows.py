@@ -11,8 +11,8 @@ needs.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.pipelines.definition import RECORD, Table
-from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.definition.definition import RECORD, Table
+from cordwood.pipelines.definition.errors import InvalidRows
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ its quote.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.pipelines.definition import Table
+from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.tables.latest_rows import DELETED
 
 

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition import Table
-from cordwood.pipelines.errors import DamagedState, InvalidRows
-from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.definition.definition import Table
+from cordwood.pipelines.definition.errors import DamagedState, InvalidRows
+from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.staged import ADDED_TO, Change, Snapshot, Staged, is_time_to_compact, staged_as
 from cordwood.pipelines.tables.stores import LocalStore

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cordwood.pipelines.definition import TableFormat
+from cordwood.pipelines.definition.definition import TableFormat
 from cordwood.pipelines.tables.data_files import arrow_schema
 from cordwood.pipelines.tables.delta import delta_snapshot
 from cordwood.pipelines.tables.iceberg import iceberg_snapshot

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.state_files import StateFiles
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

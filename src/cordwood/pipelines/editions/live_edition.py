@@ -1,0 +1,66 @@
+"""The edition in which a run or a requeue of a definition goes on, and its lock."""
+
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import WrongState, shown_path
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.run_lock import RunLock, check_nobody_holds
+
+
+def locked_live_edition(
+    project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
+) -> tuple[Edition, RunLock]:
+    """The edition in which a run of this definition goes on, and its lock. The lock is taken before anything of the
+    edition changes: a process that runs the edition would go on with another definition after its next failure. A
+    definition that differs from the kept one is a trial (`PipelineState.try_out`)."""
+
+    def locked(name: str) -> RunLock:
+        lock = RunLock(state.edition_directory(name) / "running")
+        lock.take(f"edition {name} of {pipeline.name}", now_ms)
+        return lock
+
+    with state.changing():
+        live = state.live()
+        if live is None:
+            project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+            edition = state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
+            return edition, locked(edition.name)
+        _check_version(state.edition(live.edition), pipeline, in_place=in_place)
+        lock = locked(live.edition)
+        try:
+            edition = state.edition(live.edition)
+            if _is_trial(project, state, edition, pipeline):
+                edition = state.try_out(edition, pipeline)
+        except BaseException:
+            lock.release()
+            raise
+        return edition, lock
+
+
+def would_be_live_edition(project: Project, state: PipelineState, pipeline: Pipeline) -> Edition:
+    """The edition that `locked_live_edition` would give, or its refusal. Changes and locks nothing."""
+    edition = state.live_edition()
+    _check_version(edition, pipeline, in_place=False)
+    check_nobody_holds(state.edition_directory(edition.name) / "running", f"edition {edition.name} of {pipeline.name}")
+    if _is_trial(project, state, edition, pipeline):
+        return state.tried(edition, pipeline, pipeline.site.file)
+    return edition
+
+
+def _is_trial(project: Project, state: PipelineState, edition: Edition, pipeline: Pipeline) -> bool:
+    """True if the definition differs from the one that the edition keeps. Raises WrongState if another pipeline has its
+    tables."""
+    if edition.version == pipeline.version and not state.is_changed(edition, pipeline.site.file):
+        return False
+    project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+    return True
+
+
+def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> None:
+    if edition.version != pipeline.version and not in_place:
+        file = shown_path(pipeline.site.file)
+        raise WrongState(
+            f"{file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is live",
+            f"`cordwood pipeline replay {file}` builds version {pipeline.version} beside it for a swap; "
+            f"--in-place lets it go on in the live tables; `cordwood pipeline run {pipeline.name}` runs what is live",
+        )

@@ -1,0 +1,214 @@
+"""Swap and rollback: decides which edition may replace the live one, and replaces it in one moment.
+
+Both editions are stopped and locked, so that their positions do not change. Then one file is replaced. Readers get the
+old edition before that moment and the new one after it, also if the program crashes there.
+
+The live edition writes the outputs that are not replayable, once for each record: the new edition goes on with them at
+the record where the old one stopped. If the new edition has read further already, the records between would have no
+effect at all, so such a swap is refused.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cordwood.pipelines.definition.errors import AlreadyRunning, WrongState, shown_path
+from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
+from cordwood.pipelines.editions.effects import effects_position
+from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest, in_words
+from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
+from cordwood.pipelines.tables.stores import TablePlace
+
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The outputs that readers get from now on, or would get."""
+
+    before: Edition
+    now: Edition
+    tables: Mapping[str, TablePlace]
+    """Tables that changed, by name."""
+    topics: Mapping[str, tuple[str, str]]
+    """Topics that changed: the topic of the records so far, and the topic of the records from now on."""
+    behind: int
+    """Records that the previous edition has read and this one has not yet."""
+    stopped: Mapping[str, int | None]
+    """Editions that were stopped, or would be, with the process that ran each."""
+
+
+def running(state: PipelineState) -> dict[str, Holder]:
+    """The editions that run, and the process that runs each."""
+    found = {}
+    for edition in state.editions():
+        by = holder(lock_path(state, edition))
+        if by is not None:
+            found[edition] = by
+    return found
+
+
+def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
+    """Ends the process that runs an edition, after the batch under way. Returns that process, or None if none ran."""
+    path = lock_path(state, edition)
+    found = holder(path)
+    if found is None:
+        return None
+    what = f"edition {edition} of {state.name}"
+    if found.pid is not None:
+        os.kill(found.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    # A child of a killed supervisor notices that it is alone, and ends by itself.
+    while holder(path) is not None:
+        if time.monotonic() > deadline:
+            hint = "a longer --timeout waits on"
+            if found.pid is not None:
+                hint += f"; kill {found.pid} ends it at once, and nothing is lost"
+            raise AlreadyRunning(f"{what} has not ended within {timeout_s:g} s: a batch is under way", hint)
+        time.sleep(_LOOK_S)
+    return found
+
+
+def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool, timeout_s: float) -> Swapped:
+    """Makes the fresh edition the live one."""
+    with state.changing():
+        live, fresh = _to_swap(state, to, force=force)
+        with _standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
+            leaving = _position_left(state, live, fresh, skip_effects=skip_effects)
+            state.swap(fresh.name, position=leaving, now_ms=_now_ms())
+        return _swapped(state, live.edition, fresh.name, stopped)
+
+
+def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool) -> Swapped:
+    """The result of `swap`, or its refusal; changes and stops nothing. `stopped` has the editions that run now: while
+    one runs, positions move, and only the swap itself can judge them."""
+    live, fresh = _to_swap(state, to, force=force)
+    run = _running_of(state, [live.edition, fresh.name])
+    if not run:
+        _position_left(state, live, fresh, skip_effects=skip_effects)
+    return _swapped(state, live.edition, fresh.name, run)
+
+
+def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
+    """Makes the edition live that was live before the last swap."""
+    with state.changing():
+        live = _to_roll_back(state)
+        with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
+            leaving = effects_position(state, live.edition, skip=skip_effects)
+            state.rollback(position=leaving, now_ms=_now_ms())
+        return _swapped(state, live.edition, live.before[-1], stopped)
+
+
+def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
+    """The result of `rollback`, or its refusal; changes and stops nothing. `stopped` is as for `would_swap`."""
+    live = _to_roll_back(state)
+    run = _running_of(state, [live.edition, live.before[-1]])
+    if not run:
+        effects_position(state, live.edition, skip=skip_effects)
+    return _swapped(state, live.edition, live.before[-1], run)
+
+
+def lock_path(state: PipelineState, edition: str) -> Path:
+    return state.edition_directory(edition) / "running"
+
+
+@contextmanager
+def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
+    """Stops these editions and keeps them locked. Yields the stopped ones, with the process that ran each."""
+    stopped: dict[str, int | None] = {}
+    with ExitStack() as locks:
+        for edition in editions:
+            by = stop(state, edition, timeout_s)
+            if by is not None:
+                stopped[edition] = by.pid
+            lock = RunLock(lock_path(state, edition))
+            lock.take(f"edition {edition} of {state.name}", _now_ms())
+            locks.callback(lock.release)
+        yield stopped
+
+
+def _running_of(state: PipelineState, editions: list[str]) -> dict[str, int | None]:
+    return {edition: by.pid for edition, by in running(state).items() if edition in editions}
+
+
+def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live, Edition]:
+    """The live edition, and the edition that replaces it. Raises WrongState."""
+    live = _live(state)
+    fresh = state.fresh_edition() if to is None else state.edition(to)
+    if fresh is None:
+        raise WrongState(
+            f"{state.name} has no edition beside the live one",
+            f"`cordwood pipeline replay {shown_path(state.edition(live.edition).source_file)}` builds one",
+        )
+    if fresh.name == live.edition:
+        raise WrongState(f"edition {fresh.name} of {state.name} is live already")
+    if fresh.name in live.before[-1:] and not force:
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} was live before {live.edition}",
+            f"`cordwood pipeline rollback {state.name}` makes it live again",
+        )
+    if fresh.caught_up_at_ms is None and not force:
+        file = shown_path(fresh.source_file)
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} has not caught up yet",
+            f"`cordwood pipeline replay {file}` goes on with it; --force swaps it as it is",
+        )
+    return live, fresh
+
+
+def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
+    """How far the live edition has read when the fresh one replaces it. Raises WrongState where records would never
+    reach outputs that are not replayable. Neither edition may run."""
+    leaving = effects_position(state, live.edition, skip=skip_effects)
+    done = state.effects_before(live, fresh, leaving)
+    gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
+    if fresh.effects and gap and not skip_effects:
+        again = sorted(furthest(live.effects_from, leaving).keys() - done.keys())
+        there = f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first"
+        made_again = f"{', '.join(again)} was deleted and made again, and {live.edition} cannot read it"
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records "
+            f"between would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
+            f"{made_again if again else there}; --skip-effects swaps",
+        )
+    return leaving
+
+
+def _to_roll_back(state: PipelineState) -> Live:
+    live = _live(state)
+    if not live.before:
+        raise WrongState(f"{state.name} has no swap to undo")
+    return live
+
+
+def _live(state: PipelineState) -> Live:
+    live = state.live()
+    if live is None:
+        raise WrongState(f"{state.name} has no live edition yet", "`cordwood pipeline run` makes the first one")
+    return live
+
+
+def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, int | None]) -> Swapped:
+    first, second = state.edition(before), state.edition(now)
+    return Swapped(
+        first,
+        second,
+        tables={name: state.table_directory(second, name) for name, facts in second.tables.items() if not facts.shared},
+        topics={
+            name: (first.topics[name], topic)
+            for name, topic in second.topics.items()
+            if name in first.topics and first.topics[name] != topic
+        },
+        behind=distance(ahead(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now)))),
+        stopped=stopped,
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

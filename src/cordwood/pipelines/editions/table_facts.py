@@ -1,0 +1,40 @@
+"""Facts of an edition about its tables, in `edition.json`: enough to find and read them, and no credentials."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from cordwood.pipelines.definition.definition import Pipeline, TableFormat
+from cordwood.pipelines.definition.storage_options import plain_options
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """The facts that a reader of a table needs."""
+
+    format: TableFormat
+    key: tuple[str, ...]
+    shared: bool
+    """True for a table that is not replayable: all editions share it."""
+    location: str | None = None
+    """The place of an object store below which the table is."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Options that are not credentials."""
+
+    def to_json(self) -> dict[str, Any]:
+        remote = {} if self.location is None else {"location": self.location, "storage_options": self.storage_options}
+        return {"format": self.format.value, "key": list(self.key), "shared": self.shared, **remote}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        options = dict(value.get("storage_options", {}))
+        return cls(TableFormat(value["format"]), tuple(value["key"]), value["shared"], value.get("location"), options)
+
+
+def table_facts(made: Pipeline) -> dict[str, TableFacts]:
+    return {
+        table.name: TableFacts(
+            table.format, table.key, not table.replayable, table.location, plain_options(table.storage_options)
+        )
+        for table in made.tables.values()
+    }

@@ -1,0 +1,389 @@
+"""One micro-batch, from the source's rows to every output, once.
+
+A batch goes in one pass where it can: each output is one job of Spark from the log to the output, and records are
+counted on the way. Nothing is cached, counted or read again first. Records that cannot be decoded never reach the
+outputs, and are read once more for the quarantine. If a function fails on a row, or counts do not hold (`watching.py`),
+the staged outputs are taken back and the batch goes step by step: inputs are kept, poison records are found and set
+aside, and the outputs are made again, as often as it takes.
+
+Either way the batch is invisible until every output is staged and the budget holds. Then it is committed: the
+quarantine, then tables, then topics. Each of them keeps the batch's number with the batch and takes it once, so a batch
+that was interrupted anywhere is repeated from the beginning and ends up in every output exactly once.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
+from cordwood.pipelines.definition.errors import InvalidRows, Refusal
+from cordwood.pipelines.definition.formats import ParsedBy
+from cordwood.pipelines.editions.positions import Positions
+from cordwood.pipelines.editions.spending import spent_in_batch
+from cordwood.pipelines.execution.outputs import OtherPoison, Outputs, Work
+from cordwood.pipelines.rows import quarantine
+from cordwood.pipelines.rows.decoding import inputs_of
+from cordwood.pipelines.rows.guarding import diverting
+from cordwood.pipelines.rows.isolation import Origin, Span, find_poison
+from cordwood.pipelines.rows.watching import Watched, count_of, counted, task_count, watching
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_MAX_ROUNDS: Final = 20
+"""The number of times that a batch is begun again after poison records were found in it."""
+_BATCHES_BETWEEN_TRIES: Final = 50
+"""Batches that go step by step after counts did not hold: the function's next plan is likely to be the same."""
+_MAX_ERROR_LENGTH: Final = 500
+_OF_THE_LOG: Final = re.compile(r"^\s*cordwood\.(client|records|spark)\.[\w.]+: ", re.MULTILINE)
+"""Matches the last line of a traceback of our source or sink, which fails without a broker."""
+_PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """The outcome of a batch. `rows_out` includes outputs that an interrupted run had written before."""
+
+    batch_id: int
+    rows_in: int | None
+    """None if only Spark knows the number."""
+    rows_out: Mapping[str, int]
+    quarantined: int
+    skipped: Sequence[str]
+    """Outputs that a replay leaves out, because they are not replayable."""
+    repeated: Sequence[str]
+    """Tables that have this batch from an interrupted run."""
+    duration_ms: int
+    remarks: Sequence[str] = ()
+    spent: Mapping[str, Any] = field(default_factory=dict)
+    """The parts of the batch's time, in milliseconds (`spending.py`)."""
+
+
+class Batches:
+    """Takes batches of records through a pipeline's function to its outputs."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, *, whole_partitions: bool = False) -> None:
+        """With `whole_partitions`, the source gives all records of a partition to one task."""
+        self._pipeline = pipeline
+        self._outputs = outputs
+        self._whole_partitions = whole_partitions
+        self._may_be_repeated = True
+        self._steps_ahead = 0
+        """How many batches go step by step before one pass is tried again."""
+
+    def process(self, source: "DataFrame", batch_id: int, effects_from: Positions) -> BatchReport:
+        """Takes one batch to its outputs. Raises a refusal or whatever Spark raises. A repetition skips outputs that
+        were committed before the failure."""
+        began_s = time.monotonic()
+        repeated = self._outputs.repeated(batch_id)
+        before = self._set_aside_before(source.sparkSession, batch_id)
+        done = None
+        if before is None and not self._steps_ahead and not (effects_from and self._effects_are_wanted):
+            done = self._in_one_pass(source, batch_id, repeated, began_s)
+        if done is None:
+            self._steps_ahead = max(0, self._steps_ahead - 1)
+            done = self._step_by_step(source, batch_id, repeated, before, effects_from, began_s)
+            if done.quarantined:
+                # Poison is likely in the next batch, too, and a pass that is taken back would only add to its time.
+                self._steps_ahead = max(1, self._steps_ahead)
+        return replace(done, remarks=self._outputs.tidy(), duration_ms=round((time.monotonic() - began_s) * 1000))
+
+    # In one pass
+
+    def _in_one_pass(
+        self, source: "DataFrame", batch_id: int, repeated: Sequence[str], began_s: float
+    ) -> BatchReport | None:
+        """Tries the batch in one pass. Returns None, with nothing left staged, if the batch has to go step by step."""
+        inputs = inputs_of(self._pipeline, source)
+        work = Work()
+        try:
+            watched = self._stage_watched(inputs, source, batch_id, work)
+            if watched is None:
+                return None
+            counts = [count_of(watched, f"input {name}") for name in inputs]
+            rows_in, bad = sum(each.rows for each in counts), sum(each.failed for each in counts)
+            staged_s = time.monotonic()
+            if bad and not self._set_aside_undecoded(inputs, batch_id, rows_in, bad):
+                return None
+            self._outputs.commit(work, batch_id, repeated)
+        finally:
+            self._outputs.discard(work)
+        spent = spent_on(work, began_s, staged_s, is_one_pass=True)
+        return BatchReport(batch_id, rows_in, work.rows, bad, self._outputs.skipped, repeated, 0, (), spent)
+
+    def _stage_watched(
+        self, inputs: "Mapping[str, DataFrame]", source: "DataFrame", batch_id: int, work: Work
+    ) -> Watched | None:
+        """Stages every output and counts its inputs. Returns None if a row failed or the counts do not hold."""
+        several = len(self._outputs.wanted) > 1
+        with watching() as watched, diverting(persist=several, count=True) as diverted:
+            work.kept = diverted.kept
+            rows = {name: counted(each, f"input {name}") for name, each in inputs.items()}
+            if several:
+                # Without a cache each output would read and decode the log by itself.
+                rows = {name: each.persist() for name, each in rows.items()}
+                work.kept += rows.values()
+            try:
+                outputs = outputs_of(self._pipeline, good_rows(rows))
+                self._outputs.stage(outputs, work, batch_id, in_order=self._reads_in_order(source))
+            except Exception as failure:
+                if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
+                    raise
+                return None
+        if not watched.holds:
+            self._steps_ahead = _BATCHES_BETWEEN_TRIES
+            return None
+        if work.failures:
+            return None
+        guarded = [f"guarded {number}" for number in range(len(diverted.failures))]
+        return None if any(count_of(watched, name).failed for name in guarded) else watched
+
+    def _set_aside_undecoded(self, inputs: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int) -> bool:
+        """Quarantines the records that could not be decoded. Returns False if the batch has to go step by step. Raises
+        OverBudget."""
+        formats = [each for topic in self._pipeline.inputs.values() for each in (topic.key, topic.value)]
+        if any(isinstance(each, ParsedBy) for each in formats):
+            return False  # a user's function might judge otherwise the second time
+        if bad > self._pipeline.budget.allowed(rows_in):
+            samples = [sample for rows in inputs.values() for sample in quarantine.samples(rows)]
+            quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
+        aside = quarantine.undecoded(inputs.values(), self._outputs.who(batch_id), self._effects({}, f"{RECORD}."))
+        try:
+            self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id, expected=bad)
+        except OtherPoison:
+            return False
+        return True
+
+    def _reads_in_order(self, source: "DataFrame") -> bool:
+        return self._whole_partitions or task_count(source) == 1
+
+    @property
+    def _effects_are_wanted(self) -> bool:
+        return any(not output.replayable for output in self._outputs.wanted.values())
+
+    # Step by step
+
+    def _step_by_step(
+        self,
+        source: "DataFrame",
+        batch_id: int,
+        repeated: Sequence[str],
+        before: "DataFrame | None",
+        effects_from: Positions,
+        began_s: float,
+    ) -> BatchReport:
+        with ExitStack() as kept:
+            if len(self._pipeline.inputs) > 1:
+                source = _persisted(source, kept)
+            inputs = {name: _persisted(rows, kept) for name, rows in inputs_of(self._pipeline, source).items()}
+            rows_in, bad = self._count(inputs, batch_id)
+            good = good_rows(inputs)
+            if before is not None:
+                # Records that were set aside stay aside though they may pass now: a requeue would bring them into the
+                # outputs again.
+                before = _persisted(before.distinct(), kept)
+                good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
+            work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
+            kept.callback(self._outputs.discard, work)
+            staged_s = time.monotonic()
+            who = self._outputs.who(batch_id)
+            aside = []
+            if bad:
+                aside = quarantine.undecoded(inputs.values(), who, self._effects(effects_from, f"{RECORD}."))
+            if poison:
+                aside.append(quarantine.failed(source, poison, who, self._effects(effects_from, "")))
+            if aside:
+                self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
+            quarantined = bad + len(poison) if before is None else before.count()
+            self._outputs.commit(work, batch_id, repeated)
+        spent = spent_on(work, began_s, staged_s, is_one_pass=False)
+        return BatchReport(batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent)
+
+    def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
+        """The records that an interrupted run of this batch quarantined. Only the first batch of a query may be
+        repeated."""
+        may_be_repeated, self._may_be_repeated = self._may_be_repeated, False
+        return self._outputs.set_aside_before(spark, batch_id) if may_be_repeated else None
+
+    def _effects(self, effects_from: Positions, address: str) -> "Column | None":
+        """The `cordwood.effects` header of records that are set aside: their effects were had, or are due at a
+        requeue."""
+        from pyspark.sql import functions as F
+
+        if not self._effects_are_wanted:
+            return None
+        return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
+
+    def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int]:
+        """Counts records, and records that could not be decoded."""
+        from pyspark.sql import functions as F
+
+        rows_in = bad = 0
+        samples: list[tuple[Origin, str]] = []
+        for rows in inputs.values():
+            (counted,) = rows.agg(F.count(F.lit(1)).alias("rows"), F.count(ERROR).alias("bad")).collect()
+            rows_in += counted["rows"]
+            bad += counted["bad"]
+            if counted["bad"] and len(samples) < quarantine.SHOWN:
+                samples += quarantine.samples(rows)
+        quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
+        return rows_in, bad
+
+    # Calling the function, and finding the records that it fails on
+
+    def _make(
+        self, good: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int, effects_from: Positions
+    ) -> tuple[Work, dict[Origin, str]]:
+        """Stages every output without the poison records, and returns the poison records that it found."""
+        poison: dict[Origin, str] = {}
+        left = min(self._pipeline.budget.allowed(rows_in) - bad, quarantine.MAX_ISOLATED)
+        for _ in range(_MAX_ROUNDS):
+            rows = {name: quarantine.without(each, poison) for name, each in good.items()}
+            work = Work()
+            found: dict[Origin, str] = {}
+            try:
+                self._stage(rows, batch_id, effects_from, work)
+                found = quarantine.origins_of(work.failures, left - len(poison) + 1)
+            except Exception as failure:
+                self._outputs.discard(work)
+                if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
+                    raise
+                found = self._isolated(rows, left - len(poison))
+                if not found:
+                    raise
+            else:
+                if not found:
+                    return work, poison
+                self._outputs.discard(work)
+            poison.update(found)
+            samples = list(poison.items())
+            quarantine.check_budget(self._pipeline, batch_id, rows_in, bad + len(poison), samples, is_all=False)
+            quarantine.check_isolated(self._pipeline, batch_id, len(poison))
+        raise InvalidRows(f"{self._pipeline.name}: batch {batch_id} still fails without {len(poison)} poison records")
+
+    def _stage(self, inputs: "Mapping[str, DataFrame]", batch_id: int, effects_from: Positions, work: Work) -> None:
+        effects = [name for name, output in self._outputs.wanted.items() if not output.replayable]
+        with diverting(persist=True) as diverted:
+            work.failures, work.kept = diverted.failures, diverted.kept
+            outputs = outputs_of(self._pipeline, inputs)
+            if effects and effects_from and _has_rows_before(inputs, effects_from):
+                # Some of these records had their effects while another edition was live: this edition repeats none.
+                rest = {name: rows.where(~_before(effects_from)) for name, rows in inputs.items()}
+                ours = outputs_of(self._pipeline, rest)
+                outputs.update({name: ours[name] for name in effects})
+        self._outputs.stage(outputs, work, batch_id)
+
+    def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, str]:
+        def probe(spans: Sequence[Span]) -> str | None:
+            return self._failure({name: rows.where(_within(spans)) for name, rows in inputs.items()})
+
+        return find_poison(_spans(inputs), probe, limit)
+
+    def _failure(self, inputs: "Mapping[str, DataFrame]") -> str | None:
+        """The error that the function raises on these rows, or None."""
+        with diverting(persist=False):
+            try:
+                for rows in outputs_of(self._pipeline, inputs).values():
+                    rows.write.format("noop").mode("overwrite").save()
+            except Refusal:
+                raise
+            except Exception as failure:
+                return _in_words(failure)
+        return None
+
+
+def good_rows(inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
+    """The rows that could be decoded: the function's inputs."""
+    return {name: rows.where(f"{ERROR} is null").drop(ERROR, POISON) for name, rows in inputs.items()}
+
+
+def outputs_of(pipeline: Pipeline, inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
+    """Calls the function and returns its rows by output. Refuses a result that differs from the declaration."""
+    from pyspark.sql import DataFrame
+
+    returned: Any = pipeline.function(**inputs)
+    if isinstance(returned, DataFrame) and len(pipeline.outputs) == 1:
+        returned = dict.fromkeys(pipeline.outputs, returned)
+    wanted = ", ".join(sorted(pipeline.outputs))
+    if not isinstance(returned, Mapping):
+        kind = type(returned).__name__
+        raise InvalidRows(f"{pipeline.name}: the function returned {kind}, not DataFrames for {wanted}")
+    if set(returned) != set(pipeline.outputs):
+        raise InvalidRows(f"{pipeline.name}: the function returned {', '.join(sorted(returned))}, not {wanted}")
+    return dict(returned)
+
+
+def spent_on(work: Work, began_s: float, staged_s: float, *, is_one_pass: bool) -> dict[str, Any]:
+    """The parts of the time of a batch that was begun and staged at these times and is committed now."""
+    staging_ms, commit_ms = round((staged_s - began_s) * 1000), round((time.monotonic() - staged_s) * 1000)
+    return spent_in_batch(work.spent, staging_ms=staging_ms, commit_ms=commit_ms, is_one_pass=is_one_pass)
+
+
+def _persisted(rows: "DataFrame", kept: ExitStack) -> "DataFrame":
+    persisted = rows.persist()
+    kept.callback(persisted.unpersist)
+    return persisted
+
+
+def _spans(inputs: "Mapping[str, DataFrame]") -> list[Span]:
+    from pyspark.sql import functions as F
+
+    found = []
+    for rows in inputs.values():
+        by_partition = rows.groupBy(f"{RECORD}.topic", f"{RECORD}.partition").agg(
+            F.min(f"{RECORD}.offset").alias("first"), F.max(f"{RECORD}.offset").alias("last")
+        )
+        found += [Span(row["topic"], row["partition"], row["first"], row["last"] + 1) for row in by_partition.collect()]
+    return sorted(found)
+
+
+def _within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":
+    """Selects rows whose record is in one of the spans. The record's place is in the columns `<address>topic`,
+    `<address>partition` and `<address>offset`."""
+    from pyspark.sql import functions as F
+
+    conditions = [
+        (F.col(f"{address}topic") == span.topic)
+        & (F.col(f"{address}partition") == span.partition)
+        & (F.col(f"{address}offset") >= span.start)
+        & (F.col(f"{address}offset") < span.end)
+        for span in spans
+    ]
+    # The condition is a balanced tree: Spark walks it by recursion, and a topic may have a thousand partitions.
+    while len(conditions) > 1:
+        pairs = zip_longest(conditions[::2], conditions[1::2], fillvalue=F.lit(False))
+        conditions = [one | two for one, two in pairs]
+    return conditions[0] if conditions else F.lit(False)
+
+
+def _before(positions: Positions, address: str = f"{RECORD}.") -> "Column":
+    return _within(
+        [Span(topic, partition, 0, end) for topic, each in positions.items() for partition, end in each.items()],
+        address,
+    )
+
+
+def _has_rows_before(inputs: "Mapping[str, DataFrame]", positions: Positions) -> bool:
+    return any(rows.where(_before(positions)).limit(1).count() for rows in inputs.values())
+
+
+def _may_be_the_rows_fault(failure: Exception) -> bool:
+    """True for failures of Spark's tasks; False for those of planning, the driver, Python itself and the log."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    if isinstance(failure, AnalysisException | ParseException) or _OF_THE_LOG.search(str(failure)):
+        return False
+    return isinstance(failure, PySparkException | Py4JJavaError)
+
+
+def _in_words(failure: Exception) -> str:
+    """The most telling line of a failure: a Python function's own exception, else Spark's first line."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    python = [line for line in lines if _PYTHON_EXCEPTION.match(line)]
+    return (python[-1:] or lines or [type(failure).__name__])[0][:_MAX_ERROR_LENGTH]

@@ -1,0 +1,449 @@
+"""Runs a pipeline's query in this process: starts it, reports its batches, ends it between two of them.
+
+    from cordwood.pipelines import start
+    running = start(orders, spark, bootstrap_servers="localhost:9092")     # a StreamingQuery is running.query
+    running.wait()
+
+`cordwood pipeline run` does no more in its worker, so your own program, or spark-submit, lacks only the supervision.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.editions import checkpoint
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.effects import note_begun
+from cordwood.pipelines.editions.events import Tell, say
+from cordwood.pipelines.editions.live_edition import locked_live_edition
+from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
+from cordwood.pipelines.editions.positions import Positions, ahead, distance, from_json
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.requeue_plan import read_plan
+from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.editions.trying import adopting
+from cordwood.pipelines.execution.batches import Batches, BatchReport
+from cordwood.pipelines.execution.outputs import Outputs, Place
+from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
+from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
+from cordwood.pipelines.tables.staged import Change
+from cordwood.spark.source.offsets import beginning_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_S: Final = 0.2
+_COMMIT_S: Final = 15.0
+"""How long to wait for Spark to note that a batch is done, before the query is stopped anyway."""
+
+
+class Ending(StrEnum):
+    """Why a query ended."""
+
+    DONE = "all that there was is read"
+    STOPPED = "stopped"
+    SWAPPED = "ended by a swap"
+
+
+class Ended(Exception):
+    """Raised in the query to end it before a batch; not a failure."""
+
+
+class Running:
+    """A running query. `wait` must be called: it reports batches and ends the query when asked to."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: PipelineState,
+        edition: Edition,
+        spark: "SparkSession",
+        *,
+        bootstrap_servers: str,
+        once: bool,
+        tell: Tell,
+        lock: RunLock | None = None,
+    ) -> None:
+        live = state.live()
+        assert live is not None
+        self._pipeline = pipeline
+        self._state = state
+        self._edition = edition
+        self._tell = tell
+        self._lock = lock
+        self._replaying = live.edition != edition.name
+        self._place = place_of(state, edition, bootstrap_servers)
+        self._checkpoint = state.checkpoint(edition.name)
+        directory = state.edition_directory(edition.name)
+        self._planned = PlannedBatches(pipeline.name, directory, self._checkpoint, state.files)
+        self._process: Callable[[DataFrame, int], BatchReport] | None = None
+        self._in_batch = threading.Lock()
+        self._stop = threading.Event()
+        self._ending: Ending | None = None
+        self._failure: BaseException | None = None
+        self._outputs: Outputs | None = None
+        self._reports: dict[int, BatchReport] = {}
+        self._changes: dict[int, Mapping[str, Change]] = {}
+        """The changes of each batch to the files of tables."""
+        self._lag: int | None = None
+        self._has_done_a_batch = False
+        self._check_checkpoint()
+        self._check_requeue()
+        self._edition = edition = self._with_inputs(bootstrap_servers)
+        self.query = self._start(spark, bootstrap_servers, once)
+        try:
+            if edition.query_id is None:
+                self._edition = state.note_query(edition, self.query.id)
+            tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
+        except BaseException:
+            # No caller would wait for the query, and the edition's lock is about to be released.
+            self.query.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends the query after the batch that is under way. Returns at once; `wait` returns when it is done."""
+        self._stop.set()
+
+    def wait(self) -> Ending:
+        """Waits for the query's end and returns its reason. Raises the query's failure."""
+        try:
+            while self.query.isActive:
+                if self._reports:
+                    self._tell_batches(self._progress())
+                if self._stop.wait(_LOOK_S):
+                    self._end(Ending.STOPPED)
+            self._tell_batches(self._progress(), all_of_them=True)
+        finally:
+            # An interrupt of `wait` leaves the query running: it still runs this edition, and keeps the lock.
+            if self._lock is not None and not self.query.isActive:
+                self._lock.release()
+        if self._failure is not None and not isinstance(self._failure, Ended):
+            raise self._failure
+        failure = self.query.exception()
+        if failure is not None and self._failure is None:
+            raise failure
+        ending = self._ending or Ending.DONE
+        self._tell({**self._who(), "event": "ended", "reason": ending.value})
+        return ending
+
+    @property
+    def has_done_a_batch(self) -> bool:
+        return self._has_done_a_batch
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """The fields about the query that every event has."""
+        return self._who()
+
+    @property
+    def lag(self) -> int | None:
+        """Committed records that were unread when the last batch was done."""
+        return self._lag
+
+    # In the query
+
+    def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
+        from cordwood.pipelines.editions.log_ends import partition_count
+
+        settings = self._pipeline.settings
+        starting = self._edition.starting
+        partitions = partition_count(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        cores = spark.sparkContext.defaultParallelism
+        self._whole_partitions = reads_whole_partitions(self._pipeline, partitions, cores)
+        rows = source_stream(
+            self._pipeline,
+            spark,
+            bootstrap_servers=bootstrap_servers,
+            starting=starting,
+            whole_partitions=self._whole_partitions,
+        )
+        stream = one_stream(self._pipeline, rows) if settings.stateful else rows
+        writer = (
+            stream.writeStream.foreachBatch(self._batch)
+            .outputMode(settings.output_mode.value)
+            .queryName(f"{self._pipeline.name}.{self._edition.name}")
+            .option("checkpointLocation", str(self._checkpoint))
+        )
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=settings.trigger)
+        return writer.start()
+
+    def _batch(self, rows: "DataFrame", batch_id: int) -> None:
+        try:
+            with self._in_batch:
+                self._check_wanted()
+                self._planned.check(batch_id)
+                if self._process is None:
+                    query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+                    assert query_id is not None
+                    self._process = self._made(query_id)
+                report = self._process(rows, batch_id)
+                assert self._outputs is not None
+                self._changes[batch_id] = self._outputs.changes
+                self._reports[batch_id] = report
+        except BaseException as failure:
+            self._failure = failure
+            # Spark copies the message into ever longer ones and searches them; `wait` raises the whole failure.
+            raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
+
+    def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
+        self._outputs = outputs = Outputs(
+            self._pipeline,
+            self._place,
+            query_id,
+            replaying=self._replaying,
+            before_effects=lambda batch_id: note_begun(self._state, self._edition.name, batch_id),
+            before_commit=lambda batch_id: self._planned.make_durable(query_id, batch_id),
+        )
+        if self._pipeline.settings.stateful:
+            return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
+        batches = Batches(self._pipeline, outputs, whole_partitions=self._whole_partitions)
+        return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
+
+    def _check_wanted(self) -> None:
+        if self._ending is not None:
+            raise Ended(self._ending)
+        live = self._state.live()
+        assert live is not None
+        if (live.edition != self._edition.name) is not self._replaying:
+            self._ending = Ending.SWAPPED
+            raise Ended(self._ending)
+
+    def _effects_from(self) -> Positions:
+        """Positions before which records have had their effects; empty once this edition is past them."""
+        live = self._state.live()
+        if live is None or self._replaying or not live.effects_from:
+            return {}
+        behind = ahead(live.effects_from, checkpoint.committed_position(self._checkpoint))
+        return {
+            topic: {partition: end for partition, (_, end) in partitions.items()}
+            for topic, partitions in behind.items()
+        }
+
+    # In the waiting thread
+
+    def _end(self, ending: Ending) -> None:
+        with self._in_batch:
+            self._ending = self._ending or ending
+        # Spark notes the batch a moment after its end. Without the note it would be repeated, to no effect.
+        deadline = time.monotonic() + _COMMIT_S
+        done = max(self._reports, default=-1)
+        while self.query.isActive and time.monotonic() < deadline:
+            noted = checkpoint.last_committed_batch(self._checkpoint)
+            if done < 0 or (noted is not None and noted >= done):
+                break
+            time.sleep(_LOOK_S / 4)
+        self.query.stop()
+
+    def _progress(self) -> dict[int, Mapping[str, Any]]:
+        return {each["batchId"]: each for each in self.query.recentProgress}
+
+    def _tell_batches(self, progress: Mapping[int, Mapping[str, Any]], *, all_of_them: bool = False) -> None:
+        for batch_id in sorted(self._reports):
+            if batch_id not in progress and not all_of_them:
+                return
+            report = self._reports.pop(batch_id)
+            self._has_done_a_batch = True
+            told = progress.get(batch_id)
+            self._lag = None if told is None else _offsets_between(told, "endOffset", "latestOffset")
+            rows_in = report.rows_in
+            if rows_in is None and told is not None:
+                rows_in = _offsets_between(told, "startOffset", "endOffset")
+            event = {
+                **self._who(),
+                "event": "batch",
+                "batch": batch_id,
+                "at_ms": int(time.time() * 1000),
+                "rows_in": rows_in,
+                "rows_out": dict(report.rows_out),
+                "tables": {name: asdict(change) for name, change in self._changes.pop(batch_id, {}).items()},
+                "quarantined": report.quarantined,
+                "repeated": list(report.repeated),
+                "skipped": list(report.skipped),
+                "lag": self._lag,
+                "duration_ms": report.duration_ms,
+                "spent": {**report.spent, "spark": _sparks_own_ms(told)},
+            }
+            note_progress(self._state, self._edition, event)
+            self._tell(event)
+            for text in report.remarks:
+                self._tell({**self._who(), "event": "remark", "text": text})
+
+    def _check_checkpoint(self) -> None:
+        """Refuses another checkpoint than the edition's: the numbers of batches mean something only with theirs."""
+        kept = read_kept(self._state.edition_directory(self._edition.name), self._state.files)
+        # A power cut in the first batch may come before the edition notes the id.
+        known = self._edition.query_id or (None if kept is None else kept.query_id)
+        found = checkpoint.query_id(self._checkpoint)
+        if known is not None and found != known:
+            raise WrongState(
+                f"the checkpoint of edition {self._edition.name} of {self._pipeline.name} is gone or another one, and "
+                "its outputs are not: going on would write batches twice or not at all",
+                f"`cordwood pipeline replay {self._pipeline.name}` builds the outputs anew beside them",
+            )
+
+    def _check_requeue(self) -> None:
+        """Refuses to run while a requeue is pending: its records would come after the newer ones that are read now, and
+        replace them."""
+        if read_plan(self._state, self._edition.name).pending is None:
+            return
+        finish = f"`cordwood pipeline requeue {self._pipeline.name}` finishes it first"
+        raise WrongState(
+            f"a requeue of edition {self._edition.name} of {self._pipeline.name} was interrupted",
+            "--fresh builds another edition" if self._replaying else finish,
+        )
+
+    def _with_inputs(self, bootstrap_servers: str) -> Edition:
+        """The edition, with the ids of the topics that it reads. A topic that was made again has other offsets."""
+        from cordwood.pipelines.editions.log_ends import topic_ids
+
+        found = topic_ids(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        ids = {topic: id_ for topic, id_ in found.items() if id_ is not None}
+        known = self._edition.input_ids
+        again = sorted(topic for topic, id_ in ids.items() if known.get(topic, id_) != id_)
+        if again and self._pipeline.settings.fails_on_data_loss:
+            raise WrongState(
+                f"the topic {again[0]} was deleted and made again since edition {self._edition.name} of "
+                f"{self._pipeline.name} began to read it: its positions mean nothing there",
+                f"`cordwood pipeline replay {self._pipeline.name} --fresh` builds the outputs anew from what there is",
+            )
+        return self._edition if ids.items() <= known.items() else self._state.note_inputs(self._edition, ids)
+
+    def _who(self) -> dict[str, Any]:
+        return {
+            "pipeline": self._pipeline.name,
+            "edition": self._edition.name,
+            "version": self._pipeline.version,
+        }
+
+
+def start(
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    *,
+    bootstrap_servers: str,
+    directory: str | os.PathLike[str] | None = None,
+    once: bool = False,
+    in_place: bool = False,
+    tell: Tell = say,
+) -> Running:
+    """Starts a pipeline's live edition in this process; the first start makes it. Call `wait` on the result.
+
+    With `once` the query reads the present records and ends. A version other than the live one is refused: replay it
+    and swap, or with `in_place` let it go on in the live tables from where the live version stopped.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise WrongState(
+            f"{pipeline.name} cannot be run through Spark Connect: its batches are committed in the driver's process",
+            "run it in a classic session; streams() gives its outputs as streams of any session",
+        )
+    from cordwood.pipelines.execution.topics import check_inputs
+
+    project = Project(directory)
+    state = project.state(pipeline.name)
+    check_inputs(bootstrap_servers, pipeline)
+    now_ms = int(time.time() * 1000)
+    edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
+    try:
+        prepare_topics(pipeline, state, edition, bootstrap_servers)
+        tell = adopting(state, edition, tell)
+        return Running(
+            pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock
+        )
+    except BaseException:
+        lock.release()
+        raise
+
+
+def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:
+    """Makes missing topics. Topics of an edition that has not run yet must be empty."""
+    from cordwood.pipelines.editions.log_ends import log_ends
+    from cordwood.pipelines.execution.topics import ensure_topics
+
+    written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
+    own = [name for declared, name in written.items() if name != declared]
+    # Spark notes a query's id before the edition does: a run that was killed between the two may have written.
+    has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
+    if own and not has_run:
+        used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
+        if used:
+            # An edition of this name existed and was forgotten; its topics remain.
+            raise WrongState(
+                f"edition {edition.name} of {pipeline.name} is to be built from the beginning, and its topic {used[0]} "
+                "has records already",
+                f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
+            )
+    inputs = [topic.name for topic in pipeline.inputs.values()]
+    return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic, inputs)
+
+
+def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:
+    directory = state.edition_directory(edition.name)
+    return Place(
+        tables={name: state.table_directory(edition, name) for name in edition.tables},
+        topics=edition.topics,
+        staging=directory / "staging",
+        bootstrap_servers=bootstrap_servers,
+        edition=edition.name,
+    )
+
+
+def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, Any]) -> None:
+    """Writes the progress for `status`. A crash may lose it; the next batch writes it again."""
+    path = progress_path(state, edition.name)
+    before = state.files.read(path) or {}
+    totals = {
+        name: before.get(name, 0) + (count or 0)
+        for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
+    }
+    state.files.replace(path, {**totals, "last_batch": dict(event)})
+
+
+def progress_path(state: PipelineState, edition: str) -> Path:
+    return state.edition_directory(edition) / "progress.json"
+
+
+def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> int | None:
+    """How far the `second` offsets of a batch's progress are ahead of the `first`; None if Spark does not tell."""
+    apart = 0
+    for source in progress["sources"]:
+        one, two = _offset(source.get(first)), _offset(source.get(second))
+        if one is None and first == "startOffset":
+            # The first batch has no start: its end tells where it began.
+            one = _beginning(source.get(second))
+        if one is None or two is None:
+            return None
+        apart += distance(ahead(two, one))
+    return apart
+
+
+def _sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
+    """The part of a batch's time that Spark spends on planning, on finding the end of the read and on its
+    checkpoint."""
+    durations = {} if progress is None else progress.get("durationMs", {})
+    whole, carried_out = durations.get("triggerExecution"), durations.get("addBatch")
+    return None if whole is None or carried_out is None else whole - carried_out
+
+
+def _offset(text: str | None) -> Positions | None:
+    """Parses an offset, which Spark reports as the text of the source's JSON."""
+    offset = None if text is None else json.loads(text)
+    return None if offset is None else from_json(offset)
+
+
+def _beginning(text: str | None) -> Positions | None:
+    found = {} if text is None else beginning_in(json.loads(text))
+    if not found:
+        return None
+    began: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in found.items():
+        began.setdefault(topic, {})[partition] = offset
+    return began

@@ -1,0 +1,62 @@
+"""The stream that a pipeline reads, and its outputs as plain streams for your own queries.
+
+    for name, rows in streams(orders, spark, bootstrap_servers="localhost:9092").items(): ...
+
+Works with any session, Spark Connect and `spark-pipelines` included. Plain streams have no quarantine, no table and no
+edition: your query decides where their rows go, and how often.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.pipelines.definition.definition import ERROR, RECORD, Pipeline
+from cordwood.pipelines.definition.starting import starting_options
+from cordwood.pipelines.execution.batches import good_rows, outputs_of
+from cordwood.pipelines.rows.decoding import inputs_of, parsed_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def source_stream(
+    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str, whole_partitions: bool = False
+) -> "DataFrame":
+    """The records of all inputs, as the source gives them. `whole_partitions`: all records of a partition go to one
+    task."""
+    options = {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": ",".join(topic.name for topic in pipeline.inputs.values()),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(pipeline.settings.max_rows_per_batch),
+        **({"wholePartitions": "true"} if whole_partitions else {}),
+        **starting_options(starting),
+        **pipeline.settings.source_options,
+    }
+    return spark.readStream.format("cordwood").options(**options).load()
+
+
+def reads_whole_partitions(pipeline: Pipeline, partitions: int, cores: int) -> bool:
+    """True if one task for each partition is faster than several.
+
+    With one task the order of a key's records reaches an output topic without a shuffle, which takes about as long as
+    all the rest. With many more cores than partitions, several tasks and a shuffle are faster.
+    """
+    has_order = any(topic.key is not None for topic in pipeline.topics.values())
+    given = {name.lower() for name in pipeline.settings.source_options}
+    cuts = given & {"minpartitions", "maxrecordsperpartition", "wholepartitions"}
+    return has_order and not pipeline.settings.stateful and not cuts and 2 * partitions >= cores
+
+
+def streams(
+    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str | None = None
+) -> "dict[str, DataFrame]":
+    """The outputs by name, as streaming DataFrames. A record that cannot be decoded fails the query that reads it."""
+    from pyspark.sql import functions as F
+
+    begin = pipeline.settings.starting if starting is None else starting
+    rows = source_stream(pipeline, spark, bootstrap_servers=bootstrap_servers, starting=begin)
+    address = F.concat_ws(" ", F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset"))
+    poison = F.when(F.col(ERROR).isNotNull(), F.raise_error(F.concat(address, F.lit(": "), F.col(ERROR))))
+    inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
+    checked = {name: each.where(poison.isNull()) for name, each in inputs.items()}
+    return {name: each.drop(RECORD) for name, each in outputs_of(pipeline, good_rows(checked)).items()}

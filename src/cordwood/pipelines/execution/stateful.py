@@ -1,0 +1,141 @@
+"""Pipelines whose function needs Spark's state: the function is called once, with streams; one query has all its
+outputs.
+
+The outputs, and the records that could not be decoded, are branches of one stream. Every row names its branch, so that
+a micro-batch comes with all of them, under one number. Spark reads the log once for each branch.
+
+A record cannot be taken out of a state: only records that fail before they reach it, in decoding or in a guarded
+function, are set aside; any other failure ends the query.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
+from cordwood.pipelines.definition.errors import InvalidRows
+from cordwood.pipelines.execution.batches import BatchReport, good_rows, outputs_of, spent_on
+from cordwood.pipelines.execution.outputs import Outputs, Work
+from cordwood.pipelines.rows import quarantine
+from cordwood.pipelines.rows.decoding import inputs_of, parsed_once
+from cordwood.pipelines.rows.guarding import diverting
+from cordwood.pipelines.rows.isolation import Origin
+from cordwood.pipelines.rows.watching import count_of, counted, watching
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BRANCH: Final = "_branch"
+_UNDECODED: Final = "_undecoded"
+_FAILED: Final = "_failed"
+
+
+def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
+    """Takes the source's stream through the function: all branches in one stream, as columns of their own."""
+    from pyspark.sql import functions as F
+
+    inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
+    with diverting(persist=False) as diverted:
+        outputs = outputs_of(pipeline, good_rows(inputs))
+
+    def branch(rows: "DataFrame", name: str) -> "DataFrame":
+        return rows.select(F.lit(name).alias(_BRANCH), F.struct("*").alias(name))
+
+    branches = [branch(outputs[name], f"_output_{index}") for index, name in enumerate(pipeline.outputs)]
+    undecoded = [rows.where(F.col(ERROR).isNotNull()).select(RECORD, ERROR, POISON) for rows in inputs.values()]
+    branches += [branch(rows, _UNDECODED) for rows in undecoded]
+    branches += [branch(rows.select(RECORD, "error"), _FAILED) for rows in diverted.failures]
+    return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), branches)
+
+
+class StatefulBatches:
+    """Takes batches of a stateful stream to a pipeline's outputs."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, bootstrap_servers: str) -> None:
+        self._pipeline = pipeline
+        self._outputs = outputs
+        self._servers = bootstrap_servers
+
+    def process(self, rows: "DataFrame", batch_id: int) -> BatchReport:
+        began_s = time.monotonic()
+        repeated = self._outputs.repeated(batch_id)
+        with ExitStack() as kept:
+            work = Work()
+            kept.callback(self._outputs.discard, work)
+            rows, has_poison = self._stage(rows, batch_id, work)
+            staged_s = time.monotonic()
+            quarantined = self._set_aside(rows, batch_id) if has_poison else 0
+            self._outputs.commit(work, batch_id, repeated)
+        spent = spent_on(work, began_s, staged_s, is_one_pass=True)
+        remarks = self._outputs.tidy()
+        duration_ms = round((time.monotonic() - began_s) * 1000)
+        return BatchReport(batch_id, None, work.rows, quarantined, (), repeated, duration_ms, remarks, spent)
+
+    def _stage(self, rows: "DataFrame", batch_id: int, work: Work) -> "tuple[DataFrame, bool]":
+        """Stages every output. Returns the rows, persisted, and whether some of them are poison.
+
+        The stream's plan must run once, since it changes the state: the first output's job fills the cache and counts
+        poison rows on the way.
+        """
+        from pyspark.sql import functions as F
+
+        with watching() as watched:
+            poison = F.when(F.col(_BRANCH).isin(_UNDECODED, _FAILED), True)
+            rows = counted(rows, "branches", poison).persist()
+            work.kept.append(rows)
+            branches = {
+                name: self._branch(rows, f"_output_{index}") for index, name in enumerate(self._pipeline.outputs)
+            }
+            self._outputs.stage(branches, work, batch_id)
+        if work.failures:
+            told, *_ = quarantine.origins_of(work.failures, 1).items()
+            raise InvalidRows(f"{self._pipeline.name}: batch {batch_id}: {told[0]}: {told[1]}")
+        if watched.holds:
+            return rows, count_of(watched, "branches").failed > 0
+        return rows, rows.where(poison.isNotNull()).limit(1).count() > 0
+
+    def _set_aside(self, rows: "DataFrame", batch_id: int) -> int:
+        """Quarantines the failed records of a batch and returns their number. Raises OverBudget."""
+        counts: dict[str, int] = {row[_BRANCH]: row["count"] for row in rows.groupBy(_BRANCH).count().collect()}
+        undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
+        failed: dict[Origin, str] = {}
+        if counts.get(_FAILED):
+            limit = min(self._pipeline.budget.rows, quarantine.MAX_ISOLATED) + 1
+            failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
+        bad = counts.get(_UNDECODED, 0) + len(failed)
+        samples = [*failed.items(), *(quarantine.samples(undecoded) if undecoded is not None else ())]
+        quarantine.check_budget(self._pipeline, batch_id, None, bad, samples, is_all=not failed)
+        quarantine.check_isolated(self._pipeline, batch_id, len(failed))
+        who = self._outputs.who(batch_id)
+        aside = [] if undecoded is None else quarantine.undecoded([undecoded], who)
+        if failed:
+            aside.append(quarantine.failed(self._records(rows.sparkSession, failed), failed, who))
+        self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
+        return bad
+
+    def _branch(self, rows: "DataFrame", name: str) -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        return rows.where(F.col(_BRANCH) == name).select(f"{name}.*")
+
+    def _records(self, spark: "SparkSession", failed: Mapping[Origin, str]) -> "DataFrame":
+        """The records themselves, from the log: rows do not carry their bytes this far."""
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for topic, partition, offset in failed:
+            first = starts.setdefault(topic, {})
+            first[str(partition)] = min(first.get(str(partition), offset), offset)
+            last = ends.setdefault(topic, {})
+            last[str(partition)] = max(last.get(str(partition), 0), offset + 1)
+        return (
+            spark.read.format("cordwood")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("assign", json.dumps({topic: sorted(map(int, each)) for topic, each in starts.items()}))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            .option("includeHeaders", "true")
+            .load()
+        )

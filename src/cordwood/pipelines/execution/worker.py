@@ -1,0 +1,203 @@
+"""The process of a pipeline's query: `python -m cordwood.pipelines.execution.worker ORDERS`, started by a supervisor.
+
+The worker writes its events as lines of JSON to a pipe. It ends after the batch under way when its standard input is
+closed: the supervisor closes it to stop the worker, and the system closes it if the supervisor dies. The output of
+Spark and of the function goes to a file. The worker inherits the edition's lock, which is held until both processes are
+gone.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import Refusal, shown_path
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.events import Event, line_of
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.execution.spark_failures import end_of_java, reason_of, refusal_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 3
+"""Exit code of a refusal: another try would end alike."""
+_MAX_MESSAGE_LENGTH: Final = 2_000
+
+
+@dataclass(frozen=True)
+class Orders:
+    """A worker's orders."""
+
+    file: str
+    pipeline: str
+    directory: str
+    edition: str
+    bootstrap_servers: str
+    once: bool
+    replay: bool
+    """Read history until the edition has caught up, say so, and end; with `once` False go on reading."""
+    beside: str
+    """The directory of the author's file, whose modules the definition imports."""
+    events: int
+    """The descriptor to write events to."""
+    tried_from: str = ""
+    """The author's file that `file` is a trial of; empty if it is the edition's own definition."""
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main(text: str) -> int:
+    orders = Orders(**json.loads(text))
+    events = os.fdopen(orders.events, "w", encoding="utf-8", buffering=1)
+    who = {"pipeline": orders.pipeline, "edition": orders.edition}
+
+    def tell(event: Event) -> None:
+        try:
+            events.write(line_of(event) + "\n")
+        except BrokenPipeError:
+            # The supervisor is gone: standard input has ended, too, and the run ends with it.
+            return
+
+    def refuse(refusal: Refusal) -> int:
+        tell({**who, "event": "failed", "code": refusal.code, "message": refusal.message, "hint": refusal.hint})
+        return EXIT_REFUSED
+
+    try:
+        _run(orders, tell)
+        return EXIT_DONE
+    except Refusal as refusal:
+        return refuse(refusal)
+    except Exception as failure:
+        import traceback
+
+        traceback.print_exc()
+        file = shown_path(orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file())
+        refusal_ = refusal_of(failure, orders.pipeline, orders.edition, file)
+        if refusal_ is not None:
+            return refuse(refusal_)
+        tell({**who, "event": "failed", **_told(failure)})
+        return EXIT_REFUSED if _is_final(failure) else EXIT_FAILED
+
+
+def _run(orders: Orders, tell: Any) -> None:
+    # Spark's Python workers inherit the environment, and import modules from the directory of the pipeline's file.
+    os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
+    tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
+    pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
+    state = Project(orders.directory).state(orders.pipeline)
+    session = _started_beside(pipeline)
+    # Importing takes about as long as the start of Java, which runs meanwhile on another core.
+    from cordwood.pipelines.editions.checkpoint import committed_position
+    from cordwood.pipelines.editions.log_ends import records_behind
+    from cordwood.pipelines.editions.trying import adopting
+    from cordwood.pipelines.execution.replaying import replay
+    from cordwood.pipelines.execution.running import Running
+    from cordwood.pipelines.execution.telling import tell_what_is_done
+
+    if pipeline.tables:
+        import deltalake  # noqa: F401
+    spark = session.result()
+
+    def begin(once: bool) -> Running:
+        edition = state.edition(orders.edition)
+        who = {"pipeline": orders.pipeline, "edition": orders.edition}
+        tell({**who, "event": "doing", "text": "planning the query"})
+        if orders.tried_from:
+            edition = state.tried(edition, pipeline, orders.tried_from)
+        running = Running(
+            pipeline,
+            state,
+            edition,
+            spark,
+            bootstrap_servers=orders.bootstrap_servers,
+            once=once,
+            tell=adopting(state, edition, tell),
+        )
+        stopping.append(running)
+        if asked.is_set():
+            running.stop()
+        tell_what_is_done(running, tell)
+        return running
+
+    asked = threading.Event()
+    stopping: list[Running] = []
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        asked.set()
+        for running in list(stopping):
+            running.stop()
+
+    threading.Thread(target=watch, name="cordwood-stop", daemon=True).start()
+    if orders.replay:
+        topics = [topic.name for topic in pipeline.inputs.values()]
+
+        def behind() -> int:
+            position = committed_position(state.checkpoint(orders.edition))
+            return records_behind(orders.bootstrap_servers, topics, position)
+
+        replay(
+            begin,
+            state,
+            state.edition(orders.edition),
+            follow=not orders.once,
+            behind=behind,
+            batch_rows=pipeline.settings.max_rows_per_batch,
+            tell=tell,
+        )
+    else:
+        begin(orders.once).wait()
+
+
+def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
+    """The session, which a daemon thread starts. Only a caller that asks for the session waits for the thread."""
+    session: Future[SparkSession] = Future()
+
+    def start() -> None:
+        try:
+            from cordwood.pipelines.execution.sessions import pipeline_session, warm_up
+
+            spark = pipeline_session(f"cordwood pipeline {pipeline.name}", pipeline.settings.spark)
+            spark.sparkContext.setLogLevel("WARN")
+            warm_up(spark, pipeline)
+            session.set_result(spark)
+        except BaseException as failure:
+            session.set_exception(failure)
+
+    threading.Thread(target=start, name="cordwood-java", daemon=True).start()
+    return session
+
+
+def _told(failure: Exception) -> Mapping[str, Any]:
+    message = end_of_java(failure) or reason_of(failure)
+    return {"code": "FAILED", "message": message[:_MAX_MESSAGE_LENGTH], "hint": "", "at_ms": int(time.time() * 1000)}
+
+
+def _is_final(failure: Exception) -> bool:
+    """True for a failure that every try would meet: a query that Spark cannot plan."""
+    try:
+        from pyspark.errors import AnalysisException, ParseException
+    except ModuleNotFoundError:
+        return True
+
+    return isinstance(failure, AnalysisException | ParseException)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Spark's shutdown would wait for threads that are of no use any more; the JVM ends when this process does.
+    os._exit(code)

@@ -1,0 +1,1 @@
+"""Rows of a batch: decoded, guarded, counted, quarantined, encoded."""
