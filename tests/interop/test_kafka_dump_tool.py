@@ -22,9 +22,9 @@ from cordwood.groups.consumer.records import (
     encode_resolution,
 )
 from cordwood.groups.consumer.shares import NOTHING, share_of
-from cordwood.groups.offset_records import Position
-from cordwood.groups.offset_records import encode_key as encode_position_key
-from cordwood.groups.offset_records import encode_value as encode_position
+from cordwood.groups.state.offset_records import Position
+from cordwood.groups.state.offset_records import encode_key as encode_position_key
+from cordwood.groups.state.offset_records import encode_value as encode_position
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import Codec

@@ -18,7 +18,7 @@ from cordwood.groups.consumer.heartbeat import LEAVING
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.consumer.topics import TopicShape
-from cordwood.groups.positions import Record
+from cordwood.groups.state.positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.transactions.adding import add_partitions

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from tests.seeds import seeds
 
-from cordwood.groups import migration
 from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.records import StoredGroup
-from cordwood.groups.consumer import classic_members
+from cordwood.groups.consumer import classic_members, migration
 from cordwood.groups.consumer.member import MemberState
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.model.errors import ErrorCode

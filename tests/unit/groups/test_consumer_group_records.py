@@ -31,7 +31,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, partitions_in, share_of
 from cordwood.groups.consumer.since import since_now
-from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.groups.state.record_fields import UnreadableRecord
 
 names = st.text(max_size=12)
 ints = st.integers(-(2**31), 2**31 - 1)

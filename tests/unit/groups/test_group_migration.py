@@ -9,12 +9,12 @@ from tests.unit.groups import consumer_stage
 from tests.unit.groups.consumer_stage import GROUP, ORDERS, SESSION_MS, Member
 from tests.unit.groups.stage import LIMITS, REBALANCE_MS
 
-from cordwood.groups import migration
 from cordwood.groups.classic.group import Limits, State
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer import migration
 from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode

@@ -17,7 +17,7 @@ from cordwood.groups.classic.records import (
     encode_group_key,
 )
 from cordwood.groups.classic.subscription import subscribed_topics
-from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 

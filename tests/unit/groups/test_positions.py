@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.groups.offset_records import (
+from cordwood.groups.state.offset_records import (
     Position,
     PositionKey,
     _decode_any_value,
@@ -14,8 +14,8 @@ from cordwood.groups.offset_records import (
     encode_value,
     key_prefixes,
 )
-from cordwood.groups.positions import Commit, Positions, is_current
-from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.groups.state.positions import Commit, Positions, is_current
+from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition

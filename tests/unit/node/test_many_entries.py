@@ -7,7 +7,7 @@ import pytest
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic
 
-from cordwood.groups.offset_records import Position, encode_key, encode_value
+from cordwood.groups.state.offset_records import Position, encode_key, encode_value
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, S
 from cordwood.simulation.world import World

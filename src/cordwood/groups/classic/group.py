@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cordwood.groups.classic.outbox import JoinTicket, SyncTicket
 from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
-from cordwood.groups.kept_bytes import KeptBytes
+from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
 from cordwood.model.moment import Moment
 from cordwood.model.moves import Moves

@@ -6,7 +6,7 @@ Key: record type 2 and the group. Value: version 3 (0 to 4 are read). A null val
 import struct
 from typing import NamedTuple
 
-from cordwood.groups.record_fields import FieldReader, UnreadableRecord, nullable_string, octets, string
+from cordwood.groups.state.record_fields import FieldReader, UnreadableRecord, nullable_string, octets, string
 from cordwood.records.written import Written
 
 GROUP_METADATA_KEY_TYPE = 2

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from cordwood.groups.record_fields import FieldReader, UnreadableRecord, string
+from cordwood.groups.state.record_fields import FieldReader, UnreadableRecord, string
 
 NamedPartitions = tuple[tuple[str, Sequence[int]], ...]
 """Partition numbers by the topic's name."""

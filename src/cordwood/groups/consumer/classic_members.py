@@ -16,13 +16,13 @@ from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.group import ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advance, count_from, is_short, updated
 from cordwood.groups.consumer.member import ClassicPart, MemberState
+from cordwood.groups.consumer.migration import to_classic
 from cordwood.groups.consumer.naming import named, share_named
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView
-from cordwood.groups.migration import to_classic
-from cordwood.groups.positions import Record
-from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.groups.state.positions import Record
+from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
 from cordwood.groups.consumer.since import Since, latest_since
-from cordwood.groups.record_fields import (
+from cordwood.groups.state.record_fields import (
     FieldReader,
     UnreadableRecord,
     compact_string,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from cordwood.groups.classic.group import NEVER_MS, Limits
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.heartbeat import ConsumerLimits
-from cordwood.groups.offset_records import decode_key, key_prefixes
 from cordwood.groups.shard import GroupShard
+from cordwood.groups.state.offset_records import decode_key, key_prefixes
 from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition

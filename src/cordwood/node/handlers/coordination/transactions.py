@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.groups.positions import Commit
+from cordwood.groups.state.positions import Commit
 from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved

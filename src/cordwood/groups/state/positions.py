@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from cordwood.groups.offset_records import (
+from cordwood.groups.state.offset_records import (
     Position,
     decode_key,
     decode_value,

@@ -9,7 +9,7 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from cordwood.groups.record_fields import FieldReader, UnreadableRecord, compact_string, string
+from cordwood.groups.state.record_fields import FieldReader, UnreadableRecord, compact_string, string
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.records.written import Written
 

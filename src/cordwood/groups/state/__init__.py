@@ -1,0 +1,1 @@
+"""State that groups of both protocols have: positions, kept bytes, fields of records."""
