@@ -18,7 +18,7 @@ def test_workers_are_forked_from_a_daemon_that_has_imported_what_takes_long(spar
             yield pa.RecordBatch.from_arrays([pa.array([command])], names=["command"])
 
     (found,) = spark.range(1).mapInArrow(daemons, "command string").collect()
-    assert "cordwood.spark.worker_daemon pyspark.worker" in found["command"]
+    assert "cordwood.spark.workers.daemon pyspark.worker" in found["command"]
 
 
 COUNT_DAEMONS = """

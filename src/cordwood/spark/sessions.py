@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
-from cordwood.spark.shared_workers import seed_for_children, share_workers
 from cordwood.spark.spark_home import ensure_spark_home
+from cordwood.spark.workers.shared import seed_for_children, share_workers
 
 RUNTIME_SETTINGS: Final = {
     # Pushes filters on offset, partition, topic and timestamp to the source of a batch read.
@@ -40,7 +40,7 @@ START_SETTINGS: Final = {
 LOCAL_SETTINGS: Final = {
     # Workers begin with numba and our kernels imported. On another machine an executor may lack the module at its
     # start.
-    "spark.python.daemon.module": "cordwood.spark.worker_daemon",
+    "spark.python.daemon.module": "cordwood.spark.workers.daemon",
 }
 """Settings for sessions whose Python workers this process chooses."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.spark.option_names import OPTIONS
+from cordwood.spark.options.names import OPTIONS
 from cordwood.spark.source.kafka_keys import Key
 from cordwood.spark.source.schema import COLUMNS
 

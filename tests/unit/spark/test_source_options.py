@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.client.answers import Isolation
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark import option_names
+from cordwood.spark.options import names as option_names
 from cordwood.spark.source.boundaries import (
     AtGroup,
     AtOffsets,

@@ -5,7 +5,7 @@ import sys
 
 LOOK = """
 import sys
-from cordwood.spark import worker_daemon
+from cordwood.spark.workers import daemon as worker_daemon
 worker_daemon.preload()
 print(worker_daemon.thread_count(), "numba" in sys.modules, "pyarrow" in sys.modules)
 """

@@ -16,7 +16,7 @@ from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.tables.latest_rows import is_told_to_merge
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
-from cordwood.spark.quantities import size_bytes
+from cordwood.spark.options.quantities import size_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from cordwood.spark.sink.promises import transaction_timeout_ms
 from cordwood.spark.sink.protocol import Decision, SinkFailure, TaskReport, Written, decision_of, sums_of
 from cordwood.spark.sink.steps import Step, reached
 from cordwood.spark.sink.transactions import WEAKER, abandon_slot
-from cordwood.spark.worker_state import cluster_of
+from cordwood.spark.workers.state import cluster_of
 from cordwood.wire.apis import ApiKey
 
 _log = logging.getLogger("cordwood.spark.sink")

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
-from cordwood.spark.option_names import OPTIONS
-from cordwood.spark.quantities import MAX_INT, MAX_LONG
+from cordwood.spark.options.names import OPTIONS
+from cordwood.spark.options.quantities import MAX_INT, MAX_LONG
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, why_without_effect
 
 SINK_OPTIONS = (

@@ -17,7 +17,6 @@ from cordwood.columnar.encoding import OutgoingRows
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
-from cordwood.spark.query_names import query_name_of_task
 from cordwood.spark.sink.blocks import gather, to_block
 from cordwood.spark.sink.columns import SinkColumns
 from cordwood.spark.sink.families import FamilyPromise, Renewer
@@ -27,7 +26,8 @@ from cordwood.spark.sink.protocol import SinkFailure, TaskReport
 from cordwood.spark.sink.routing import Router, Rows
 from cordwood.spark.sink.steps import Step, reached
 from cordwood.spark.sink.transactions import PlainPromise, TaskTransactionPromise
-from cordwood.spark.worker_state import cluster_of, freeze_once
+from cordwood.spark.workers.query_names import query_name_of_task
+from cordwood.spark.workers.state import cluster_of, freeze_once
 from cordwood.wire.apis import ApiKey
 
 _SEQUENCES = 2**31

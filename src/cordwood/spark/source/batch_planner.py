@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cordwood.client.cluster import Cluster
 from cordwood.model.identifiers import TopicId
-from cordwood.spark import option_names as names
+from cordwood.spark.options import names as names
 from cordwood.spark.source.data_loss import Cause, DataLoss, Ledger, Loss, find_losses
 from cordwood.spark.source.judging import judge
 from cordwood.spark.source.offsets import Positions

@@ -7,7 +7,7 @@ from typing import Final
 from cordwood.client.answers import Isolation
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
-from cordwood.spark.option_names import FAIL_ON_DATA_LOSS
+from cordwood.spark.options.names import FAIL_ON_DATA_LOSS
 from cordwood.spark.source.data_loss import Cause, Loss
 
 _TOLD: Final = 10

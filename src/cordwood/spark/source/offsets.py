@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cordwood.client.answers import EARLIEST
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.quantities import MAX_LONG
+from cordwood.spark.options.quantities import MAX_LONG
 
 Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]

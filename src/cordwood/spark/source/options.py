@@ -13,9 +13,9 @@ from typing import TypeVar
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.settings import ClientSettings
 from cordwood.model.quantities import duration_ms
-from cordwood.spark import option_names as names
-from cordwood.spark.option_names import did_you_mean
-from cordwood.spark.quantities import MAX_INT, one_of, size_bytes, whole_number, yes_or_no
+from cordwood.spark.options import names as names
+from cordwood.spark.options.names import did_you_mean
+from cordwood.spark.options.quantities import MAX_INT, one_of, size_bytes, whole_number, yes_or_no
 from cordwood.spark.source.boundaries import (
     AtGroup,
     AtOffsets,

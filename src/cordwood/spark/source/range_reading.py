@@ -22,7 +22,7 @@ from cordwood.spark.source.data_loss import Cause, DataLoss, Loss
 from cordwood.spark.source.explaining import advise, explain
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import OffsetRange, ReadTask
-from cordwood.spark.worker_state import cluster_of, freeze_once
+from cordwood.spark.workers.state import cluster_of, freeze_once
 
 _log = logging.getLogger(__name__)
 

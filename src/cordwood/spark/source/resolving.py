@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cordwood.client.answers import EARLIEST, LATEST, FoundOffset
 from cordwood.client.cluster import Cluster
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark import option_names as names
+from cordwood.spark.options import names as names
 from cordwood.spark.source.boundaries import AtGroup, AtOffsets, AtTime, AtTimes, Boundary, Edge, NoLaterRecord
 from cordwood.spark.source.offsets import Positions
 from cordwood.spark.source.options import SourceOptions

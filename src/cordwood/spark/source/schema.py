@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cordwood.spark.option_names import EXTRA_COLUMNS, did_you_mean
+from cordwood.spark.options.names import EXTRA_COLUMNS, did_you_mean
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cordwood.client.answers import EARLIEST, LATEST, Isolation, TopicMetadata
 from cordwood.client.cluster import Cluster
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.spark.option_names import ASSIGN, SUBSCRIBE, did_you_mean
+from cordwood.spark.options.names import ASSIGN, SUBSCRIBE, did_you_mean
 from cordwood.spark.source.boundaries import Partitions, Pattern, Subscription, Topics
 from cordwood.spark.source.data_loss import Partition
 from cordwood.spark.source.offsets import Positions, to_spark
