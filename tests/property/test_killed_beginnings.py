@@ -8,6 +8,7 @@ import random
 import uuid
 
 import pytest
+from simulation.disk import ProcessDied, SimulatedDisk
 from tests.moments import at
 from tests.seeds import seeds
 from tests.unit.log.log_making import NOW_MS, fill
@@ -17,7 +18,6 @@ from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import remove_if_there
-from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 
 PATH = "/data"
 ORDERS = TopicPartition("orders", 0)

@@ -9,10 +9,10 @@ import uuid
 from typing import Any
 
 import pytest
+from simulation.world import World
 
 from cordwood.node.apis import SERVED
 from cordwood.records.build import build_batch
-from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.schema import STRUCT, Field, Message, Struct, load
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from simulation.checkers.transactions import read_committed
+from simulation.exchange import Exchange
+from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
+from simulation.world import World
+
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.checkers.transactions import read_committed
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.workloads.transactional_writers import PARTITIONS, TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 FAMILY = "query"

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
+
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 NAME = "writer"

@@ -9,6 +9,16 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from simulation.broken import InvariantBroken
+from simulation.checkers.content import read_batches
+from simulation.checkers.replicas import ReplicasChecker
+from simulation.checkers.replicated_answers import ReplicatedAnswers
+from simulation.game import FENCES_LIFTED_MS
+from simulation.ledger import Ledger
+from simulation.life import DATA_DIRECTORY
+from simulation.links import STORE
+from simulation.slow_store import Fate, SlowStore
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
@@ -29,16 +39,6 @@ from tests.unit.node.two_brokers import run
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.records.build import build_batch
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.checkers.content import read_batches
-from cordwood.simulation.checkers.replicas import ReplicasChecker
-from cordwood.simulation.checkers.replicated_answers import ReplicatedAnswers
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.ledger import Ledger
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.links import STORE
-from cordwood.simulation.slow_store import Fate, SlowStore
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LAG_MS = 1_000

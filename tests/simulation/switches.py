@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
+from simulation.disk import SimulatedDisk
 
 from cordwood.cluster import registration
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
@@ -31,9 +32,8 @@ from cordwood.replication.dropped_deletions import Verdict
 from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 from cordwood.replication.leader import LeaderReplica
-from cordwood.simulation import life
-from cordwood.simulation.disk import SimulatedDisk
 from cordwood.wire.fetched import FetchedPartition
+from simulation import life
 
 Patch = pytest.MonkeyPatch
 

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from simulation.broken import InvariantBroken
+from simulation.game import SimulationFailed
+from simulation.replication_game import play
+from simulation.weather import FAULTS, Weather
 from tests.simulation import scenes, switches
-
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.replication_game import play
-from cordwood.simulation.weather import FAULTS, Weather
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 40

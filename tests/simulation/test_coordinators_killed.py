@@ -11,20 +11,20 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from simulation.broken import InvariantBroken
+from simulation.checkers.replicas import ReplicasChecker
+from simulation.checkers.transactions import check_transactions
+from simulation.game import FENCES_LIFTED_MS
+from simulation.ledger import Ledger
+from simulation.machine import Machine
+from simulation.stage import Stage
+from simulation.transaction_game import LONGEST_TRANSACTION_MS, SETTINGS
+from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Fate, History, TransactionalWriter
+from simulation.world import World, replicated
 
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.node.coordinators.transaction_completion import Completions
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.checkers.replicas import ReplicasChecker
-from cordwood.simulation.checkers.transactions import check_transactions
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.ledger import Ledger
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.stage import Stage
-from cordwood.simulation.transaction_game import LONGEST_TRANSACTION_MS, SETTINGS
-from cordwood.simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Fate, History, TransactionalWriter
-from cordwood.simulation.world import World, replicated
 from cordwood.wire.apis import ApiKey
 
 BROKERS = 3

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     LAG_MS,
@@ -21,8 +23,6 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 __all__ = ["world"]

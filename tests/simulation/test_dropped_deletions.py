@@ -4,6 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from simulation.broken import InvariantBroken
+from simulation.checkers.compacted import check_compacted, latest_records
+from simulation.disk import ProcessDied
+from simulation.machine import BrokerFailed
+from simulation.world import World
 from tests.simulation import switches
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -26,11 +31,6 @@ from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.replication.leader import LeaderReplica
 from cordwood.segments.dropped_deletions import FILE_NAME
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.checkers.compacted import check_compacted, latest_records
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.machine import BrokerFailed
-from cordwood.simulation.world import World
 
 LAG_MS = 1_000
 SETTINGS = {

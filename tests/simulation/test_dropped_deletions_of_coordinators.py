@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.checkers.compacted import check_compacted
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.test_dropped_deletions import LAG_MS, SETTINGS
 from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, content, cut_off, elect, heal, others
 
 from cordwood.log.log import Log
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.records.build import build_batch
-from cordwood.simulation.checkers.compacted import check_compacted
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 NAME = "writer"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_refused_batches import sequence_sent, sequence_told
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -19,7 +20,6 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.node.partitions.early_batches import FIRST_BATCH_WITHIN_MS, GAP_CLOSES_WITHIN_MS
 from cordwood.node.partitions.refused_batches import REMEMBERED_MS
-from cordwood.simulation.world import World
 
 WAITS = "NOT_ENOUGH_REPLICAS"
 GAP = "OUT_OF_ORDER_SEQUENCE_NUMBER"

@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulation.checkers.transactions import read_committed
+from simulation.transaction_game import SETTINGS
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.one_producer import NAME, Producer, described
 from tests.unit.node.speaking import create_topic
 
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.checkers.transactions import read_committed
-from cordwood.simulation.transaction_game import SETTINGS
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH
 from cordwood.wire.apis import ApiKey

@@ -4,6 +4,8 @@ words, and comes back once the disk works again."""
 import logging
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
@@ -21,8 +23,6 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.node.partitions.partition import Partition
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 
 CHANGES = ("truncate", "remove", "rename", "create", "append")
 

@@ -6,6 +6,11 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from simulation.checkers.rest import check_at_rest
+from simulation.disk import ProcessDied
+from simulation.transaction_game import SETTINGS
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.families_speaking import (
     FAMILY,
     Task,
@@ -23,11 +28,6 @@ from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators import family_coordinator, transaction_completion
 from cordwood.node.coordinators.transaction_markers import MarkerWriter
-from cordwood.simulation.checkers.rest import check_at_rest
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.transaction_game import SETTINGS
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.transactions.families_deciding import FORGET_AFTER_MS
 from cordwood.wire.apis import ApiKey
 

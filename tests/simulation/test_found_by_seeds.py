@@ -6,6 +6,11 @@ Those of single handlers stand with the tests of the handlers, in tests/unit/nod
 from collections.abc import Callable
 
 import pytest
+from simulation.checkers.replicas import ReplicasChecker
+from simulation.disk import ProcessDied
+from simulation.exchange import Exchange, State
+from simulation.links import STORE
+from simulation.world import World
 from tests.unit.node.speaking import (
     alter_topic,
     batch_of,
@@ -24,11 +29,6 @@ from tests.unit.node.two_brokers import run
 from cordwood.cluster.metadata.partitions import partition_row
 from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.stores.interface import Put
-from cordwood.simulation.checkers.replicas import ReplicasChecker
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.exchange import Exchange, State
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 HOUR_MS = 3_600_000

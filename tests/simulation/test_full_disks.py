@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_refused_batches import sequence_told
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -23,7 +24,6 @@ from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.planner.registration import Condition, plan_own_row
 from cordwood.model.errors import ErrorCode
 from cordwood.node.partitions.full_disk import CALM_MS, LOOK_MS
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SOON_MS = 500

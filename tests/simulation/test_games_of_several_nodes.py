@@ -1,6 +1,6 @@
 """Games on several brokers: pauses, cuts and deaths of single machines, leases that end, clients that go astray.
 
-CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m cordwood.simulation --nodes 3 --game groups --seed N` plays one
+CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m simulation --nodes 3 --game groups --seed N` plays one
 again.
 """
 
@@ -14,6 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from simulation.exchange import Connection, Exchange, Network
+from simulation.game import SimulationFailed
+from simulation.slow_store import SlowStore
 from tests.seeds import seeds
 
 from cordwood.cluster.metadata.image import TopicImage
@@ -23,11 +26,8 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators import transaction_completion
 from cordwood.node.partitions.hosted import Deposed, HostedReplicas
-from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
-from cordwood.simulation.exchange import Connection, Exchange, Network
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.slow_store import SlowStore
 from cordwood.wire.apis import ApiKey
+from simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
 
 Patch = pytest.MonkeyPatch
 NODES, STEPS, FEW_STEPS, FAMILY_STEPS = 3, 1000, 400, 2000
@@ -35,7 +35,7 @@ REPLICATED_STEPS = 4000
 MOST_GAMES = 30
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "6"))
 
-PRINT_DIGEST = "from cordwood.simulation.log_game import play; print(play({seed}, {steps}, nodes={nodes}).digest)"
+PRINT_DIGEST = "from simulation.log_game import play; print(play({seed}, {steps}, nodes={nodes}).digest)"
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

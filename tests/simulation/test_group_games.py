@@ -1,6 +1,6 @@
 """Random schedules of group members on a broker that dies: whatever happens, work is shared and positions hold.
 
-CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m cordwood.simulation --game groups --seed N` plays one again.
+CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m simulation --game groups --seed N` plays one again.
 """
 
 import os
@@ -8,9 +8,8 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
+from simulation.group_game import play
 from tests.seeds import seeds
-
-from cordwood.simulation.group_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 

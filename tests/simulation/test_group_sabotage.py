@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from simulation.game import SimulationFailed
+from simulation.group_game import PARTITIONS, play
+from simulation.workloads.group_members import TOPIC
 
 from cordwood.groups.classic import heartbeat, membership, rebalance, sync
 from cordwood.groups.classic.group import Group
@@ -17,9 +20,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.coordinators import coordinator_log, coordinator_records
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.group_game import PARTITIONS, play
-from cordwood.simulation.workloads.group_members import TOPIC
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 40

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     begin_produce,
@@ -17,7 +18,6 @@ from tests.simulation.test_replication_on_machines import (
 )
 
 from cordwood.node.replication.last_news import LAST_NEWS_MS
-from cordwood.simulation.world import World
 
 
 @pytest.fixture

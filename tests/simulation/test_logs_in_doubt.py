@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.machine import Machine
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     TOPIC,
@@ -20,9 +23,6 @@ from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.end_witness import FILE_NAMES as END_WITNESS
 from cordwood.segments.filesystem import remove_if_there
 from cordwood.segments.offset_checkpoint import LOG_START_FILE
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.world import World
 
 SETTLED_MS = 15_000
 SOON_MS = 100

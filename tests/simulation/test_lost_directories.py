@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from simulation.checkers.content import read_batches
+from simulation.exchange import Exchange
+from simulation.machine import BrokerFailed
+from simulation.world import World
 from tests.unit.node.speaking import batch_of, create_topic, fill, produce
 
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.checkers.content import read_batches
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.machine import BrokerFailed
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 HOME, OTHER = "/data", "/data-2"

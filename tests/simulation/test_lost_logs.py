@@ -4,6 +4,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.links import STORE
+from simulation.world import World
 from tests.simulation.test_repair_on_machines import damage
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -19,9 +22,6 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 BATCHES = 6

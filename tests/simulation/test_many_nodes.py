@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange, State
+from simulation.life import DATA_DIRECTORY
+from simulation.links import CLIENTS, STORE
+from simulation.world import SHORT_LEASE_MS, World
 
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.exchange import Exchange, State
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.links import CLIENTS, STORE
-from cordwood.simulation.world import SHORT_LEASE_MS, World
 from cordwood.wire.apis import ApiKey
 
 ONE, TWO, THREE = 1, 2, 3

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulation.game import SimulationFailed
+from simulation.micro_batch_game import play
 from tests.seeds import SOAKING, seeds
 
 from cordwood.model.errors import ErrorCode
@@ -13,8 +15,6 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinators.family_coordinator import FamilyCoordinator
 from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
 from cordwood.node.coordinators.transaction_markers import MarkerWriter
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.micro_batch_game import play
 from cordwood.transactions import adding, families_deciding
 from cordwood.transactions.families import Families
 from cordwood.transactions.families_deciding import Decision

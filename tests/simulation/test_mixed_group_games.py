@@ -1,6 +1,6 @@
 """Random schedules of members of both protocols in one group, which goes over from one to the other and back.
 
-CORDWOOD_SIM_SEEDS=2000 plays more. `python -m cordwood.simulation --game mixed-groups --seed N` plays one again.
+CORDWOOD_SIM_SEEDS=2000 plays more. `python -m simulation --game mixed-groups --seed N` plays one again.
 """
 
 import os
@@ -10,6 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from simulation.game import SimulationFailed
+from simulation.mixed_group_game import play
 from tests.seeds import seeds
 
 from cordwood.groups.classic.group import Group
@@ -18,8 +20,6 @@ from cordwood.groups.consumer import classic_members, migration
 from cordwood.groups.consumer.member import MemberState
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.mixed_group_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 MOST_GAMES = 60

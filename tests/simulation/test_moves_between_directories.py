@@ -3,7 +3,7 @@
 import pytest
 from tests.seeds import FIRST_SEED
 
-from cordwood.simulation import log_game, replication_game
+from simulation import log_game, replication_game
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 6))

@@ -4,6 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.game import FENCES_LIFTED_MS
+from simulation.links import STORE
+from simulation.world import SHORT_LEASE_MS, World, rack_of
 from tests.simulation.test_repair_on_machines import fill, rot
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
@@ -31,10 +35,6 @@ from cordwood.node.replication.near_reads import (
     TELL_LEADERSHIP_FOR_MS,
 )
 from cordwood.records.batch import batches_in
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import SHORT_LEASE_MS, World, rack_of
 from cordwood.wire.apis import ApiKey
 
 LAG_MS = 5_000

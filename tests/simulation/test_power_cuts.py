@@ -4,6 +4,8 @@ kept, whoever led and whoever comes back first."""
 from collections.abc import Iterator
 
 import pytest
+from simulation.game import FENCES_LIFTED_MS
+from simulation.world import World
 from tests.simulation.scenes import keep_through_power_cut, lose_power_and_tail
 from tests.simulation.test_replication_on_machines import (
     ALL,
@@ -23,8 +25,6 @@ from cordwood.cluster.metadata.rows import LogEnd
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS
 from cordwood.node.partitions.log_ends import LogEnds
 from cordwood.node.partitions.partition import Partition
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 AWAY_MS = 12_000

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.game import FENCES_LIFTED_MS
+from simulation.links import STORE
+from simulation.world import World
 
 from cordwood.cluster.planner.registration import PRODUCER_IDS_PER_BLOCK
 from cordwood.model.errors import ErrorCode
 from cordwood.node.coordinators.producer_ids import FEW_IDS
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 NO_STORE_MS = 60_000

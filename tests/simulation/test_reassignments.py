@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import begin_produce, image, read, told
 
 from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 ONE = 1

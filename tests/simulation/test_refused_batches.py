@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import ROUND_MS, TOPIC, create, image, others, told
 
 from cordwood.node.partitions.refused_batches import REMEMBERED_MS
 from cordwood.records.build import build_batch
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 BACK_MS = 12_000

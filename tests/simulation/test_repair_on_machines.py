@@ -4,6 +4,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.links import STORE
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,
@@ -23,9 +26,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.node.duties.scrub import FIRST_AFTER_MS
 from cordwood.node.replication.repair import SOON_MS
 from cordwood.segments.names import Suffix, segment_file_name
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 BATCHES = 12

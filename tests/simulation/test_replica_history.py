@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation.broken import InvariantBroken
+from simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
 
 from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.cluster.metadata.rows import PartitionRow
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
 
 LEADER, FOLLOWER, THIRD = 1, 2, 3
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import ONE, ROUND_MS, TOPIC, create, elect, log, others
 
 from cordwood.model.errors import ErrorCode
@@ -11,8 +13,6 @@ from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.node.coordinators.transactional_appends import ADDS_FROM_VERSION
 from cordwood.node.partitions.early_batches import FIRST_BATCH_WITHIN_MS
 from cordwood.records.build import build_batch
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 NAME = "writer"

@@ -1,6 +1,6 @@
 """Games of replication: brokers fail one by one and together, and the twelve rules hold after every step.
 
-CORDWOOD_REPLICATION_SEEDS=10000 plays more of them. A failure names its seed; `python -m cordwood.simulation --game
+CORDWOOD_REPLICATION_SEEDS=10000 plays more of them. A failure names its seed; `python -m simulation --game
 replication --nodes 3 --seed N` plays it again.
 """
 
@@ -9,10 +9,9 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
+from simulation.replication_game import play
+from simulation.weather import Weather
 from tests.seeds import seeds
-
-from cordwood.simulation.replication_game import play
-from cordwood.simulation.weather import Weather
 
 SEEDS = int(os.environ.get("CORDWOOD_REPLICATION_SEEDS", "4"))
 

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.checkers.content import read_batches
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.unit.node.two_brokers import run
 
 from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
@@ -14,9 +17,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.fetcher import AT_REST_MS, FEW_PARTITIONS
 from cordwood.records.build import build_batch
-from cordwood.simulation.checkers.content import read_batches
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

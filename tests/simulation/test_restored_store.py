@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.game import FENCES_LIFTED_MS
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import content
 
 from cordwood.cluster.stores.interface import StoreFailure, StoreUnavailable, StoreWentBack
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 BEFORE, AFTER = "before-the-backup", "after-the-backup"

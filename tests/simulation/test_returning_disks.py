@@ -4,12 +4,12 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from simulation.disk import SimulatedDisk
+from simulation.game import FENCES_LIFTED_MS
+from simulation.machine import Machine
+from simulation.world import World
 from tests.simulation.test_restored_store import write
 
-from cordwood.simulation.disk import SimulatedDisk
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 TOPIC = "orders"

@@ -4,6 +4,9 @@ none loses or changes a record."""
 import random
 
 import pytest
+from simulation.checkers.content import read_batches
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.seeds import seeds
 from tests.simulation.test_repair_on_machines import repairs, segments
 from tests.simulation.test_replication_on_machines import (
@@ -20,9 +23,6 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.records.batch import batches_in
 from cordwood.segments.names import Suffix, segment_file_name
-from cordwood.simulation.checkers.content import read_batches
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 
 
 class Story:

@@ -5,6 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulation.disk import SimulatedDisk, SimulatedFile
+from simulation.game import SimulationFailed
+from simulation.log_game import play
+from simulation.profile import Fault, Profile
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.kept_offsets import KeptOffsets
@@ -18,10 +22,6 @@ from cordwood.node.partitions.appends import Appends
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.requests.parked import ParkedRequests
 from cordwood.replication.leader import LeaderReplica
-from cordwood.simulation.disk import SimulatedDisk, SimulatedFile
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.log_game import play
-from cordwood.simulation.profile import Fault, Profile
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 60

@@ -1,6 +1,6 @@
 """Games of the simulator: clients, faults, time and the order of everything by a seed, and nothing is ever wrong.
 
-CORDWOOD_SIM_SEEDS=2000 plays more of them. A failure names its seed; `python -m cordwood.simulation --seed N` plays it
+CORDWOOD_SIM_SEEDS=2000 plays more of them. A failure names its seed; `python -m simulation --seed N` plays it
 again.
 """
 
@@ -10,13 +10,12 @@ import sys
 from collections import Counter
 
 import pytest
+from simulation.log_game import play
 from tests.seeds import seeds
-
-from cordwood.simulation.log_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "60"))
 
-PRINT_DIGEST = "from cordwood.simulation.log_game import play; print(play({seed}).digest)"
+PRINT_DIGEST = "from simulation.log_game import play; print(play({seed}).digest)"
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import ROUND_MS, TOPIC, create, elect, image, others
 
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LEASE_MS = 5_000

@@ -1,6 +1,7 @@
 """Replicas that are being moved are throttled on either side; replicas in sync never are."""
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     begin_produce,
@@ -12,7 +13,6 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 RATE = 2_000

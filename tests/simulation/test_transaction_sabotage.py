@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulation.game import SimulationFailed
+from simulation.transaction_game import play
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
 from cordwood.node.coordinators.transaction_markers import MarkerWriter
-from cordwood.simulation.game import SimulationFailed
-from cordwood.simulation.transaction_game import play
 from cordwood.transactions import adding, ending
 from cordwood.transactions.transaction import State, Transaction
 

@@ -3,9 +3,8 @@
 import os
 
 import pytest
+from simulation.transaction_game import play
 from tests.seeds import SOAKING, seeds
-
-from cordwood.simulation.transaction_game import play
 
 # Seeds that once failed. What they play changes with the broker, so each bug also has a test of its own with the
 # log's tests or in test_transactions_and_compaction.py.

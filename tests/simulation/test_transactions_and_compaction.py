@@ -1,11 +1,11 @@
 """Compaction of a topic with transactions: what was aborted never takes the place of what holds."""
 
+from simulation.transaction_game import SETTINGS
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.one_producer import Producer, position
 
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.transaction_game import SETTINGS
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 

@@ -5,6 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from simulation.checkers.transactions import read_committed
+from simulation.disk import ProcessDied
+from simulation.transaction_game import SETTINGS
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.one_producer import NAME, Producer, described, position
 from tests.unit.node.speaking import create_topic, delete_topic
 
@@ -18,11 +23,6 @@ from cordwood.node.partitions.appends import Appends
 from cordwood.node.partitions.partition import Partition
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
-from cordwood.simulation.checkers.transactions import read_committed
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.transaction_game import SETTINGS
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

@@ -5,6 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from simulation.broken import InvariantBroken
+from simulation.game import SimulationFailed, play_out
+from simulation.machine import Machine
+from simulation.replication_game import ReplicationGame
+from simulation.weather import Weather
 from tests.seeds import FIRST_SEED
 
 from cordwood.cluster.metadata.rows import METADATA_VERSION
@@ -12,11 +17,6 @@ from cordwood.cluster.metadata.versions import FEATURE, VersionRange
 from cordwood.cluster.planner import finalising
 from cordwood.cluster.stores.interface import has_mod_revision
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.simulation.broken import InvariantBroken
-from cordwood.simulation.game import SimulationFailed, play_out
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.replication_game import ReplicationGame
-from cordwood.simulation.weather import Weather
 from cordwood.wire.apis import ApiKey
 
 OLD, NEW = "1", "0"

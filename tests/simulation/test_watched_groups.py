@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, THREE, TOPIC, begin_produce, elect, told
 from tests.unit.node.two_brokers import run
 
@@ -16,7 +17,6 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties import watch_reports
 from cordwood.node.loop.peers import PeerRequest
 from cordwood.node.node import Node
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SWEEP_MS = 5_000

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from simulation.game import FENCES_LIFTED_MS
+from simulation.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     TOPIC,
@@ -20,8 +22,6 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.simulation.game import FENCES_LIFTED_MS
-from cordwood.simulation.world import World
 
 LONG_MS = 20_000
 

@@ -1,8 +1,8 @@
 """Forecasts when retention removes a record that a reader has not read yet.
 
 Retention removes whole segments, oldest first, and stops at the first that it has no reason to remove. So a segment is
-removed when it and all before it have a reason to go. The reasons are those of `log/upkeep/retention.py`: the segment's newest
-record is older than retention.ms, or the segments behind it are as large as retention.bytes.
+removed when it and all before it have a reason to go. The reasons are those of `log/upkeep/retention.py`: the segment's
+newest record is older than retention.ms, or the segments behind it are as large as retention.bytes.
 
 The forecast lets the log grow, and the reader advance, at constant rates; records that are yet to come carry the time
 of their arrival. The forecast says when removal becomes due. The removal happens at the next check, at most

@@ -2,8 +2,8 @@
 
 A peer's fault is a `ProtocolError`: it becomes an error code in a response and changes nothing. The environment's
 fault (disk, network, metadata store) is an `EnvironmentFailure`, handled at one boundary; the kinds of the metadata are
-beside their cause, in `cluster/metadata/rows.py`, `cluster/metadata/versions.py` and `cluster/stores/interface.py`. Our own fault
-is an assertion and a crash.
+beside their cause, in `cluster/metadata/rows.py`, `cluster/metadata/versions.py` and `cluster/stores/interface.py`. Our
+own fault is an assertion and a crash.
 """
 
 from enum import IntEnum

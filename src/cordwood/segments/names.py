@@ -1,8 +1,9 @@
 """The names of a segment's files, as in Kafka, so that Kafka's tools can read them.
 
 `00000000000000368769.log` begins at offset 368769. A file that is being removed ends in `.deleted`; compaction writes
-`.cleaned` files, which get their final names when they replace the old files (log/rewriting/replacement.py). Kafka's `.swap`
-files are recognised. Bytes that recovery cut off a log and kept are in `.log.cut-<position>` (log/opening/cutting.py).
+`.cleaned` files, which get their final names when they replace the old files (log/rewriting/replacement.py). Kafka's
+`.swap` files are recognised. Bytes that recovery cut off a log and kept are in `.log.cut-<position>`
+(log/opening/cutting.py).
 """
 
 import re

@@ -1,8 +1,8 @@
 """The snapshot of a partition's producers at an offset (`<offset>.snapshot`): recovery need not replay earlier batches.
 
 int16 version 1, uint32 CRC-32C of all that follows, int32 count, then 46 bytes per producer. Kafka writes the last
-batch of each producer only; this broker writes an entry per remembered batch (log/parts/producers.py), so a restart keeps the
-window of known duplicates.
+batch of each producer only; this broker writes an entry per remembered batch (log/parts/producers.py), so a restart
+keeps the window of known duplicates.
 """
 
 import struct

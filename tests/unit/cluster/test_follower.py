@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
+from simulation.clock import Clock
+from simulation.turn_loop import TurnLoop
 from tests.unit.cluster.forgetful_store import ForgetfulStore
 from tests.unit.cluster.metadata import visible
 
@@ -25,8 +27,6 @@ from cordwood.cluster.stores.interface import (
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.simulation.clock import Clock
-from cordwood.simulation.turn_loop import TurnLoop
 
 SETTINGS = BrokerSettings.from_texts({})
 

@@ -9,6 +9,9 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
+from simulation.clock import Clock
+from simulation.slow_store import SlowStore
+from simulation.turn_loop import TurnLoop
 
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage
@@ -18,9 +21,6 @@ from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.simulation.clock import Clock
-from cordwood.simulation.slow_store import SlowStore
-from cordwood.simulation.turn_loop import TurnLoop
 
 TRANSACTIONS_BEFORE_A_SWEEP = 2
 """A start names the cluster and registers the broker, then it lists the store and sweeps."""

@@ -12,7 +12,7 @@ LONGEST_MS = 1000
 
 
 class Twin:
-    """Every millisecond a batch comes, the reader reads on, and retention is applied as `log/upkeep/retention.py` does it."""
+    """Every millisecond a batch comes, a reader reads, and retention is applied as in `log/upkeep/retention.py`."""
 
     def __init__(self, log: LogSpan, position: int, batch_records: int, batch_bytes: int, drained_per_ms: int) -> None:
         self.segments = [list(segment) for segment in log.segments]

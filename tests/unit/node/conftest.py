@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-
-from cordwood.simulation.world import World
+from simulation.world import World
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
-from cordwood.simulation import exchange
-from cordwood.simulation.world import World
+from simulation.world import World
+
+from simulation import exchange
 
 
 class Lines:

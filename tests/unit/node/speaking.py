@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from simulation.exchange import Exchange
+from simulation.world import World
+
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PLENTY = 1 << 20

@@ -4,6 +4,8 @@ import gc
 from typing import Any
 
 import pytest
+from simulation.slow_store import Fate
+from simulation.world import World
 from tests.unit.node.speaking import (
     BROKER,
     DELETE,
@@ -24,8 +26,6 @@ from tests.unit.node.speaking import (
 from cordwood.cluster.stores.interface import Listing, StoreFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.node.partitions.partition import Partition
-from cordwood.simulation.slow_store import Fate
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 

@@ -1,9 +1,9 @@
 """What somebody asks for many times is answered once, and an answer that would be too large is none."""
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic
 
-from cordwood.simulation.world import World
 from cordwood.wire import requests
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.widths import max_elements

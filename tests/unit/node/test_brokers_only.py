@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch_values
 from tests.unit.node.test_listeners import BROKERS, CLIENTS, ask, ask_as
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
@@ -10,7 +11,6 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
 from cordwood.model.listeners import Callers, Entrance
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

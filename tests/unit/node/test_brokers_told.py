@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 
@@ -25,7 +26,6 @@ from cordwood.cluster.metadata.rows import (
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.node.requests.librdkafka_clients import is_on_librdkafka
 from cordwood.node.requests.told_brokers import TOLD_AFTER_LEAVING_MS
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Connection, Exchange
+from simulation.links import STORE
+from simulation.world import World
 from tests.unit.node.speaking import error
 
 from cordwood.model.listeners import Callers, Entrance
 from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP
 from cordwood.node.requests.catching_up import PATIENCE_MS
-from cordwood.simulation.exchange import Connection, Exchange
-from cordwood.simulation.links import STORE
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

@@ -4,10 +4,10 @@ import struct
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error
 
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 RETENTION_MS = 10 * 60_000

@@ -5,6 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.one_producer import NAME, Producer, described
 from tests.unit.node.speaking import (
     alter_topic,
@@ -25,9 +28,6 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, 
 from cordwood.log.parts.replayed import Replayed
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LONG_MS = 30_000

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fill
 
 from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.model.errors import DamagedLog
-from cordwood.simulation.world import World
 
 
 @pytest.fixture

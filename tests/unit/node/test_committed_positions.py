@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from simulation.exchange import State
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId
-from cordwood.simulation.exchange import State
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 COMMIT_VERSIONS = range(2, 11)

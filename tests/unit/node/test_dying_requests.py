@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
+from simulation.world import World
 from tests.unit.node.speaking import create_topic
 
 from cordwood.node.handlers.records.fetching import Fetching
 from cordwood.node.handlers.records.wide_produce import WideProduce
 from cordwood.node.requests.request import Request
-from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.widths import max_elements
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register, write
 
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PREFERRED, UNCLEAN = 0, 1

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import error
 from tests.unit.node.two_brokers import OTHER, register, run, write
 
 from cordwood.cluster.metadata.rows import broker_key, decode_broker, encode_broker
 from cordwood.cluster.metadata.versions import FEATURE, ONLY_FIRST
 from cordwood.cluster.stores.interface import Put
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

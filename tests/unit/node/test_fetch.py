@@ -1,6 +1,9 @@
 """Fetch: what a reader gets, how much of it and when; what it is told if it cannot be had."""
 
 import pytest
+from simulation.exchange import State
+from simulation.threads import Job
+from simulation.world import World
 from tests.unit.node.speaking import (
     batch_of,
     begin_fetch,
@@ -18,9 +21,6 @@ from tests.unit.node.speaking import (
 
 from cordwood.model.identifiers import TopicId
 from cordwood.node.requests.early_answers import MOST_IN_WINDOW
-from cordwood.simulation.exchange import State
-from cordwood.simulation.threads import Job
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 ALL_VERSIONS = range(4, 19)

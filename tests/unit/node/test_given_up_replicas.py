@@ -4,14 +4,14 @@ aside, and deletes and serves nothing of it."""
 from collections.abc import Iterator
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill, only, values_in
 from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, write
 
 from cordwood.log.directory.set_aside import read_note
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 A_FEW_TURNS_MS = 50

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import APPEND, DELETE, SET, create_topic, error
 
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 BROKER, LOGGER, CLIENT_METRICS, GROUP = 4, 8, 16, 32

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Connection, Exchange
+from simulation.world import World
 from tests.moments import at
 from tests.unit.node.speaking import create_topic, error
 
-from cordwood.simulation.exchange import Connection, Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SESSION_MS = 20_000

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error
 
 from cordwood.groups.classic.group import MAX_NAME_BYTES
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 FLOOD = 100

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error, fill
 
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LONGEST = "x" * 32_767

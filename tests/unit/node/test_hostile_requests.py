@@ -14,11 +14,11 @@ import pytest
 from benchmarks.hostile_requests import Hostile, fields_of, hostile_requests
 from benchmarks.stalls import store
 from benchmarks.wide_requests import GROUP, WIDE, Stage
+from simulation.world import World
 from tests.unit.node.lines import Work, work_of
 from tests.unit.node.speaking import create_topic
 
 from cordwood.node.apis import SERVED
-from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 
 FULL_WIDTH = bool(os.environ.get("CORDWOOD_WIDEST"))

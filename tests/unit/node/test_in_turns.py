@@ -2,9 +2,10 @@
 
 from functools import partial
 
+from simulation.world import World
+
 from cordwood.model.moment import Moment
 from cordwood.node.loop.in_turns import InTurns
-from cordwood.simulation.world import World
 
 
 def test_each_piece_has_a_turn_of_its_own_however_long_they_take(world: World) -> None:

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic
 
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SETTINGS = {"offsets.topic.replication.factor": "3", "transaction.state.log.replication.factor": "3"}

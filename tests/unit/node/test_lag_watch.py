@@ -1,6 +1,8 @@
 """The watch over lag: small steps, however much there is to look at."""
 
 import pytest
+from simulation.workloads.transactional_writers import TOPIC
+from simulation.world import World
 from tests.simulation.one_producer import Producer
 from tests.unit.node.speaking import batch_of, create_topic, produce
 
@@ -9,8 +11,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties import lag_watch
 from cordwood.records.build import build_batch
-from cordwood.simulation.workloads.transactional_writers import TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 GROUPS = 50

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.unit.node.speaking import batch_of, create_topic, error, only
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register
 
 from cordwood.cluster.metadata.rows import Endpoint
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 TOPIC = "events"

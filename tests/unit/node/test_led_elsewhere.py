@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.lines import Lines
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch, fetch_values, fill, only, produce
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register
 
 from cordwood.model.coordination import MAX_NAME_BYTES
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 GROUP, TRANSACTION = 0, 1

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, error, fetch_values
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_key, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.listeners import Callers, Entrance
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

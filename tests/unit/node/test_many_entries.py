@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic
 
 from cordwood.groups.state.offset_records import Position, encode_key, encode_value
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog, S
-from cordwood.simulation.world import World
 from cordwood.transactions.log_records import record_of
 from cordwood.transactions.transaction import State, Transaction
 from cordwood.wire.apis import ApiKey

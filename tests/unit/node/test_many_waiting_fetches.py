@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fill, produce_values
 
 from cordwood.model.errors import ErrorCode
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 MOST_LINES = 20_000

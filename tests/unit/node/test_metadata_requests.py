@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from simulation.exchange import State, decode_response
+from simulation.world import World
 from tests.moments import at
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
@@ -10,8 +12,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.model.listeners import ONLY_ENTRANCE
 from cordwood.node.apis import SERVED
-from cordwood.simulation.exchange import State, decode_response
-from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.requests import RequestHeader
 

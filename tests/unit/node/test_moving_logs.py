@@ -4,11 +4,11 @@ import random
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import batch_of, create_topic, delete_topic, fetch, fill, only, produce, values_in
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 VALUES = [f"{number}".encode().ljust(100, b".") for number in range(20)]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import error
 from tests.unit.node.test_transactions_over_brokers import (
     AWAY,
@@ -17,7 +18,6 @@ from tests.unit.node.test_transactions_over_brokers import (
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.coordinators.transaction_completion import PATIENCE_MS
-from cordwood.simulation.world import World
 from cordwood.transactions.next_begun import MOST, NextBegun
 from cordwood.wire.apis import ApiKey
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from simulation.exchange import State
+from simulation.world import World
 from tests.unit.node.speaking import alter_topic, batch_of, create_topic, error, fetch, fill, only, produce, values_in
 
 from cordwood.records.batch import CRC_POSITION, CRC_START, TIMESTAMP_TYPE_BIT
 from cordwood.records.build import build_batch
 from cordwood.records.checksum import crc32c
-from cordwood.simulation.exchange import State
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
+from simulation.world import World
 from tests.unit.node.lines import Lines, busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, produce_values
 
@@ -15,7 +16,6 @@ from cordwood.cluster.planner.topics import NewTopic, plan_create_topics
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
 from cordwood.node.partitions import flushes
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PARTITIONS = 300

@@ -4,9 +4,9 @@ import uuid
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LAST_NUMBER = 2**31 - 1

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from simulation.machine import Machine
+from simulation.world import World
 
 from cordwood.model.moment import Moment
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, common_version
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 MYSELF, OTHER, NOBODY = 1, 2, 3

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.unit.node.speaking import (
     alter_topic,
     batch_of,
@@ -23,8 +25,6 @@ from cordwood.records import validate
 from cordwood.records.batch import Buffer, Codec, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.record_rules import Look, RecordRules, look
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 T = TypeVar("T")

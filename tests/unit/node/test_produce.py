@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange, State
+from simulation.world import World
 from tests.unit.node.speaking import alter_topic, batch_of, create_topic, delete_topic, error, produce, produce_values
 
 from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import CRC_POSITION, Codec
 from cordwood.records.build import build_batch
-from cordwood.simulation.exchange import Exchange, State
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 ALL_VERSIONS = range(3, 14)

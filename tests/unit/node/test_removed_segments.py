@@ -4,9 +4,9 @@ disk waits for the room."""
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, fill
 
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 DELAY_MS = 20_000

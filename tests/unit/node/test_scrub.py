@@ -3,6 +3,8 @@
 import logging
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill
 
 from cordwood.log.directory.findings import MAX_FINDINGS, Finding, Findings, Place
@@ -12,8 +14,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.duties.scrub import FIRST_AFTER_MS
 from cordwood.segments.damaged import DamagedCheckpoint
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 HOUR_MS = 3_600_000

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.world import World
 from tests.unit.node.speaking import (
     batch_of,
     begin_fetch,
@@ -21,8 +23,6 @@ from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.node.loop.serving import FOREVER_MS, Serving
 from cordwood.node.partitions.acks import ACK_EXPIRY_INTERVAL_MS
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LEASE_MS = 3000

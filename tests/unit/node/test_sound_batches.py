@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from simulation.life import DATA_DIRECTORY
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, fill
 from tests.unit.node.test_listeners import BROKERS, CLIENTS, ask
 from tests.unit.node.two_brokers import ME, OTHER, elect
@@ -11,8 +13,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.model.listeners import Entrance
 from cordwood.records.batch import batches_in
-from cordwood.simulation.life import DATA_DIRECTORY
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 

@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.cluster.metadata.image import TopicImage
@@ -11,7 +12,6 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
 from cordwood.node.coordinators import topic_matching
 from cordwood.node.coordinators.regular_expressions import MAX_EXPRESSION_BYTES, names_matching
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 NAMES = ["orders", "orders.eu", "refunds", "re"]

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
+from simulation.world import World
+
 from cordwood.node.coordinators.verification import Verdict
-from cordwood.simulation.world import World
 
 MANY = 5_000
 """More than the interpreter's calls may nest."""

@@ -4,6 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from simulation.exchange import Exchange
+from simulation.links import STORE
+from simulation.machine import Machine
+from simulation.world import World
 from tests.unit.node.speaking import error, only
 from tests.unit.node.two_brokers import run
 
@@ -17,10 +21,6 @@ from cordwood.node.requests.catching_up import PATIENCE_MS
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in
-from cordwood.simulation.exchange import Exchange
-from cordwood.simulation.links import STORE
-from cordwood.simulation.machine import Machine
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 HOME, AWAY, NOBODY = 1, 2, -1

@@ -6,14 +6,14 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from simulation.exchange import Connection, Exchange
+from simulation.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
 from cordwood.node.handlers.coordination import positions
 from cordwood.node.handlers.records.wide_produce import BATCHES_PER_STEP
 from cordwood.node.loop import turns
-from cordwood.simulation.exchange import Connection, Exchange
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PARTITIONS = 3

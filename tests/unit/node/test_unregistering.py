@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from simulation.world import World
 from tests.unit.node.speaking import error
 from tests.unit.node.two_brokers import OTHER, elect, register, write
 
 from cordwood.cluster.metadata.rows import broker_key, storage_key
 from cordwood.cluster.stores.interface import Delete, Put
-from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 TOPIC = "orders"

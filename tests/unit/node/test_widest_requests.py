@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
+from simulation.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import create_topic
 
 from cordwood.node.apis import SERVED
-from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.schema import Struct, load
 from cordwood.wire.widths import MAX_ELEMENTS, max_elements

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from simulation.world import World
+
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.cluster.metadata.rows import Endpoint, PartitionRow, broker_epoch_key, encode_partition, partition_key
 from cordwood.cluster.planner.registration import Registration, plan_registration
 from cordwood.cluster.stores.interface import Operation, Put
-from cordwood.simulation.world import World
 
 ME, OTHER, NOBODY = 1, 2, -1
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulation.checkers.content import read_batches
 from tests.moments import at
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
@@ -27,7 +28,6 @@ from cordwood.replication.follower import (
     Withhold,
 )
 from cordwood.replication.leader import LeaderReplica
-from cordwood.simulation.checkers.content import read_batches
 
 NOW_MS = 1_700_000_000_000
 ME, OTHER, THIRD = 1, 2, 3
