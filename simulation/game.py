@@ -15,15 +15,15 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.wire.apis import ApiKey
-from simulation import cluster_faults
 from simulation.checkers.replicas import ReplicasChecker
-from simulation.disk import ProcessDied
-from simulation.ledger import Ledger
-from simulation.machine import Machine
-from simulation.slow_store import Fate
-from simulation.stage import Stage
-from simulation.threads import Step
-from simulation.world import World
+from simulation.world import cluster_faults
+from simulation.world.disk import ProcessDied
+from simulation.world.ledger import Ledger
+from simulation.world.machine import Machine
+from simulation.world.slow_store import Fate
+from simulation.world.stage import Stage
+from simulation.world.threads import Step
+from simulation.world.world import World
 
 TRANSCRIPT_LINES = 80
 STEPS_BETWEEN_CHECKS = 100

@@ -3,9 +3,9 @@
 from typing import TypeVar
 
 from cordwood.cluster.stores.interface import StoreFailure
-from simulation import cluster_faults
 from simulation.game import Game
-from simulation.machine import Machine
+from simulation.world import cluster_faults
+from simulation.world.machine import Machine
 
 T = TypeVar("T")
 

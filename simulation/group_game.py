@@ -13,19 +13,19 @@ from typing import NamedTuple
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.groups import GroupsChecker
 from simulation.checkers.rest import check_at_rest
 from simulation.game import Game, Pace, play_out
 from simulation.log_game import QUIET_MS
-from simulation.machine import Machine
-from simulation.stage import Stage
-from simulation.threads import Step
 from simulation.workloads import classic_members, consumer_members
 from simulation.workloads.classic_members import ClassicMember
 from simulation.workloads.consumer_members import ConsumerMember
 from simulation.workloads.group_members import TOPIC, GroupMember
-from simulation.world import World, replicated
+from simulation.world.broken import InvariantBroken
+from simulation.world.machine import Machine
+from simulation.world.stage import Stage
+from simulation.world.threads import Step
+from simulation.world.world import World, replicated
 
 CLASSIC, CONSUMER = "oaks", "elms"
 PARTITIONS, MOST_PARTITIONS = 5, 8

@@ -16,7 +16,6 @@ from cordwood.cluster.follower import LONGEST_PAUSE_MS
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId
-from simulation.broken import InvariantBroken
 from simulation.checkers.answers import Answers
 from simulation.checkers.bounds import Bounds
 from simulation.checkers.content import check_content
@@ -24,21 +23,22 @@ from simulation.checkers.leaders import LeadersChecker
 from simulation.checkers.positions import PositionsChecker
 from simulation.checkers.rest import check_at_rest
 from simulation.checkers.waiting import check_waiting
-from simulation.exchange import Connection, Exchange
 from simulation.game import Game, Pace, play_out
-from simulation.links import CLIENTS
-from simulation.machine import BrokerFailed, Machine
-from simulation.profile import Fault, Profile
-from simulation.slow_store import Fate
-from simulation.stage import Client
-from simulation.threads import Step
 from simulation.workloads.administrators import NAMES, Administrator
 from simulation.workloads.directory_movers import DirectoryMover
 from simulation.workloads.position_keepers import PositionKeeper
 from simulation.workloads.producers import IdempotentProducer, PlainProducer
 from simulation.workloads.readers import Reader
 from simulation.workloads.visitors import Vandal, Visitor
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.links import CLIENTS
+from simulation.world.machine import BrokerFailed, Machine
+from simulation.world.profile import Fault, Profile
+from simulation.world.slow_store import Fate
+from simulation.world.stage import Client
+from simulation.world.threads import Step
+from simulation.world.world import World
 
 QUIET_MS = 40_000
 """Longer than any request waits: acks at most 30 s, polls 3 s."""

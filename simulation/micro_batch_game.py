@@ -11,7 +11,6 @@ replicas the coordinator moves: between a join, a decision, its markers and the 
 import random
 from dataclasses import dataclass
 
-from simulation.broken import InvariantBroken
 from simulation.checkers.micro_batches import check_answer, check_micro_batches
 from simulation.checkers.rest import check_at_rest
 from simulation.game import Pace, play_out
@@ -27,7 +26,8 @@ from simulation.transaction_game import (
 )
 from simulation.workloads.micro_batches import Attempt, Driver, Query, repeat_a_decision
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
-from simulation.world import World, replicated
+from simulation.world.broken import InvariantBroken
+from simulation.world.world import World, replicated
 
 PACE = Pace(waits=0.08, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.75)
 FORGETFUL = {

@@ -20,24 +20,24 @@ from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import DiskFull, ProtocolError, StorageFailure
 from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
-from simulation import cluster_faults
-from simulation.broken import InvariantBroken
 from simulation.checkers.replicas import ReplicasChecker
 from simulation.checkers.replicated_answers import ReplicatedAnswers
 from simulation.game import Game, Pace, play_out
-from simulation.links import CLIENTS, STORE
-from simulation.machine import BrokerFailed, Machine
 from simulation.rot import Rot
-from simulation.slow_store import Fate
-from simulation.stage import Client
-from simulation.threads import Step
 from simulation.weather import Weather
 from simulation.workloads.directory_movers import DirectoryMover
 from simulation.workloads.end_watchers import EndWatcher
 from simulation.workloads.producers import IdempotentProducer, PlainProducer
 from simulation.workloads.readers import Reader
 from simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
-from simulation.world import World, rack_of
+from simulation.world import cluster_faults
+from simulation.world.broken import InvariantBroken
+from simulation.world.links import CLIENTS, STORE
+from simulation.world.machine import BrokerFailed, Machine
+from simulation.world.slow_store import Fate
+from simulation.world.stage import Client
+from simulation.world.threads import Step
+from simulation.world.world import World, rack_of
 
 WAITS_MS = (1, 1, 1, 5, 5, 20, 100, 500)
 STEPS_BETWEEN_BACKUPS = 200

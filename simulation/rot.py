@@ -19,9 +19,9 @@ from cordwood.records.batch import CRC_POSITION, batches_in
 from cordwood.segments.names import Suffix
 from simulation.checkers.replica_history import PartitionHistory
 from simulation.checkers.replicas import ReplicasChecker
-from simulation.links import CLIENTS
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.links import CLIENTS
+from simulation.world.machine import Machine
+from simulation.world.world import World
 
 Key = tuple[TopicId, int]
 

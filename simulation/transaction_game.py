@@ -9,7 +9,6 @@ With several nodes the coordinators, the partitions and the positions are on dif
 import random
 from dataclasses import dataclass
 
-from simulation.broken import InvariantBroken
 from simulation.checkers.rest import check_at_rest
 from simulation.checkers.transactions import check_transactions
 from simulation.game import Pace, play_out
@@ -21,7 +20,8 @@ from simulation.workloads.transactional_writers import (
     History,
     TransactionalWriter,
 )
-from simulation.world import World, replicated
+from simulation.world.broken import InvariantBroken
+from simulation.world.world import World, replicated
 
 SETTINGS = {
     "transaction.state.log.segment.bytes": "3000",

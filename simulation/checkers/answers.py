@@ -15,10 +15,10 @@ from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.positions import Key, PositionsChecker
-from simulation.exchange import Exchange
-from simulation.ledger import Ledger
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.ledger import Ledger
 
 ALL_REPLICAS = -1
 READ_COMMITTED = 1

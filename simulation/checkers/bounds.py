@@ -8,8 +8,8 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.node import Node
 from cordwood.node.partitions.partition import Partition
 from cordwood.replication.leader import LeaderReplica
-from simulation.broken import InvariantBroken
-from simulation.ledger import Ledger
+from simulation.world.broken import InvariantBroken
+from simulation.world.ledger import Ledger
 
 RETENTION_OF_A_RUN_MS = 86_400_000
 """A retention beyond this drops nothing during a run."""

@@ -9,9 +9,9 @@ from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.records import records_in
-from simulation.broken import InvariantBroken
 from simulation.checkers.content import read_batches
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.world import World
 
 Latest = dict[bytes, tuple[int, bytes]]
 """Offset and value of the latest committed record of each key that was not deleted."""

@@ -11,8 +11,8 @@ from cordwood.node.node import Node
 from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.records import Record, records_in
-from simulation.broken import InvariantBroken
-from simulation.ledger import Ledger, PartitionLedger, identity_of, lasting_part
+from simulation.world.broken import InvariantBroken
+from simulation.world.ledger import Ledger, PartitionLedger, identity_of, lasting_part
 
 READ_BYTES = 1 << 16
 SEQUENCES = 1 << 31

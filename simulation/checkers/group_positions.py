@@ -6,8 +6,8 @@ A token in its metadata identifies a commit. Commits stand in the order in which
 from dataclasses import dataclass
 
 from cordwood.model.errors import ErrorCode
-from simulation.broken import InvariantBroken
 from simulation.workloads.group_members import AGAIN, NO_POSITION
+from simulation.world.broken import InvariantBroken
 
 Key = tuple[str, int]
 """Group, partition."""

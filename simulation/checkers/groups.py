@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.group_positions import Commit, GroupPositions, Key
-from simulation.exchange import Exchange, Network
 from simulation.workloads.classic_members import share_in
 from simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange, Network
 
 LONG_AGO_MS = -(2**40)
 

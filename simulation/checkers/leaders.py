@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.exchange import Exchange
-from simulation.machine import Machine
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.machine import Machine
 
 
 class LeadersChecker:

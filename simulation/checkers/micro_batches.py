@@ -4,13 +4,13 @@ from collections import defaultdict
 
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.content import read_batches
 from simulation.checkers.transactions import read_committed
-from simulation.exchange import Exchange
 from simulation.workloads.micro_batches import Decision, Query
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 
 
 def check_micro_batches(world: World, query: Query, *, at_the_end: bool) -> None:

@@ -7,13 +7,13 @@ partitions when it joins, and gets its share when it syncs.
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.group_positions import Key
 from simulation.checkers.groups import GroupsChecker, Named
-from simulation.exchange import Exchange
 from simulation.workloads import classic_members, consumer_members
 from simulation.workloads.classic_members import owned_in, share_in
 from simulation.workloads.consumer_members import JOINING
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
 
 MEMBERSHIP = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 TOLD_TO_BE_OUT = (

@@ -5,7 +5,7 @@ apart by their ids: a new topic of the same name has no positions.
 """
 
 from cordwood.model.identifiers import TopicId
-from simulation.broken import InvariantBroken
+from simulation.world.broken import InvariantBroken
 
 NO_POSITION = -1
 

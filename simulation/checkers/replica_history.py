@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.cluster.metadata.rows import PartitionRow
-from simulation.broken import InvariantBroken
+from simulation.world.broken import InvariantBroken
 
 SEQUENCES = 1 << 31
 

@@ -26,11 +26,11 @@ from cordwood.log.log import Log
 from cordwood.model.identifiers import TopicId
 from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, BatchHeader
-from simulation.broken import InvariantBroken
 from simulation.checkers.content import read_batches
 from simulation.checkers.replica_history import Entry, PartitionHistory, Replica, Sighting
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.machine import Machine
+from simulation.world.world import World
 
 Key = tuple[TopicId, int]
 

@@ -13,14 +13,14 @@ from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.checkers.content import read_batches
 from simulation.checkers.replica_history import PartitionHistory
 from simulation.checkers.replicas import ReplicasChecker, digest
-from simulation.exchange import Exchange
-from simulation.ledger import Ledger, lasting_part
-from simulation.links import CLIENTS
-from simulation.machine import Machine
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.ledger import Ledger, lasting_part
+from simulation.world.links import CLIENTS
+from simulation.world.machine import Machine
 
 ALL_REPLICAS = -1
 READ_COMMITTED = 1

@@ -1,9 +1,9 @@
 """Checks that no waiter, timer or work is left after a quiet time."""
 
-from simulation.broken import InvariantBroken
-from simulation.links import CLIENTS
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.links import CLIENTS
+from simulation.world.machine import Machine
+from simulation.world.world import World
 
 MOST_TIMERS = 13
 """The most timers of the node itself: acks, sweeps, checkpoints, positions, compaction, the removal of moved logs, each

@@ -7,9 +7,9 @@ from cordwood.records.batch import batches_in
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Attempt, Fate, History
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.world import World
 
 FETCH_VERSION = 12
 OFFSET_FETCH_VERSION = 7

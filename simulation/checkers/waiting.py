@@ -4,9 +4,9 @@ from typing import Any
 
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.ledger import IDENTITY_HEADER
-from simulation.stage import Stage
+from simulation.world.broken import InvariantBroken
+from simulation.world.ledger import IDENTITY_HEADER
+from simulation.world.stage import Stage
 
 NAME = "the end"
 

@@ -14,9 +14,9 @@ from cordwood.groups.classic.subscription import read_assignment, read_subscript
 from cordwood.model.errors import ErrorCode
 from cordwood.node.coordinators.held_heartbeats import PATIENT_SOFTWARE
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Connection
-from simulation.stage import Stage
 from simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMember
+from simulation.world.exchange import Connection
+from simulation.world.stage import Stage
 
 SESSION_MS = 2000
 STATIC_FROM = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3, ApiKey.HEARTBEAT: 3, ApiKey.LEAVE_GROUP: 3}

@@ -10,8 +10,8 @@ from typing import Any
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from simulation.stage import Stage
 from simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMember
+from simulation.world.stage import Stage
 
 SESSION_MS = 2500
 """The broker's session timeout."""

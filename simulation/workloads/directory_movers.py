@@ -1,7 +1,7 @@
 """Clients that move partitions between the data directories of brokers."""
 
 from cordwood.wire.apis import ApiKey
-from simulation.stage import Client
+from simulation.world.stage import Client
 
 
 class DirectoryMover(Client):

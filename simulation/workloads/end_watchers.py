@@ -2,8 +2,8 @@
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Exchange
-from simulation.stage import Client
+from simulation.world.exchange import Exchange
+from simulation.world.stage import Client
 
 LATEST = -1
 

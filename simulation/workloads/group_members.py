@@ -10,8 +10,8 @@ from typing import Any
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Connection, Exchange
-from simulation.stage import GROUP, Client, Stage
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.stage import GROUP, Client, Stage
 
 TOPIC = "grove"
 NO_EPOCH = -1

@@ -14,10 +14,10 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.exchange import Exchange
-from simulation.stage import TRANSACTION, Client, Stage
 from simulation.workloads.transactional_writers import AGAIN, PARTITIONS, TOPIC
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.stage import TRANSACTION, Client, Stage
 
 FAMILY = "query"
 PARTS = 2

@@ -3,8 +3,8 @@
 from typing import Any
 
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Connection, Exchange
-from simulation.stage import GROUP, Client, Stage
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.stage import GROUP, Client, Stage
 
 TOPIC_IDS_FROM = 10
 GROUPS_FROM = 8

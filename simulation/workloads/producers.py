@@ -13,9 +13,9 @@ from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import Codec
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Exchange
-from simulation.ledger import IDENTITY_HEADER
-from simulation.stage import Client, Stage
+from simulation.world.exchange import Exchange
+from simulation.world.ledger import IDENTITY_HEADER
+from simulation.world.stage import Client, Stage
 
 WINDOW = 5
 MOST_ATTEMPTS = 4

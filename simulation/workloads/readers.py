@@ -11,9 +11,9 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.exchange import Exchange
-from simulation.stage import Client, Stage
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.stage import Client, Stage
 
 SESSIONS_FROM = 7
 EPOCHS_FROM = 9

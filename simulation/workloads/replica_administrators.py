@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Exchange
-from simulation.stage import Client, Stage
 from simulation.workloads.administrators import FOR_GOOD, SET, TOPIC_RESOURCE
+from simulation.world.exchange import Exchange
+from simulation.world.stage import Client, Stage
 
 NAMES = ("ash", "beech", "cedar")
 MOST_PARTITIONS = 3

@@ -13,9 +13,9 @@ from typing import Any
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.exchange import Exchange
-from simulation.stage import GROUP, TRANSACTION, Client, Stage
+from simulation.world.broken import InvariantBroken
+from simulation.world.exchange import Exchange
+from simulation.world.stage import GROUP, TRANSACTION, Client, Stage
 
 TOPIC = "events"
 PARTITIONS = 3

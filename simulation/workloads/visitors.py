@@ -5,8 +5,8 @@ from typing import Any
 from cordwood.records.batch import CRC_POSITION
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.ledger import IDENTITY_HEADER
-from simulation.stage import Client
+from simulation.world.ledger import IDENTITY_HEADER
+from simulation.world.stage import Client
 
 TOPIC_RESOURCE = 2
 

@@ -8,7 +8,7 @@ import random
 import uuid
 
 import pytest
-from simulation.disk import ProcessDied, SimulatedDisk
+from simulation.world.disk import ProcessDied, SimulatedDisk
 from tests.moments import at
 from tests.seeds import seeds
 from tests.unit.log.log_making import NOW_MS, fill

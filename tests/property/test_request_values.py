@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 
 from cordwood.node.apis import SERVED
 from cordwood.records.build import build_batch

@@ -3,9 +3,9 @@
 from typing import Any
 
 from simulation.checkers.transactions import read_committed
-from simulation.exchange import Exchange
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch

@@ -3,7 +3,7 @@
 from typing import Any
 
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.world import World
 
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch

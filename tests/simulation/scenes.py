@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from simulation.broken import InvariantBroken
 from simulation.checkers.content import read_batches
 from simulation.checkers.replicas import ReplicasChecker
 from simulation.checkers.replicated_answers import ReplicatedAnswers
 from simulation.game import FENCES_LIFTED_MS
-from simulation.ledger import Ledger
-from simulation.life import DATA_DIRECTORY
-from simulation.links import STORE
-from simulation.slow_store import Fate, SlowStore
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.ledger import Ledger
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.links import STORE
+from simulation.world.slow_store import Fate, SlowStore
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,

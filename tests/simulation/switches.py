@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
-from simulation.disk import SimulatedDisk
+from simulation.world import life
+from simulation.world.disk import SimulatedDisk
 
 from cordwood.cluster import registration
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
@@ -33,7 +34,6 @@ from cordwood.replication.follower import FollowerReplica, Refused, Restart
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 from cordwood.replication.leader import LeaderReplica
 from cordwood.wire.fetched import FetchedPartition
-from simulation import life
 
 Patch = pytest.MonkeyPatch
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from simulation.broken import InvariantBroken
 from simulation.game import SimulationFailed
 from simulation.replication_game import play
 from simulation.weather import FAULTS, Weather
+from simulation.world.broken import InvariantBroken
 from tests.simulation import scenes, switches
 
 Patch = pytest.MonkeyPatch

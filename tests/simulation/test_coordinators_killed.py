@@ -11,16 +11,16 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from simulation.broken import InvariantBroken
 from simulation.checkers.replicas import ReplicasChecker
 from simulation.checkers.transactions import check_transactions
 from simulation.game import FENCES_LIFTED_MS
-from simulation.ledger import Ledger
-from simulation.machine import Machine
-from simulation.stage import Stage
 from simulation.transaction_game import LONGEST_TRANSACTION_MS, SETTINGS
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Fate, History, TransactionalWriter
-from simulation.world import World, replicated
+from simulation.world.broken import InvariantBroken
+from simulation.world.ledger import Ledger
+from simulation.world.machine import Machine
+from simulation.world.stage import Stage
+from simulation.world.world import World, replicated
 
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     LAG_MS,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from simulation.broken import InvariantBroken
 from simulation.checkers.compacted import check_compacted, latest_records
-from simulation.disk import ProcessDied
-from simulation.machine import BrokerFailed
-from simulation.world import World
+from simulation.world.broken import InvariantBroken
+from simulation.world.disk import ProcessDied
+from simulation.world.machine import BrokerFailed
+from simulation.world.world import World
 from tests.simulation import switches
 from tests.simulation.test_replication_on_machines import (
     ALL,

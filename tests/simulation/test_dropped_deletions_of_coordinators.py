@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from simulation.checkers.compacted import check_compacted
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_dropped_deletions import LAG_MS, SETTINGS
 from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, content, cut_off, elect, heal, others
 

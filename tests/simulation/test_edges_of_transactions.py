@@ -7,7 +7,7 @@ import pytest
 from simulation.checkers.transactions import read_committed
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.one_producer import NAME, Producer, described
 from tests.unit.node.speaking import create_topic
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from simulation.checkers.replicas import ReplicasChecker
 from simulation.game import FENCES_LIFTED_MS
-from simulation.world import SHORT_LEASE_MS, World
+from simulation.world.world import SHORT_LEASE_MS, World
 from tests.simulation.test_replication_on_machines import create, cut_off, image, others
 
 

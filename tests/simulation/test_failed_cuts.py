@@ -4,8 +4,8 @@ words, and comes back once the disk works again."""
 import logging
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     ROUND_MS,

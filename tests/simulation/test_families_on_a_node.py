@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from simulation.checkers.rest import check_at_rest
-from simulation.disk import ProcessDied
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.disk import ProcessDied
+from simulation.world.world import World
 from tests.simulation.families_speaking import (
     FAMILY,
     Task,

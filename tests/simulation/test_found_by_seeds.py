@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 from simulation.checkers.replicas import ReplicasChecker
-from simulation.disk import ProcessDied
-from simulation.exchange import Exchange, State
-from simulation.links import STORE
-from simulation.world import World
+from simulation.world.disk import ProcessDied
+from simulation.world.exchange import Exchange, State
+from simulation.world.links import STORE
+from simulation.world.world import World
 from tests.unit.node.speaking import (
     alter_topic,
     batch_of,

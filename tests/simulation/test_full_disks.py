@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_refused_batches import sequence_told
 from tests.simulation.test_replication_on_machines import (
     ALL,

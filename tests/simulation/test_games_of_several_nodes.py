@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from simulation.exchange import Connection, Exchange, Network
 from simulation.game import SimulationFailed
-from simulation.slow_store import SlowStore
+from simulation.world.exchange import Connection, Exchange, Network
+from simulation.world.slow_store import SlowStore
 from tests.seeds import seeds
 
 from cordwood.cluster.metadata.image import TopicImage

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.machine import Machine
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ALL,
     TOPIC,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from simulation.checkers.content import read_batches
-from simulation.exchange import Exchange
-from simulation.machine import BrokerFailed
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.machine import BrokerFailed
+from simulation.world.world import World
 from tests.unit.node.speaking import batch_of, create_topic, fill, produce
 
 from cordwood.log.directory.data_directories import DataDirectories

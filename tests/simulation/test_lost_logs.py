@@ -4,9 +4,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.links import STORE
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.links import STORE
+from simulation.world.world import World
 from tests.simulation.test_repair_on_machines import damage
 from tests.simulation.test_replication_on_machines import (
     ALL,

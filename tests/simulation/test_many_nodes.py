@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange, State
-from simulation.life import DATA_DIRECTORY
-from simulation.links import CLIENTS, STORE
-from simulation.world import SHORT_LEASE_MS, World
+from simulation.world.exchange import Exchange, State
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.links import CLIENTS, STORE
+from simulation.world.world import SHORT_LEASE_MS, World
 
 from cordwood.model.errors import ErrorCode
 from cordwood.records.build import build_batch

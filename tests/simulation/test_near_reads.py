@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
 from simulation.game import FENCES_LIFTED_MS
-from simulation.links import STORE
-from simulation.world import SHORT_LEASE_MS, World, rack_of
+from simulation.world.exchange import Exchange
+from simulation.world.links import STORE
+from simulation.world.world import SHORT_LEASE_MS, World, rack_of
 from tests.simulation.test_repair_on_machines import fill, rot
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.game import FENCES_LIFTED_MS
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.scenes import keep_through_power_cut, lose_power_and_tail
 from tests.simulation.test_replication_on_machines import (
     ALL,

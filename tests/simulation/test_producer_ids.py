@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.game import FENCES_LIFTED_MS
-from simulation.links import STORE
-from simulation.world import World
+from simulation.world.links import STORE
+from simulation.world.world import World
 
 from cordwood.cluster.planner.registration import PRODUCER_IDS_PER_BLOCK
 from cordwood.model.errors import ErrorCode

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import begin_produce, image, read, told
 
 from cordwood.cluster.metadata.partitions import PartitionImage

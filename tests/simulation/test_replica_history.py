@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation.broken import InvariantBroken
 from simulation.checkers.replica_history import Entry, PartitionHistory, Sighting
+from simulation.world.broken import InvariantBroken
 
 from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.cluster.metadata.rows import PartitionRow

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import ONE, ROUND_MS, TOPIC, create, elect, log, others
 
 from cordwood.model.errors import ErrorCode

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from simulation.checkers.content import read_batches
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.unit.node.two_brokers import run
 
 from cordwood.cluster.metadata.partitions import PartitionImage, partition_row

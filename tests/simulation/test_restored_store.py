@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.game import FENCES_LIFTED_MS
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import content
 
 from cordwood.cluster.stores.interface import StoreFailure, StoreUnavailable, StoreWentBack

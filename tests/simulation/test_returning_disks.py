@@ -4,10 +4,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from simulation.disk import SimulatedDisk
 from simulation.game import FENCES_LIFTED_MS
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.disk import SimulatedDisk
+from simulation.world.machine import Machine
+from simulation.world.world import World
 from tests.simulation.test_restored_store import write
 
 from cordwood.wire.apis import ApiKey

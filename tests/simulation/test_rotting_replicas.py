@@ -5,8 +5,8 @@ import random
 
 import pytest
 from simulation.checkers.content import read_batches
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.seeds import seeds
 from tests.simulation.test_repair_on_machines import repairs, segments
 from tests.simulation.test_replication_on_machines import (

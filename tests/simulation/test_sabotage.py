@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.disk import SimulatedDisk, SimulatedFile
 from simulation.game import SimulationFailed
 from simulation.log_game import play
-from simulation.profile import Fault, Profile
+from simulation.world.disk import SimulatedDisk, SimulatedFile
+from simulation.world.profile import Fault, Profile
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.kept_offsets import KeptOffsets

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import ROUND_MS, TOPIC, create, elect, image, others
 
 from cordwood.model.errors import ErrorCode

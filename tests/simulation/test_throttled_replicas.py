@@ -1,7 +1,7 @@
 """Replicas that are being moved are throttled on either side; replicas in sync never are."""
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     begin_produce,

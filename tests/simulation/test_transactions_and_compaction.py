@@ -2,7 +2,7 @@
 
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.one_producer import Producer, position
 
 from cordwood.model.errors import ErrorCode

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from simulation.checkers.transactions import read_committed
-from simulation.disk import ProcessDied
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.disk import ProcessDied
+from simulation.world.world import World
 from tests.simulation.one_producer import NAME, Producer, described, position
 from tests.unit.node.speaking import create_topic, delete_topic
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from simulation.broken import InvariantBroken
 from simulation.game import SimulationFailed, play_out
-from simulation.machine import Machine
 from simulation.replication_game import ReplicationGame
 from simulation.weather import Weather
+from simulation.world.broken import InvariantBroken
+from simulation.world.machine import Machine
 from tests.seeds import FIRST_SEED
 
 from cordwood.cluster.metadata.rows import METADATA_VERSION

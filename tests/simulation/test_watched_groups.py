@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import ALL, ONE, ROUND_MS, THREE, TOPIC, begin_produce, elect, told
 from tests.unit.node.two_brokers import run
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.game import FENCES_LIFTED_MS
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     TOPIC,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
-from simulation.clock import Clock
-from simulation.turn_loop import TurnLoop
+from simulation.world.clock import Clock
+from simulation.world.turn_loop import TurnLoop
 from tests.unit.cluster.forgetful_store import ForgetfulStore
 from tests.unit.cluster.metadata import visible
 

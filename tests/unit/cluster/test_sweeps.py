@@ -9,9 +9,9 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
-from simulation.clock import Clock
-from simulation.slow_store import SlowStore
-from simulation.turn_loop import TurnLoop
+from simulation.world.clock import Clock
+from simulation.world.slow_store import SlowStore
+from simulation.world.turn_loop import TurnLoop
 
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 
 
 @pytest.fixture

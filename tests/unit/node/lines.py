@@ -7,9 +7,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
-from simulation.world import World
-
-from simulation import exchange
+from simulation.world import exchange
+from simulation.world.world import World
 
 
 class Lines:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.model.errors import ErrorCode

@@ -4,8 +4,8 @@ import gc
 from typing import Any
 
 import pytest
-from simulation.slow_store import Fate
-from simulation.world import World
+from simulation.world.slow_store import Fate
+from simulation.world.world import World
 from tests.unit.node.speaking import (
     BROKER,
     DELETE,

@@ -1,7 +1,7 @@
 """What somebody asks for many times is answered once, and an answer that would be too large is none."""
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic
 
 from cordwood.wire import requests

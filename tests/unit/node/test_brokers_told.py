@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, error
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, run, write
 

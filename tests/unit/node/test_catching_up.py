@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Connection, Exchange
-from simulation.links import STORE
-from simulation.world import World
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.links import STORE
+from simulation.world.world import World
 from tests.unit.node.speaking import error
 
 from cordwood.model.listeners import Callers, Entrance

@@ -4,8 +4,8 @@ import struct
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, error
 
 from cordwood.wire.apis import ApiKey

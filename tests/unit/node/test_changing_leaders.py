@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.simulation.one_producer import NAME, Producer, described
 from tests.unit.node.speaking import (
     alter_topic,

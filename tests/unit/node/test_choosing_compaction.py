@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fill
 
 from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from simulation.exchange import State
-from simulation.world import World
+from simulation.world.exchange import State
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.cluster.metadata.image import TopicImage

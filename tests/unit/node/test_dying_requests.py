@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic
 
 from cordwood.node.handlers.records.fetching import Fetching

@@ -1,9 +1,9 @@
 """Fetch: what a reader gets, how much of it and when; what it is told if it cannot be had."""
 
 import pytest
-from simulation.exchange import State
-from simulation.threads import Job
-from simulation.world import World
+from simulation.world.exchange import State
+from simulation.world.threads import Job
+from simulation.world.world import World
 from tests.unit.node.speaking import (
     batch_of,
     begin_fetch,

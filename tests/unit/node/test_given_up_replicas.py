@@ -4,8 +4,8 @@ aside, and deletes and serves nothing of it."""
 from collections.abc import Iterator
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill, only, values_in
 from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, write
 

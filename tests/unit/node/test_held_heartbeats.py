@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Connection, Exchange
-from simulation.world import World
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.world import World
 from tests.moments import at
 from tests.unit.node.speaking import create_topic, error
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, error
 
 from cordwood.groups.classic.group import MAX_NAME_BYTES

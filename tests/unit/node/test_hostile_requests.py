@@ -14,7 +14,7 @@ import pytest
 from benchmarks.hostile_requests import Hostile, fields_of, hostile_requests
 from benchmarks.stalls import store
 from benchmarks.wide_requests import GROUP, WIDE, Stage
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.lines import Work, work_of
 from tests.unit.node.speaking import create_topic
 

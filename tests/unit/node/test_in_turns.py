@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from simulation.world import World
+from simulation.world.world import World
 
 from cordwood.model.moment import Moment
 from cordwood.node.loop.in_turns import InTurns

@@ -2,7 +2,7 @@
 
 import pytest
 from simulation.workloads.transactional_writers import TOPIC
-from simulation.world import World
+from simulation.world.world import World
 from tests.simulation.one_producer import Producer
 from tests.unit.node.speaking import batch_of, create_topic, produce
 

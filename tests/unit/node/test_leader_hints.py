@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.unit.node.speaking import batch_of, create_topic, error, only
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.lines import Lines
 from tests.unit.node.speaking import batch_of, create_topic, error, fetch, fetch_values, fill, only, produce
 from tests.unit.node.two_brokers import ME, NOBODY, OTHER, elect, leadership, register

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, error, fetch_values
 from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fill, produce_values
 

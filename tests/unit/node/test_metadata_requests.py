@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from simulation.exchange import State, decode_response
-from simulation.world import World
+from simulation.world.exchange import State, decode_response
+from simulation.world.world import World
 from tests.moments import at
 from tests.unit.node.speaking import create_topic, delete_topic, error
 

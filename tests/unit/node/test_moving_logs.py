@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import batch_of, create_topic, delete_topic, fetch, fill, only, produce, values_in
 
 from cordwood.model.errors import ErrorCode

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import error
 from tests.unit.node.test_transactions_over_brokers import (
     AWAY,

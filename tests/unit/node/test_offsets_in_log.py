@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from simulation.exchange import State
-from simulation.world import World
+from simulation.world.exchange import State
+from simulation.world.world import World
 from tests.unit.node.speaking import alter_topic, batch_of, create_topic, error, fetch, fill, only, produce, values_in
 
 from cordwood.records.batch import CRC_POSITION, CRC_START, TIMESTAMP_TYPE_BIT

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.lines import Lines, busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, produce_values
 

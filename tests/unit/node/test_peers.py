@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.machine import Machine
+from simulation.world.world import World
 
 from cordwood.model.moment import Moment
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, common_version

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, TypeVarTuple
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.unit.node.speaking import (
     alter_topic,
     batch_of,

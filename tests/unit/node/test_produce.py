@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange, State
-from simulation.world import World
+from simulation.world.exchange import Exchange, State
+from simulation.world.world import World
 from tests.unit.node.speaking import alter_topic, batch_of, create_topic, delete_topic, error, produce, produce_values
 
 from cordwood.model.identifiers import TopicId

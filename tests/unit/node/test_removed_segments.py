@@ -4,7 +4,7 @@ disk waits for the room."""
 from collections.abc import Iterator
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, fill
 
 from cordwood.wire.apis import ApiKey

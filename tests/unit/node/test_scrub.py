@@ -3,8 +3,8 @@
 import logging
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill
 
 from cordwood.log.directory.findings import MAX_FINDINGS, Finding, Findings, Place

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.world import World
 from tests.unit.node.speaking import (
     batch_of,
     begin_fetch,

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from simulation.life import DATA_DIRECTORY
-from simulation.world import World
+from simulation.world.life import DATA_DIRECTORY
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, fill
 from tests.unit.node.test_listeners import BROKERS, CLIENTS, ask
 from tests.unit.node.two_brokers import ME, OTHER, elect

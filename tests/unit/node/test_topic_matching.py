@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.cluster.metadata.image import TopicImage

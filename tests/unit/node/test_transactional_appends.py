@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from simulation.world import World
+from simulation.world.world import World
 
 from cordwood.node.coordinators.verification import Verdict
 

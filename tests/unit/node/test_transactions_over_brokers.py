@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from simulation.exchange import Exchange
-from simulation.links import STORE
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.exchange import Exchange
+from simulation.world.links import STORE
+from simulation.world.machine import Machine
+from simulation.world.world import World
 from tests.unit.node.speaking import error, only
 from tests.unit.node.two_brokers import run
 

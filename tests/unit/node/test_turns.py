@@ -6,8 +6,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from simulation.exchange import Connection, Exchange
-from simulation.world import World
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.world import World
 from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from simulation.world import World
+from simulation.world.world import World
 from tests.unit.node.speaking import error
 from tests.unit.node.two_brokers import OTHER, elect, register, write
 

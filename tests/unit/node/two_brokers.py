@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simulation.world import World
+from simulation.world.world import World
 
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.metadata.partitions import Leadership

@@ -21,7 +21,7 @@ from cordwood.node.loop.peers import (
 )
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
-from simulation.exchange import Connection, Exchange, Network
+from simulation.world.exchange import Connection, Exchange, Network
 
 UNKNOWN = -1
 NetworkOf = Callable[[int], Network | None]

@@ -24,9 +24,9 @@ from cordwood.wire.asking import header_tags
 from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.requests import Sender, parse_header
 from cordwood.wire.schema import Message, load
-from simulation.broken import InvariantBroken
-from simulation.disk import SimulatedFile
-from simulation.links import CLIENTS
+from simulation.world.broken import InvariantBroken
+from simulation.world.disk import SimulatedFile
+from simulation.world.links import CLIENTS
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node

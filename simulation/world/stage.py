@@ -9,9 +9,9 @@ from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.node.apis import SERVED
 from cordwood.node.partitions.partition import Partition
 from cordwood.wire.apis import ApiKey
-from simulation.exchange import Connection, Exchange
-from simulation.ledger import Ledger
-from simulation.world import World
+from simulation.world.exchange import Connection, Exchange
+from simulation.world.ledger import Ledger
+from simulation.world.world import World
 
 ASTRAY = 0.03
 

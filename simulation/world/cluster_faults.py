@@ -9,9 +9,9 @@ from functools import partial
 
 from cordwood.cluster.metadata.known_epochs import behind
 from cordwood.cluster.stores.memory import MemoryStore
-from simulation.links import CLIENTS, STORE
-from simulation.machine import Machine
-from simulation.world import World
+from simulation.world.links import CLIENTS, STORE
+from simulation.world.machine import Machine
+from simulation.world.world import World
 
 PAUSES_MS = (50, 500, 2500, 5000, 12_000)
 """Durations of faults: some are longer than a session, some longer than a lease."""

@@ -11,14 +11,14 @@ from functools import partial
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.errors import EnvironmentFailure, SyncFailure
 from cordwood.node.node import Node
-from simulation.clock import Clock
-from simulation.disk import ProcessDied, SimulatedDisk
-from simulation.exchange import Connection, Network
-from simulation.life import Life, Setup
-from simulation.links import STORE, Links
-from simulation.peers import NetworkOf
-from simulation.slow_store import SlowStore
-from simulation.threads import Step
+from simulation.world.clock import Clock
+from simulation.world.disk import ProcessDied, SimulatedDisk
+from simulation.world.exchange import Connection, Network
+from simulation.world.life import Life, Setup
+from simulation.world.links import STORE, Links
+from simulation.world.peers import NetworkOf
+from simulation.world.slow_store import SlowStore
+from simulation.world.threads import Step
 
 
 class BrokerFailed(Exception):

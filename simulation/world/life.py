@@ -30,13 +30,13 @@ from cordwood.node.apis import served_versions
 from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
 from cordwood.node.partitions.known_topics import known_topics
-from simulation.broken import InvariantBroken
-from simulation.clock import Clock
-from simulation.disk import SimulatedDisk
-from simulation.peers import NetworkOf, SimulatedPeers
-from simulation.slow_store import SlowStore
-from simulation.threads import Patience, SimulatedFlusher, SimulatedWorkers, Step
-from simulation.turn_loop import TurnLoop
+from simulation.world.broken import InvariantBroken
+from simulation.world.clock import Clock
+from simulation.world.disk import SimulatedDisk
+from simulation.world.peers import NetworkOf, SimulatedPeers
+from simulation.world.slow_store import SlowStore
+from simulation.world.threads import Patience, SimulatedFlusher, SimulatedWorkers, Step
+from simulation.world.turn_loop import TurnLoop
 
 if TYPE_CHECKING:
     from cordwood.broker.machine.threads import Workers

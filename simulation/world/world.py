@@ -18,15 +18,15 @@ from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.node.node import Node
 from cordwood.wire.apis import ApiKey
-from simulation.broken import InvariantBroken
-from simulation.clock import Clock
-from simulation.disk import SimulatedDisk
-from simulation.exchange import Connection, Exchange, Network
-from simulation.life import Life, Setup
-from simulation.links import Links
-from simulation.machine import Machine
-from simulation.slow_store import SlowStore
-from simulation.threads import Patience, Step
+from simulation.world.broken import InvariantBroken
+from simulation.world.clock import Clock
+from simulation.world.disk import SimulatedDisk
+from simulation.world.exchange import Connection, Exchange, Network
+from simulation.world.life import Life, Setup
+from simulation.world.links import Links
+from simulation.world.machine import Machine
+from simulation.world.slow_store import SlowStore
+from simulation.world.threads import Patience, Step
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf, Response

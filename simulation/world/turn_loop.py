@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from simulation.clock import Clock
+from simulation.world.clock import Clock
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_BIT, Buffer, read_header
 from cordwood.records.records import Record, records_in
-from simulation.broken import InvariantBroken
+from simulation.world.broken import InvariantBroken
 
 IDENTITY_HEADER = "id"
 

@@ -23,7 +23,7 @@ from cordwood.cluster.stores.interface import (
     WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
-from simulation.links import STORE, Links
+from simulation.world.links import STORE, Links
 
 T = TypeVar("T")
 

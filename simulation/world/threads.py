@@ -12,7 +12,7 @@ from typing import Any
 
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure
-from simulation.disk import ProcessDied, SimulatedDisk
+from simulation.world.disk import ProcessDied, SimulatedDisk
 
 Work = Callable[[], Any]
 Done = Callable[[Any], None]
