@@ -56,8 +56,9 @@ def test_a_snapshot_of_a_running_broker_that_stopped_cleanly_since_leads_nothing
         for node_id in (3, 2, 1):
             cluster.terminate(node_id)
             # A broker that follows defends only records that it knows as committed, also those of the last moment.
+            # The last broker leads by then, and may stop before it hears that it is alone in sync.
             checkpoint = cluster.directory / f"node-{node_id}" / "replication-offset-checkpoint"
-            assert f"{topic} 0 200" in checkpoint.read_text().splitlines()
+            assert node_id == 1 or f"{topic} 0 200" in checkpoint.read_text().splitlines()
         shutil.rmtree(own)
         shutil.copytree(tmp_path / "copy", own)
         cluster.restart(1)
