@@ -1,7 +1,7 @@
 """The connections of clients on librdkafka, by the software name that clients give in ApiVersions.
 
 Some faults of librdkafka do not show if its clients are answered differently from others: `told_brokers.py`,
-`replication/near_reads.py`, `handlers/metadata.py` and `handlers/positions.py` say how.
+`replication/near_reads.py`, `handlers/administration/metadata.py` and `handlers/coordination/positions.py` say how.
 """
 
 from __future__ import annotations
