@@ -1,4 +1,5 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make bench`. After changing settings, commands or APIs: `make docs`.
+# The documentation as a site with search: `make site`.
 # The longer suites: `make test-spark`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
 PYTHON ?= python3
 VENV   := .venv
@@ -11,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUITE := $(BIN)/python -m tests.suites
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-cluster bench-spark docs types env clean
+.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-cluster bench-spark docs site types env clean
 
 env: $(VENV)/.installed
 
@@ -67,9 +68,13 @@ docs: env
 	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
 	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md
 
+# The pages of docs/ as a site, in site/. A broken link or anchor, or a page outside of the navigation, fails.
+site: env
+	$(BIN)/mkdocs build --strict
+
 # The types of the wire's messages, after a change of src/cordwood/wire/messages or of an API's key.
 types: env
 	$(BIN)/python -m cordwood.wire.declarations
 
 clean:
-	rm -rf $(VENV) cordwood-data
+	rm -rf $(VENV) cordwood-data site
