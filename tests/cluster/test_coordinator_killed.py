@@ -51,7 +51,7 @@ class Program:
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": self._name,
                 "socket.timeout.ms": 5_000,
-                # docs/operations/librdkafka.md: without it librdkafka may wait for ever for a coordinator that was away.
+                # docs/operations/librdkafka.md: librdkafka may else wait for ever for a coordinator that was away.
                 "metadata.recovery.strategy": "none",
             }
         )
