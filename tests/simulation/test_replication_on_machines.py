@@ -91,9 +91,15 @@ def elect(
 
 
 def begin_produce(
-    world: World, at: int, *values: bytes, acks: int = -1, timeout_ms: int = 30_000, index: int = 0
+    world: World,
+    at: int,
+    *values: bytes,
+    key: bytes | None = None,
+    acks: int = -1,
+    timeout_ms: int = 30_000,
+    index: int = 0,
 ) -> Exchange:
-    batch = bytes(build_batch([(world.clock.wall_ms, None, value, []) for value in values]))
+    batch = bytes(build_batch([(world.clock.wall_ms, key, value, []) for value in values]))
     entry = {"name": TOPIC, "partition_data": [{"index": index, "records": batch}]}
     exchange = world.connect(at).request(
         ApiKey.PRODUCE, 8, {"acks": acks, "timeout_ms": timeout_ms, "topic_data": [entry]}

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from simulation.game import FENCES_LIFTED_MS
+from simulation.world.threads import Done, Work
 from simulation.world.world import World
 from tests.simulation.test_replication_on_machines import (
     ROUND_MS,
     TOPIC,
     begin_produce,
+    content,
     create,
     cut_off,
     elect,
@@ -35,15 +37,15 @@ def world() -> Iterator[World]:
     world.kill()
 
 
-def a_leader_without_records(world: World, *, lossy: bool = False) -> tuple[int, int]:
+def a_leader_without_records(world: World, *, lossy: bool = False, **configs: str) -> tuple[int, int]:
     """Has two of three replicas commit three records, and the third lead. Returns the third, and one that has them."""
-    first = create(world, min_insync_replicas="2")
+    first = create(world, min_insync_replicas="2", **configs)
     second, third = others(first)
     cut_off(world, third)
     world.advance(LONG_MS)
     assert set(image(world, first).isr) == {first, second}
     for number in range(3):
-        sent = begin_produce(world, first, b"%d" % number)
+        sent = begin_produce(world, first, b"%d" % number, key=b"key")
         world.advance(ROUND_MS)
         assert sent.answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     elect(world, third, isr=(third,), lossy=lossy)
@@ -149,3 +151,31 @@ def test_a_loss_is_accepted_only_where_a_replica_has_something_to_lose(world: Wo
     leader = create(world)
     with pytest.raises(ProtocolError, match="is led by broker"):
         accept_loss(world, at=leader)
+
+
+def test_a_compaction_under_way_leaves_the_log_alone_that_follows_a_given_up_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, keeper = a_leader_without_records(
+        world, cleanup_policy="compact", segment_bytes="14", min_compaction_lag_ms="60000"
+    )
+    life = world.machine_of(keeper).life
+    assert life is not None
+    submit, compactions = life.workers.submit, list[tuple[Work, Done]]()
+
+    def hold_the_compaction(work: Work, done: Done) -> None:
+        if compactions or not hosted(world, keeper).rewriting:
+            submit(work, done)
+        else:
+            compactions.append((work, done))
+
+    monkeypatch.setattr(life.workers, "submit", hold_the_compaction)
+    world.advance(80_000)
+    (compaction,) = compactions
+    for number in range(3):
+        begin_produce(world, leader, b"of the leader, %d" % number, key=b"key", acks=1)
+    accept_loss(world, at=leader)
+    of_the_leader = content(log(world, leader))
+    submit(*compaction)
+    world.advance(1_000)
+    assert content(log(world, keeper)) == of_the_leader

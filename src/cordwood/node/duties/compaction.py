@@ -42,8 +42,15 @@ class Candidate(NamedTuple):
     name: TopicPartition
     partition: Partition
     job: CompactionJob
+    log: Log
     truncations: int
     """The number of cuts of the log when it was looked at."""
+
+    @property
+    def still_holds(self) -> bool:
+        """True if the partition still has this log, uncut. A log that was set aside leaves its name to a new one."""
+        partition, log = self.partition, self.log
+        return partition.opened is log and not partition.cutting and log.offsets.truncations == self.truncations
 
 
 class Compaction:
@@ -130,8 +137,8 @@ class Compaction:
 
     def _note_dropped(self, chosen: Candidate, result: CompactionResult) -> None:
         """Makes durable which deletions the new segments lack, then puts them in place."""
-        log = chosen.partition.opened
-        if log is None or chosen.partition.cutting or log.offsets.truncations != chosen.truncations:
+        log = chosen.log
+        if not chosen.still_holds:
             self._end(chosen)
             return
         dropped = self._logs.dropped_next(log, result.dropped, self._loop.now.wall_ms)
@@ -219,7 +226,7 @@ class Compaction:
             aborted_later=log.aborts.later(count),
             drops_deletions=self._may_drop(partition),
         )
-        return Candidate(ratio, partition.name, partition, job, log.offsets.truncations)
+        return Candidate(ratio, partition.name, partition, job, log, log.offsets.truncations)
 
     def _closed_part(self, log: Log, limit_offset: int, now: Moment) -> tuple[int, int]:
         """(end offset, count) of the segments that may be compacted: closed, stable, old enough."""
@@ -275,16 +282,13 @@ class Compaction:
         """Replaces neighbouring segments by one. False if retention, a cut or a deletion was faster, or if the disk
         failed: the next round looks again."""
         partition = chosen.partition
-        if not self._hosted.hosts(partition) or partition.offline:
+        if not self._hosted.hosts(partition) or partition.offline or not chosen.still_holds:
             return False
-        log = partition.log
-        if partition.cutting or log.offsets.truncations != chosen.truncations:
-            return False
-        present = {segment.base_offset for segment in log.segments}
+        present = {segment.base_offset for segment in chosen.log.segments}
         if not present.issuperset(old):
             return False
         try:
-            log.replace_segments(old, [new])
+            chosen.log.replace_segments(old, [new])
         except StorageFailure as failure:
             self._reports.failed_write(failure)
             return False
