@@ -24,6 +24,7 @@ from tests.simulation.test_replication_on_machines import (
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.wire.apis import ApiKey
 
 LONG_MS = 20_000
 
@@ -139,6 +140,17 @@ def test_a_replica_that_kept_committed_records_leads_if_the_operator_says_so(wor
     assert set(image(world, leader).isr) == {1, 2, 3}
     assert [log(world, broker_id).offsets.end for broker_id in (1, 2, 3)] == [3, 3, 3]
     assert not writer_at(world, leader).image.brokers[keeper].withheld
+
+
+def test_a_kept_log_is_set_aside_when_the_partition_moves_to_other_brokers(world: World) -> None:
+    leader, keeper = a_leader_without_records(world)
+    move = {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [leader]}]}
+    moved = world.ask_at(leader, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[move], timeout_ms=1000)
+    assert moved.responses[0].partitions[0].error_code == ErrorCode.NONE
+    world.advance(LONG_MS)
+    assert image(world, leader).replicas == (leader,)
+    (aside,) = set_aside(world, keeper)
+    assert any(name.endswith(".log") for name in world.machine_of(keeper).disk.list(f"/data/{aside}"))
 
 
 def test_replicas_follow_a_leader_without_records_whose_loss_is_recorded(world: World) -> None:

@@ -82,11 +82,11 @@ class Removals:
         self._loop.effects.blocking(self._logs.condemn_logs(names, forget).run, freed)
 
     def set_given_up_aside(self, partitions: list[Partition]) -> None:
-        """Sets aside the files of replicas that were given up while this broker was cut off: no other broker may have
-        their records."""
+        """Sets aside the files of replicas that were given up while this broker was cut off, or kept records that their
+        leaders lacked: no other broker may have these records."""
         self._set_aside(
             [(partition.topic_id, partition.name) for partition in partitions],
-            "the partition went on elsewhere while this broker was cut off, without records that may be here",
+            "the partition went on elsewhere without records that may be here",
         )
 
     def _set_aside(self, logs: list[tuple[TopicId, TopicPartition]], reason: str) -> None:

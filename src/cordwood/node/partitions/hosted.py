@@ -30,7 +30,7 @@ class Deposed(NamedTuple):
     """True if this broker is still a replica."""
     given_up: bool = False
     """True if the partition went on elsewhere with a leader that lacked acknowledged records, and this replica has not
-    followed that leader: its log may be all that is left of these records."""
+    followed that leader, or keeps such records: its log may be all that is left of them."""
 
 
 class HostedReplicas:
@@ -206,7 +206,7 @@ class HostedReplicas:
             if not self.topics[topic.name]:
                 del self.topics[topic.name]
             acks = partition.follow(NO_LEADER, image.leader_epoch, image)
-            given_up = image.lossy_epoch > partition.agreed_epoch
+            given_up = partition.withholds or image.lossy_epoch > partition.agreed_epoch
             lost = Deposed(partition, acks, hosted=False, given_up=given_up)
             self.on_role(partition)
             return lost
