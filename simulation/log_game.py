@@ -16,7 +16,7 @@ from cordwood.cluster.follower import LONGEST_PAUSE_MS
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId
-from simulation.checkers.answers import Answers
+from simulation.checkers.answers import Answers, Key
 from simulation.checkers.bounds import Bounds
 from simulation.checkers.content import check_content
 from simulation.checkers.leaders import LeadersChecker
@@ -105,7 +105,7 @@ class LogGame(Game[Outcome]):
         self._fault_rate = self.profile.fault_rate
         self.clients = self._cast()
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
-        self._positions = PositionsChecker()
+        self._positions = PositionsChecker[Key]()
         self._leaders = LeadersChecker()
         self._judges = {machine.broker_id: self._judge(machine) for machine in world.machines}
         self._death = Fault.KILL

@@ -15,7 +15,7 @@ from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.positions import Key, PositionsChecker
+from simulation.checkers.positions import Commit, PositionsChecker
 from simulation.world.broken import InvariantBroken
 from simulation.world.exchange import Exchange
 from simulation.world.ledger import Ledger
@@ -23,6 +23,9 @@ from simulation.world.ledger import Ledger
 ALL_REPLICAS = -1
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2
+
+Key = tuple[str, TopicId, int]
+"""Group, topic and partition."""
 
 
 class Durability(NamedTuple):
@@ -38,7 +41,7 @@ class Durability(NamedTuple):
 
 
 class Answers:
-    def __init__(self, ledger: Ledger, positions: PositionsChecker) -> None:
+    def __init__(self, ledger: Ledger, positions: PositionsChecker[Key]) -> None:
         self._ledger = ledger
         self._positions = positions
         self._node: Node | None = None
@@ -269,13 +272,14 @@ class Answers:
         self._topic_ids[exchange] = {name: self._live.image.topic_id(name) for name in names}
         for key, offset in self._commits_in(exchange):
             if key[1] != ZERO_TOPIC_ID:
-                self._positions.committing(key, offset)
+                # Every commit of a group to a partition has another offset, which identifies the commit.
+                self._positions.committing(key, Commit(str(offset), offset, (key[0], 0)))
 
     def _committed(self, exchange: Exchange) -> None:
         results = [each.error_code for topic in exchange.answer.topics for each in topic.partitions]
         for (key, offset), error in zip(self._commits_in(exchange), results, strict=True):
             if error == ErrorCode.NONE:
-                self._positions.committed(key, offset)
+                self._positions.answered(key, str(offset), ErrorCode.NONE)
         del self._topic_ids[exchange]
 
     def _positions_asked(self, exchange: Exchange) -> None:
@@ -304,7 +308,8 @@ class Answers:
                     key = (group_id, topic_id or ZERO_TOPIC_ID, each.partition_index)
                     # A topic that was created after the request, or deleted before the answer, proves nothing.
                     if key in settled and self._exists(key[1], key[2]) and not each.error_code:
-                        self._positions.fetched(key, each.committed_offset, settled[key])
+                        offset = each.committed_offset
+                        self._positions.fetched(key, str(offset), offset, settled[key])
 
 
 def _opens(partition: Partition) -> bool:

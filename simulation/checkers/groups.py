@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.group_positions import Commit, GroupPositions, Key
+from simulation.checkers.positions import Commit, PositionsChecker
 from simulation.workloads.classic_members import share_in
 from simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
 from simulation.world.broken import InvariantBroken
@@ -24,6 +24,9 @@ LONG_AGO_MS = -(2**40)
 
 Named = tuple[str, str]
 """Group and member."""
+
+Key = tuple[str, int]
+"""Group and partition."""
 
 
 class Heard(NamedTuple):
@@ -38,7 +41,7 @@ class Heard(NamedTuple):
 
 class GroupsChecker:
     def __init__(self) -> None:
-        self.positions = GroupPositions()
+        self.positions = PositionsChecker[Key]()
         self.rounds: set[tuple[str, int]] = set()
         """Groups and generations in which a member got a share."""
         self.taken = 0

@@ -7,8 +7,7 @@ partitions when it joins, and gets its share when it syncs.
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.group_positions import Key
-from simulation.checkers.groups import GroupsChecker, Named
+from simulation.checkers.groups import GroupsChecker, Key, Named
 from simulation.workloads import classic_members, consumer_members
 from simulation.workloads.classic_members import owned_in, share_in
 from simulation.workloads.consumer_members import JOINING
