@@ -73,7 +73,7 @@ class MicroBatchGame(GameOfBrokers[MicroBatchOutcome]):
         if self.leaders_may_be_away():
             return
         self.world.settle()
-        check_micro_batches(self.world, self.query, at_the_end=False)
+        check_micro_batches(self.stage, self.query, at_the_end=False)
 
     def _outcome(self) -> MicroBatchOutcome:
         query = self.query
@@ -126,10 +126,10 @@ class MicroBatchGame(GameOfBrokers[MicroBatchOutcome]):
             client.hang_up()
         # Transactions that were left behind end by their timeout.
         world.advance(LONGEST_TRANSACTION_MS)
-        check_micro_batches(world, query, at_the_end=True)
+        check_micro_batches(self.stage, query, at_the_end=True)
         check_at_rest(world)
         self._stop_and_start()
-        check_micro_batches(world, query, at_the_end=True)
+        check_micro_batches(self.stage, query, at_the_end=True)
 
     def _run_one_more_batch(self) -> None:
         """Lets a new driver get a batch through, without faults and without other clients."""

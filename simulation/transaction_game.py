@@ -7,8 +7,10 @@ With several nodes the coordinators, the partitions and the positions are on dif
 """
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 
+from cordwood.history import events
 from simulation.checkers.rest import check_at_rest
 from simulation.checkers.transactions import check_transactions
 from simulation.game import Pace, play_out
@@ -16,9 +18,8 @@ from simulation.game_of_brokers import GameOfBrokers
 from simulation.workloads.transactional_writers import (
     PARTITIONS,
     TOPIC,
-    Fate,
-    History,
     TransactionalWriter,
+    Writers,
 )
 from simulation.world.broken import InvariantBroken
 from simulation.world.world import World, replicated
@@ -64,23 +65,23 @@ class TransactionGame(GameOfBrokers[TransactionOutcome]):
     def __init__(self, seed: int, nodes: int = 1, replicas: int = 1) -> None:
         world = World(seed, SETTINGS | replicated(replicas), machines=nodes, clustered=replicas > 1)
         super().__init__(seed, random.Random(seed), world, PACE if replicas == 1 else REPLICATED_PACE, replicas)
-        self.history = History()
+        self.writers = Writers()
         self._fault_rate = self.chance.choice(FAULT_RATES if replicas == 1 else REPLICATED_FAULT_RATES)
 
     def _check(self) -> None:
         if self.leaders_may_be_away():
             return
         self.world.settle()
-        check_transactions(self.world, self.history, at_the_end=False)
+        check_transactions(self.stage, self.writers.attempts, at_the_end=False)
 
     def _outcome(self) -> TransactionOutcome:
-        fates = [attempt.fate for attempt in self.history.attempts]
+        ends = Counter(type(event) for event in self.stage.history)
         return TransactionOutcome(
-            fates.count(Fate.COMMITTED),
-            fates.count(Fate.ABORTED),
-            fates.count(Fate.COMMIT_SENT) + fates.count(Fate.OPEN),
+            ends[events.TransactionCommitted],
+            ends[events.TransactionAborted],
+            ends[events.TransactionBegun] - ends[events.TransactionCommitted] - ends[events.TransactionAborted],
             self.world.lives,
-            self.history.refused_when_fenced,
+            self.writers.refused_when_fenced,
         )
 
     def _somebody_acts(self) -> None:
@@ -94,12 +95,12 @@ class TransactionGame(GameOfBrokers[TransactionOutcome]):
     def _some_writer(self) -> TransactionalWriter:
         """A writer at work; now and then a new writer, which replaces a writer that may not know it yet."""
         chance = self.chance
-        working = [writer for writer in self.history.writers if not writer.over]
+        working = [writer for writer in self.writers.writers if not writer.over]
         if len(working) < len(TRANSACTIONAL_IDS) or (len(working) < 4 and chance.random() < 0.04):
-            name = f"writer-{len(self.history.writers)}"
+            name = f"writer-{len(self.writers.writers)}"
             busy = {writer.transactional_id for writer in working}
             free = [each for each in TRANSACTIONAL_IDS if each not in busy] or list(TRANSACTIONAL_IDS)
-            return TransactionalWriter(self.stage, name, self.history, chance.choice(free), chance.choice((1, 2, 2)))
+            return TransactionalWriter(self.stage, name, self.writers, chance.choice(free), chance.choice((1, 2, 2)))
         return chance.choice(working)
 
     def _finish(self) -> None:
@@ -112,16 +113,16 @@ class TransactionGame(GameOfBrokers[TransactionOutcome]):
             world.advance(CATCH_UP_MS)
         for _ in range(ROUNDS_TO_FINISH):
             world.settle()
-            if not [writer.name for writer in self.history.writers if writer.finish()]:
+            if not [writer.name for writer in self.writers.writers if writer.finish()]:
                 break
             world.advance(self.chance.choice((0, 50, 600)))
         else:
             raise InvariantBroken("some writers never come to an end")
-        for writer in self.history.writers:
+        for writer in self.writers.writers:
             writer.hang_up()
         # Transactions whose writers are gone end by their timeout.
         world.advance(LONGEST_TRANSACTION_MS)
-        check_transactions(world, self.history, at_the_end=True)
+        check_transactions(self.stage, self.writers.attempts, at_the_end=True)
         check_at_rest(world)
         self._stop_and_start()
-        check_transactions(world, self.history, at_the_end=True)
+        check_transactions(self.stage, self.writers.attempts, at_the_end=True)

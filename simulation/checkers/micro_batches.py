@@ -1,28 +1,26 @@
-"""Checks that readers see of each micro-batch exactly the records that one decision named, whole and once, or none."""
+"""Checks that readers see of each micro-batch exactly the records that one decision named, or none.
+
+The history checker judges each attempt at a part as one transaction; a decision names attempts of several writers.
+"""
 
 from collections import defaultdict
 
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
 from simulation.checkers.content import read_batches
-from simulation.checkers.transactions import read_committed
+from simulation.checkers.transactions import check_history
 from simulation.workloads.micro_batches import Decision, Query
-from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
+from simulation.workloads.transactional_writers import TOPIC
 from simulation.world.broken import InvariantBroken
 from simulation.world.exchange import Exchange
+from simulation.world.stage import Stage
 from simulation.world.world import World
 
 
-def check_micro_batches(world: World, query: Query, *, at_the_end: bool) -> None:
+def check_micro_batches(stage: Stage, query: Query, *, at_the_end: bool) -> None:
     seen: dict[int, list[bytes]] = defaultdict(list)
-    for partition in range(PARTITIONS):
-        values, stable, high_watermark = read_committed(world, partition)
-        if at_the_end and stable != high_watermark:
-            raise InvariantBroken(f"partition {partition} is stable to {stable} of {high_watermark}: something is open")
-        if len(values) != len(set(values)):
-            raise InvariantBroken(f"partition {partition} has records twice: {values}")
-        for value in values:
-            seen[int(value.split(b":")[0])].append(value)
+    for value in check_history(stage, at_the_end=at_the_end):
+        seen[int(value.split(b":")[0])].append(value)
     by_batch: dict[int, list[Decision]] = defaultdict(list)
     for decision in query.decisions:
         by_batch[decision.batch_id].append(decision)

@@ -1,23 +1,30 @@
-"""Checks that read_committed readers see whole transactions or none of their records, nothing aborted, in order."""
+"""Reads what transactions left in their topic, and has the history checker judge it with all that writers were told.
 
-from collections import defaultdict
+The history checker knows the promises to readers of committed records: whole transactions, nothing aborted, each record
+once and in order. Here are the rules that its histories have no words for: positions move with their transactions, and
+once all writers are gone no transaction stays open.
+"""
+
+from collections.abc import Iterable
 from typing import Any
 
+from cordwood.history import check
 from cordwood.records.batch import batches_in
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Attempt, Fate, History
+from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Attempt
 from simulation.world.broken import InvariantBroken
+from simulation.world.stage import Stage
 from simulation.world.world import World
 
 FETCH_VERSION = 12
 OFFSET_FETCH_VERSION = 7
 
 
-def read_committed(world: World, partition: int) -> tuple[list[bytes], int, int]:
-    """Values as a read_committed consumer delivers them, the last stable offset, and the high watermark."""
-    values: list[bytes] = []
+def read_committed(world: World, partition: int) -> tuple[list[tuple[int, bytes]], int, int]:
+    """Offsets and values as a read_committed consumer delivers them, the last stable offset, and the high watermark."""
+    found: list[tuple[int, bytes]] = []
     offset = 0
     while True:
         asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
@@ -33,10 +40,14 @@ def read_committed(world: World, partition: int) -> tuple[list[bytes], int, int]
         (part,) = answer.responses[0].partitions
         if part.error_code:
             raise InvariantBroken(f"partition {partition} cannot be read: {part.error_code}")
-        next_offset = _deliver(part, values)
+        next_offset = _deliver(part, found)
         if next_offset is None:
-            return values, part.last_stable_offset, part.high_watermark
+            return found, part.last_stable_offset, part.high_watermark
         offset = next_offset
+
+
+def committed_values(world: World, partition: int) -> list[bytes]:
+    return [value for _, value in read_committed(world, partition)[0]]
 
 
 def _leader(world: World, partition: int) -> int:
@@ -46,7 +57,7 @@ def _leader(world: World, partition: int) -> int:
     return image.leadership(image.topics[TOPIC].partitions[partition]).leader
 
 
-def _deliver(part: Any, values: list[bytes]) -> int | None:
+def _deliver(part: Any, found: list[tuple[int, bytes]]) -> int | None:
     coming = sorted((each.first_offset, each.producer_id) for each in part.aborted_transactions or ())
     aborted: set[int] = set()
     data = part.records or b""
@@ -61,51 +72,45 @@ def _deliver(part: Any, values: list[bytes]) -> int | None:
             if marker is not None and not marker.committed:
                 aborted.discard(header.producer_id)
         elif not (header.transactional and header.producer_id in aborted):
-            values += [record.value or b"" for record in records_in(batch)]
+            found += [(record.offset, record.value or b"") for record in records_in(batch)]
     return next_offset
 
 
-def check_transactions(world: World, history: History, *, at_the_end: bool) -> None:
-    seen: dict[int, list[bytes]] = defaultdict(list)
+def check_history(stage: Stage, *, at_the_end: bool) -> set[bytes]:
+    """Lets a new reader of committed records read all partitions, and judges the history so far. Returns the values.
+
+    At the end no transaction may be open, so the reader must have got everything that was committed.
+    """
+    reader = stage.recorder.reader(f"reader-{len(stage.history)}", isolation="read_committed")
+    values: set[bytes] = set()
     for partition in range(PARTITIONS):
-        values, stable, high_watermark = read_committed(world, partition)
+        found, stable, high_watermark = read_committed(stage.world, partition)
         if at_the_end and stable != high_watermark:
             raise InvariantBroken(f"partition {partition} is stable to {stable} of {high_watermark}: something is open")
-        if len(values) != len(set(values)):
-            raise InvariantBroken(f"partition {partition} has records twice: {values}")
-        places: dict[int, int] = {}
-        for value in values:
-            number, written_to, place = map(int, value.split(b":"))
-            if written_to != partition or place <= places.get(number, -1):
-                raise InvariantBroken(f"{value!r} is out of order or in the wrong partition, {partition}: {values}")
-            places[number] = place
-            seen[number].append(value)
-    for attempt in history.attempts:
-        _check_attempt(attempt, seen.get(attempt.number, []), at_the_end)
+        reader.positioned(TOPIC, partition, 0)
+        reader.polled(TOPIC, partition, found)
+        if at_the_end:
+            reader.drained(TOPIC, partition)
+        values.update(value for _, value in found)
+    report = check(stage.history)
+    if not report.clean:
+        raise InvariantBroken(report.render())
+    return values
+
+
+def check_transactions(stage: Stage, attempts: Iterable[Attempt], *, at_the_end: bool) -> None:
+    seen = {int(value.split(b":")[0]) for value in check_history(stage, at_the_end=at_the_end)}
     if at_the_end:
-        _check_positions(world, history, seen)
+        _check_positions(stage.world, attempts, seen)
 
 
-def _check_attempt(attempt: Attempt, seen: list[bytes], at_the_end: bool) -> None:
-    what = f"transaction {attempt.number} of {attempt.transactional_id} ({attempt.fate.value})"
-    if seen and attempt.fate in (Fate.OPEN, Fate.ABORTED):
-        raise InvariantBroken(f"{what}: readers see {seen}")
-    if seen and sorted(seen) != sorted(attempt.written) and at_the_end:
-        raise InvariantBroken(f"{what} is torn: it wrote {attempt.written}, readers see {seen}")
-    if not seen and attempt.fate is Fate.COMMITTED and at_the_end:
-        raise InvariantBroken(f"{what}: readers see nothing of {attempt.written}")
-
-
-def _check_positions(world: World, history: History, seen: dict[int, list[bytes]]) -> None:
-    for transactional_id in sorted({attempt.transactional_id for attempt in history.attempts}):
-        wanted = max(
-            (
-                attempt.number
-                for attempt in history.attempts
-                if attempt.transactional_id == transactional_id and attempt.moved_position and seen.get(attempt.number)
-            ),
-            default=-1,
-        )
+def _check_positions(world: World, attempts: Iterable[Attempt], seen: set[int]) -> None:
+    moved: dict[str, int] = {}
+    for attempt in attempts:
+        moved.setdefault(attempt.transactional_id, -1)
+        if attempt.moved_position and attempt.number in seen:
+            moved[attempt.transactional_id] = attempt.number
+    for transactional_id, wanted in sorted(moved.items()):
         broker_id = world.machines[0].broker_id
         if len(world.machines) > 1:
             broker_id = world.ask_at(broker_id, ApiKey.FIND_COORDINATOR, 3, key=transactional_id, key_type=0).node_id

@@ -129,6 +129,8 @@ class Attempt(_Asking):
         self._left = self.chance.randint(0, 4)
         self._timeout_ms = self.chance.choice((1_500, 60_000, 60_000))
         self._sequences: dict[int, int] = {}
+        self._told = stage.recorder.producer(name)
+        self._told.begin(name)
         query.attempts.append(self)
 
     def _next(self) -> str | None:
@@ -182,6 +184,7 @@ class Attempt(_Asking):
         def done(error: ErrorCode, answer: Any) -> None:
             if error is not ErrorCode.NONE:
                 raise InvariantBroken(f"{self.name} cannot take back: {error.name} {answer.error_message}")
+            self._told.aborted(self.name)
             self.over = True
 
         self._ask(ApiKey.FAMILY_DECIDE, 0, values, lambda answer: answer.error_code, done)
@@ -203,6 +206,8 @@ class Attempt(_Asking):
         )
         self._sequences[partition] = first + len(texts)
         self.written += texts
+        for text in texts:
+            self._told.send(TOPIC, text, transaction=self.name)
         values = {
             "transactional_id": self.slot["transactional_id"],
             "acks": -1,
@@ -210,10 +215,13 @@ class Attempt(_Asking):
             "topic_data": [{"name": TOPIC, "partition_data": [{"index": partition, "records": bytes(batch)}]}],
         }
 
-        def done(error: ErrorCode, _: Any) -> None:
+        def done(error: ErrorCode, answer: Any) -> None:
             if error is not ErrorCode.NONE:
                 self.query.writes_refused += 1
                 self.over = True
+                return
+            for offset, text in enumerate(texts, answer.responses[0].partition_responses[0].base_offset):
+                self._told.acked(TOPIC, text, partition, offset)
 
         self._ask(
             ApiKey.PRODUCE,

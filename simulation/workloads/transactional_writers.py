@@ -7,7 +7,6 @@ much later, when the broker must ignore it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from cordwood.model.errors import ErrorCode
@@ -35,38 +34,31 @@ AGAIN = frozenset(
 )
 
 
-class Fate(Enum):
-    OPEN = "not ended"
-    COMMIT_SENT = "asked to be committed, without an answer"
-    COMMITTED = "committed"
-    ABORTED = "aborted, or never asked to be committed"
-
-
 @dataclass
 class Attempt:
     """One transaction, as its writer knows it."""
 
     number: int
     transactional_id: str
-    fate: Fate = Fate.OPEN
-    written: list[bytes] = field(default_factory=list)
-    """Values of records that were acknowledged, or may be in the log."""
+    written: int = 0
+    """The number of records that are in the log, or may be."""
     unanswered: set[bytes] = field(default_factory=set)
     moved_position: bool = False
+    commits: bool = False
+    """True if the writer asked for the commit."""
+
+    @property
+    def name(self) -> str:
+        return str(self.number)
 
 
-class History:
-    """All transactions of a game, and the writers with their epochs."""
+class Writers:
+    """All writers of a game with their epochs, and all their transactions."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.writers: list[TransactionalWriter] = []
         self.refused_when_fenced = 0
-
-    def new_attempt(self, transactional_id: str) -> Attempt:
-        attempt = Attempt(len(self.attempts) + 1, transactional_id)
-        self.attempts.append(attempt)
-        return attempt
 
     def began(self, writer: "TransactionalWriter") -> None:
         """Notes a new epoch: among all writers of an id with an epoch, only the highest is not fenced."""
@@ -79,14 +71,15 @@ class History:
 class TransactionalWriter(Client):
     """One program with a transactional id; the next program with the same id fences it."""
 
-    def __init__(self, stage: Stage, name: str, history: History, transactional_id: str, version: int) -> None:
+    def __init__(self, stage: Stage, name: str, writers: Writers, transactional_id: str, version: int) -> None:
         super().__init__(stage, name)
         self.transactional_id = transactional_id
         self.bumps = version >= 2
         self.fenced = False
         self.over = False
         self.timeout_ms = self.chance.choice((1500, 60_000, 60_000))
-        self._history = history
+        self._writers = writers
+        self._told = stage.recorder.producer(name)
         self._producer_id = self.epoch = -1
         self._sequences: dict[int, int] = {}
         self._added: set[int] = set()
@@ -95,7 +88,7 @@ class TransactionalWriter(Client):
         self._busy = False
         self._again: Callable[[], str] | None = None
         self._late_ends: list[tuple[int, dict[str, Any]]] = []
-        history.writers.append(self)
+        writers.writers.append(self)
 
     def act(self) -> str | None:
         if self.over or self._busy:
@@ -108,7 +101,7 @@ class TransactionalWriter(Client):
         if self._late_ends and self.chance.random() < 0.1:
             return self._end_late()
         if self._attempt is None:
-            self._attempt = self._history.new_attempt(self.transactional_id)
+            self._attempt = self._new_attempt()
             self._added, self._offsets_added = set(), False
             if self.bumps:
                 self._sequences = {}
@@ -132,9 +125,15 @@ class TransactionalWriter(Client):
             self.act()
             return True
         if self._attempt is not None and self._producer_id >= 0:
-            self._end(commit=bool(self._attempt.written))
+            self._end(commit=self._attempt.written > 0)
             return True
         return False
+
+    def _new_attempt(self) -> Attempt:
+        attempt = Attempt(len(self._writers.attempts) + 1, self.transactional_id)
+        self._writers.attempts.append(attempt)
+        self._told.begin(attempt.name)
+        return attempt
 
     # Requests
 
@@ -164,7 +163,7 @@ class TransactionalWriter(Client):
             if fenced_before and not repeated and key in (ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT):
                 if error is ErrorCode.NONE:
                     raise InvariantBroken(f"{self.name} is fenced, and its {key.name} was accepted")
-                self._history.refused_when_fenced += 1
+                self._writers.refused_when_fenced += 1
             if error in AGAIN:
                 self._again = again
                 self._look_again(error, broker_id)
@@ -192,7 +191,7 @@ class TransactionalWriter(Client):
             if error is not ErrorCode.NONE:
                 raise InvariantBroken(f"{self.name} cannot begin: {error.name}")
             self._producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-            self._history.began(self)
+            self._writers.began(self)
 
         version = self.stage.version(ApiKey.INIT_PRODUCER_ID)
         self._ask(ApiKey.INIT_PRODUCER_ID, version, values, lambda answer: [answer.error_code], done, self._init)
@@ -204,7 +203,7 @@ class TransactionalWriter(Client):
         attempt = self._attempt
         assert attempt is not None
         count = self.chance.randint(1, 3)
-        texts = [f"{attempt.number}:{partition}:{len(attempt.written) + place}".encode() for place in range(count)]
+        texts = [f"{attempt.number}:{partition}:{attempt.written + place}".encode() for place in range(count)]
         batch = bytes(
             build_batch(
                 [(self.stage.world.clock.wall_ms, None, text, ()) for text in texts],
@@ -215,8 +214,10 @@ class TransactionalWriter(Client):
             )
         )
         self._sequences[partition] = self._sequences.get(partition, 0) + count
-        attempt.written += texts
+        attempt.written += count
         attempt.unanswered.update(texts)
+        for text in texts:
+            self._told.send(TOPIC, text, transaction=attempt.name)
         return self._send(partition, batch, texts)
 
     def _send(self, partition: int, batch: bytes, texts: list[bytes], *, repeated: bool = False) -> str:
@@ -229,11 +230,14 @@ class TransactionalWriter(Client):
             "topic_data": [{"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}],
         }
 
-        def done(error: ErrorCode, _: Any) -> None:
-            if error is ErrorCode.NONE:
-                attempt.unanswered.difference_update(texts)
-            else:
-                self._refused(error)
+        def done(error: ErrorCode, answer: Any) -> None:
+            if error is not ErrorCode.NONE:
+                self._refused()
+                return
+            attempt.unanswered.difference_update(texts)
+            first = answer.responses[0].partition_responses[0].base_offset
+            for offset, text in enumerate(texts, first):
+                self._told.acked(TOPIC, text, partition, offset)
 
         version = 12 if self.bumps else self.chance.randint(3, 11)
         self._ask(
@@ -261,7 +265,7 @@ class TransactionalWriter(Client):
             if error is ErrorCode.NONE:
                 self._added.add(partition)
             else:
-                self._refused(error)
+                self._refused()
 
         self._ask(
             ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -295,7 +299,7 @@ class TransactionalWriter(Client):
             if error is ErrorCode.NONE:
                 attempt.moved_position = True
             else:
-                self._refused(error)
+                self._refused()
 
         self._ask(
             ApiKey.TXN_OFFSET_COMMIT,
@@ -320,7 +324,7 @@ class TransactionalWriter(Client):
             if error is ErrorCode.NONE:
                 self._offsets_added = True
             else:
-                self._refused(error)
+                self._refused()
 
         version = self.chance.randint(0, 3)
         self._ask(
@@ -332,7 +336,9 @@ class TransactionalWriter(Client):
         attempt = self._attempt
         assert attempt is not None
         commit = commit and not attempt.unanswered
-        attempt.fate = Fate.COMMIT_SENT if commit else Fate.ABORTED
+        attempt.commits = commit
+        if commit:
+            self._told.committing(attempt.name)
         values = {
             "transactional_id": self.transactional_id,
             "producer_id": self._producer_id,
@@ -346,10 +352,12 @@ class TransactionalWriter(Client):
 
         def done(error: ErrorCode, answer: Any) -> None:
             if error is not ErrorCode.NONE:
-                self._refused(error)
+                self._refused()
                 return
             if values["committed"]:
-                attempt.fate = Fate.COMMITTED
+                self._told.committed(attempt.name)
+            else:
+                self._told.aborted(attempt.name)
             self._attempt = None
             if self.bumps:
                 self._late_ends.append((version, values))
@@ -373,8 +381,10 @@ class TransactionalWriter(Client):
         connection.close()
         return f"repeats an EndTxn of epoch {values['producer_epoch']}"
 
-    def _refused(self, error: ErrorCode) -> None:
+    def _refused(self) -> None:
         """Ends the program: it is fenced, timed out, or its transaction is gone."""
-        if self._attempt is not None and self._attempt.fate is Fate.OPEN:
-            self._attempt.fate = Fate.ABORTED
+        if self._attempt is not None and self._attempt.commits:
+            self._told.transaction_unknown(self._attempt.name)
+        elif self._attempt is not None:
+            self._told.aborted(self._attempt.name)
         self.over = True

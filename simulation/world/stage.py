@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.history.events import Event
+from cordwood.history.recorder import Recorder
 from cordwood.node.apis import SERVED
 from cordwood.node.partitions.partition import Partition
 from cordwood.wire.apis import ApiKey
@@ -24,6 +26,9 @@ class Stage:
         self.world = world
         self.chance = chance
         self.ledger = ledger
+        self.history: list[Event] = []
+        """The events that clients recorded, for the history checker."""
+        self.recorder = Recorder(sink=self.history.append, clock_ms=lambda: world.clock.boot_ms)
         self._identities = 0
         self.astray = ASTRAY
         """The probability that a client asks any broker although it knows better."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simulation.checkers.transactions import read_committed
+from simulation.checkers.transactions import committed_values, read_committed
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
 from simulation.world.exchange import Exchange
 from simulation.world.world import World
@@ -106,7 +106,7 @@ def families(world: World) -> dict[str, Any]:
 
 def visible(world: World) -> list[bytes]:
     """What read_committed readers see, in all partitions."""
-    return sorted(value for partition in range(PARTITIONS) for value in read_committed(world, partition)[0])
+    return sorted(value for partition in range(PARTITIONS) for value in committed_values(world, partition))
 
 
 def nothing_open(world: World) -> bool:

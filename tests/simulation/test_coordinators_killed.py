@@ -15,13 +15,14 @@ from simulation.checkers.replicas import ReplicasChecker
 from simulation.checkers.transactions import check_transactions
 from simulation.game import FENCES_LIFTED_MS
 from simulation.transaction_game import LONGEST_TRANSACTION_MS, SETTINGS
-from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Fate, History, TransactionalWriter
+from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, TransactionalWriter, Writers
 from simulation.world.broken import InvariantBroken
 from simulation.world.ledger import Ledger
 from simulation.world.machine import Machine
 from simulation.world.stage import Stage
 from simulation.world.world import World, replicated
 
+from cordwood.history.events import TransactionAborted, TransactionCommitted
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.node.coordinators.transaction_completion import Completions
@@ -44,8 +45,8 @@ Death = Callable[["Deaths", Machine], None]
 class OneTransaction(TransactionalWriter):
     """A program that writes to all partitions in one transaction, moves a position with it, and ends it."""
 
-    def __init__(self, stage: Stage, name: str, history: History, version: int, *, commit: bool) -> None:
-        super().__init__(stage, name, history, NAME, version)
+    def __init__(self, stage: Stage, name: str, writers: Writers, version: int, *, commit: bool) -> None:
+        super().__init__(stage, name, writers, NAME, version)
         self.timeout_ms = LONGEST_TRANSACTION_MS
         self._commits = commit
         self._unwritten = list(range(PARTITIONS))
@@ -69,7 +70,7 @@ class OneTransaction(TransactionalWriter):
         if self._producer_id < 0:
             return self._init()
         if self._attempt is None:
-            self._attempt = self._history.new_attempt(NAME)
+            self._attempt = self._new_attempt()
         if self._unwritten:
             partition = self._unwritten[0]
             if self.bumps or partition in self._added:
@@ -94,7 +95,7 @@ class Deaths:
             machine.on_step = partial(self.replicas.look, machine)
         self.stage = Stage(self.world, random.Random(version), Ledger())
         self.stage.astray = 0.0
-        self.history = History()
+        self.writers = Writers()
         self.world.start().advance(FENCES_LIFTED_MS)
         topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": BROKERS}
         created = self.world.ask_at(1, ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
@@ -108,14 +109,14 @@ class Deaths:
         while self.transaction(first + deaths * APART):
             deaths += 1
         self.world.advance(FENCES_LIFTED_MS)
-        check_transactions(self.world, self.history, at_the_end=True)
-        ends = {attempt.fate for attempt in self.history.attempts}
-        assert ends == {Fate.COMMITTED if self._commit else Fate.ABORTED}
+        check_transactions(self.stage, self.writers.attempts, at_the_end=True)
+        ended = TransactionCommitted if self._commit else TransactionAborted
+        assert sum(isinstance(event, ended) for event in self.stage.history) == len(self.writers.attempts)
         return deaths
 
     def transaction(self, dies_after: int) -> bool:
         """One transaction. Returns whether it was under way when its coordinator died."""
-        writer = OneTransaction(self.stage, f"{NAME}-{dies_after}", self.history, self._version, commit=self._commit)
+        writer = OneTransaction(self.stage, f"{NAME}-{dies_after}", self.writers, self._version, commit=self._commit)
         dead = None
         for number in range(1, MOST_STEPS):
             if not writer.tries_again:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.checkers.transactions import read_committed
+from simulation.checkers.transactions import committed_values, read_committed
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
 from simulation.world.world import World
@@ -175,7 +175,7 @@ def test_a_batch_of_a_stranger_does_not_get_in_beside_that_of_the_rightful_write
     assert producer.write(12, b"value") is ErrorCode.NONE
     assert producer.end(commit=True) is ErrorCode.NONE
     world.settle()
-    assert read_committed(world, 0)[0] == [b"value"]
+    assert committed_values(world, 0) == [b"value"]
     world.kill()
 
 
@@ -202,5 +202,5 @@ def test_a_marker_of_a_coordinator_that_never_was_is_refused_and_keeps_the_real_
     assert producer.end(commit=True) is ErrorCode.NONE
     world.advance(1000)
     assert described(world).transaction_state == "CompleteCommit"
-    assert read_committed(world, 0)[0] == [b"value"]
+    assert committed_values(world, 0) == [b"value"]
     world.kill()

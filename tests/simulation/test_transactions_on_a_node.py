@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from simulation.checkers.transactions import read_committed
+from simulation.checkers.transactions import committed_values, read_committed
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
 from simulation.world.disk import ProcessDied
@@ -65,10 +65,10 @@ def test_what_is_written_is_read_when_it_is_committed(world: World) -> None:
     producer = Producer(world)
     assert producer.add(0) is ErrorCode.NONE
     assert producer.write(9, b"one", b"two") is ErrorCode.NONE
-    assert read_committed(world, 0)[0] == []
+    assert committed_values(world, 0) == []
     assert (latest(world, 0), latest(world, 1)) == (2, 0)
     assert producer.end(commit=True, version=3) is ErrorCode.NONE
-    assert read_committed(world, 0)[0] == [b"one", b"two"]
+    assert committed_values(world, 0) == [b"one", b"two"]
     assert (latest(world, 0), latest(world, 1)) == (3, 3)
     assert producer.write(9, b"outside") is ErrorCode.INVALID_TXN_STATE
 
@@ -99,7 +99,7 @@ def test_batches_that_come_while_the_first_is_verified_keep_their_order(world: W
     world.settle()
     assert [each.answer.responses[0].partition_responses[0].base_offset for each in exchanges] == [0, 1, 2, 3, 4]
     producer.end(commit=True)
-    assert read_committed(world, 0)[0] == [b"0", b"1", b"2", b"3", b"4"]
+    assert committed_values(world, 0) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_transaction_needs_acks_from_all(world: World) -> None:
@@ -254,7 +254,7 @@ def test_who_is_fenced_is_told_so_in_words_it_knows(world: World, version: int, 
     assert old.end(commit=True, version=version) is told
     assert old.write(9, b"older") is ErrorCode.INVALID_PRODUCER_EPOCH
     assert old.move(4, version=4) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert read_committed(world, 0)[0] == []
+    assert committed_values(world, 0) == []
 
 
 def test_a_transaction_that_is_open_for_too_long_is_aborted(world: World) -> None:
@@ -284,7 +284,7 @@ def test_what_was_decided_before_a_crash_is_completed_after_it(world: World, com
     decided = 0
     for operations in range(1, 40):
         producer = Producer(world)
-        before = read_committed(world, 0)[0]
+        before = committed_values(world, 0)
         text = str(operations).encode()
         assert producer.write(12, text) is ErrorCode.NONE
         exchange = world.connect().request(ApiKey.END_TXN, 5, {**producer.who, "committed": commit})
@@ -300,8 +300,8 @@ def test_what_was_decided_before_a_crash_is_completed_after_it(world: World, com
         if answered:
             decided += 1
             wanted = [*before, text] if commit else before
-            values, stable, high_watermark = read_committed(world, 0)
-            assert (values, stable) == (wanted, high_watermark)
+            found, stable, high_watermark = read_committed(world, 0)
+            assert ([value for _, value in found], stable) == (wanted, high_watermark)
         if not died:
             break
     assert decided > 0
@@ -349,7 +349,7 @@ def test_trying_to_complete_again_and_again_writes_no_marker_twice(
     world.advance(LONGEST_RETRY_MS)
     assert described(world).transaction_state == "CompleteCommit"
     assert latest(world, 0) == latest(world, 1) == end
-    assert read_committed(world, 1)[0] == [b"second"]
+    assert committed_values(world, 1) == [b"second"]
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -500,7 +500,7 @@ def test_a_read_that_needs_the_disk_tells_which_transactions_were_aborted(world:
     world.stop()
     world.start()
     world.disk.platter.nothing_cached = True
-    assert read_committed(world, 0)[0] == [b"kept", b"kept too"]
+    assert committed_values(world, 0) == [b"kept", b"kept too"]
 
 
 @pytest.mark.parametrize(("timeout_ms"), [0, -1, 900_001])
