@@ -6,8 +6,9 @@ begun goes on with every exchange that narrows the gap by the bare measurements.
 begin another plan while the measurements stay within that share.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from heapq import merge
 from typing import Final, Generic, NamedTuple, TypeVar
 
 LEAST_SHARE: Final = 0.05
@@ -23,41 +24,22 @@ class Gap(NamedTuple):
     heavy: float
     light: float
     least: float
-    noise: float
-
-    def narrowed(self, given: float, taken: float) -> float:
-        """The least gain of the exchange on either side: the heavy broker gives `given` for `taken`. 0: too little."""
-        low, high = self._bounds
-        brought = min(given * low - taken * high, (self.heavy - given) * low - (self.light - taken) * high)
-        return brought if brought >= self.least * high else 0.0
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        """The bounds of the true value of a measured 1."""
-        return 1 / (1 + self.noise), 1 / (1 - self.noise)
+    trust: float
+    """The share of the heavy broker's measurements that counts if those may be too high and the light one's too low."""
 
     @property
     def is_open(self) -> bool:
         """True if any exchange could narrow the gap."""
-        low, high = self._bounds
-        return self.heavy * low - self.light * high >= 2 * self.least * high
+        return self.heavy * self.trust - self.light >= 2 * self.least
 
-    def fitting(self, given: float) -> tuple[float, float]:
-        """The least and the most that can be taken for `given`; rounding may let the ends in."""
-        low, high = self._bounds
-        least = self.least * high
-        return self.light - ((self.heavy - given) * low - least) / high, (given * low - least) / high
+    def gain(self, given: float, taken: float) -> float:
+        """The least gain of the exchange on either side: the heavy broker gives `given` for `taken`."""
+        return min(given * self.trust - taken, (self.heavy - given) * self.trust - self.light + taken)
 
     def even_at(self, given: float) -> float:
-        """The weight that is taken for `given` if the exchange gains both brokers the same."""
-        low, high = self._bounds
-        return (given * low - (self.heavy - given) * low + self.light * high) / (2 * high)
-
-    def rises(self, given: float) -> bool:
-        """True if, below `even_at`, the gain of an exchange in proportion to the weight that it moves rises with the
-        weight that is taken."""
-        low, high = self._bounds
-        return given * high >= (self.heavy - given) * low - self.light * high
+        """The weight that is taken for `given` if the exchange gains both brokers the same. The gain falls as the
+        weight goes away from it, by as much."""
+        return given * self.trust - (self.heavy * self.trust - self.light) / 2
 
 
 class Exchange(NamedTuple, Generic[Item]):
@@ -69,50 +51,29 @@ class Exchange(NamedTuple, Generic[Item]):
 def best_exchange(
     gap: Gap,
     giving: Sequence[tuple[float, Item]],
-    taking: Sequence[tuple[float, Item]],
+    taking: Sequence[tuple[float, Item | None]],
     is_legal: Callable[[Item, Item | None], bool],
 ) -> Exchange[Item] | None:
-    """The legal exchange with the highest gain in proportion to the weight that it moves; None: no legal exchange gains
-    enough.
+    """Finds for each given item the legal exchange with the highest gain, and returns the exchange that gains most in
+    proportion to the weight that it moves. None: no legal exchange gains enough.
 
     `giving` has the heavy broker's items and `taking` the light one's, both sorted by weight.
     """
     best: tuple[tuple[float, float], Exchange[Item]] | None = None
     for given, item in reversed(giving):
-        if given < gap.least:
+        if given * gap.trust < gap.least:
             break
-        for run in _counterparts(gap, given, taking):
-            for taken, other in run:
-                brought = gap.narrowed(given, taken)
-                rank = brought / (given + taken), brought
-                if not brought:
-                    continue
-                if best is not None and rank <= best[0]:
-                    break
-                if is_legal(item, other):
+        even_at = gap.even_at(given)
+        middle = bisect_left(taking, even_at, key=lambda pair: pair[0])
+        lighter = (taking[index] for index in range(middle - 1, -1, -1))
+        heavier = (taking[index] for index in range(middle, len(taking)))
+        for taken, other in merge(lighter, heavier, key=lambda pair: abs(pair[0] - even_at)):
+            gain = gap.gain(given, taken)
+            if gain < gap.least:
+                break
+            if is_legal(item, other):
+                rank = gain / (given + taken), gain
+                if best is None or rank > best[0]:
                     best = rank, Exchange(item, other)
-                    break
+                break
     return None if best is None else best[1]
-
-
-def _counterparts(
-    gap: Gap, given: float, taking: Sequence[tuple[float, Item]]
-) -> Iterator[Iterable[tuple[float, Item | None]]]:
-    """The items that can be taken for `given`, in runs: within a run, the relative gain never rises.
-
-    The heavier an item, the less the heavy broker loses, and the more the light one does. Below the weight at which
-    both are equal the light broker's side decides, and the gain in proportion to the weight moved either rises or falls
-    with the weight. Above that weight it falls.
-    """
-    yield [(0.0, None)]
-    least, most = gap.fitting(given)
-    start = max(0, bisect_left(taking, least, key=_weight) - 1)
-    end = min(len(taking), bisect_right(taking, most, key=_weight) + 1)
-    middle = min(max(start, bisect_left(taking, gap.even_at(given), key=_weight)), end)
-    below = range(middle - 1, start - 1, -1) if gap.rises(given) else range(start, middle)
-    yield (taking[index] for index in below)
-    yield (taking[index] for index in range(middle, end))
-
-
-def _weight(pair: tuple[float, object]) -> float:
-    return pair[0]

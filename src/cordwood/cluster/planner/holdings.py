@@ -80,16 +80,17 @@ class Holdings:
 
         by_weight = sorted(self.brokers, key=lambda broker: (self.weight[broker], broker))
         least = max(LEAST_SHARE * self.mean, least)
+        trust = (1 - noise) / (1 + noise)
         for giver in reversed(by_weight):
             for taker in by_weight:
-                gap = Gap(self.weight[giver], self.weight[taker], least, noise)
+                gap = Gap(self.weight[giver], self.weight[taker], least, trust)
                 if not gap.is_open:
                     break
 
                 def legal(given: Key, taken: Key | None, giver: int = giver, taker: int = taker) -> bool:
                     return self.keeps_counts(giver, taker, given, taken) and is_legal(giver, taker, given, taken)
 
-                found = best_exchange(gap, kept(giver, taker), kept(taker, giver), legal)
+                found = best_exchange(gap, kept(giver, taker), [(0.0, None), *kept(taker, giver)], legal)
                 if found is not None:
                     return giver, taker, found
         return None
