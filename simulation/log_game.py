@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.cluster.follower import LONGEST_PAUSE_MS
+from cordwood.cluster.follower import BACK_OFF
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId
@@ -43,7 +43,7 @@ from simulation.world.world import World
 QUIET_MS = 40_000
 """Longer than any request waits: acks at most 30 s, polls 3 s."""
 ROUNDS_TO_FINISH = 400
-CATCH_UP_MS = 2 * LONGEST_PAUSE_MS
+CATCH_UP_MS = 2 * BACK_OFF.longest_ms
 """Longer than a watch of the metadata store that broke is left alone."""
 WAITS_MS = (1, 1, 1, 5, 5, 20, 200, 1500)
 _ZEAL: dict[type[Client], float] = {

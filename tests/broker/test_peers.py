@@ -13,6 +13,7 @@ from cordwood.broker.machine import clocks
 from cordwood.broker.network.peers import PeerConnections, PeerLimits
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
+from cordwood.model.back_off import BackOff
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.listeners import ListenerAddress, brokers_apart
 from cordwood.model.moment import Moment
@@ -189,7 +190,7 @@ async def test_a_broker_that_is_not_registered_is_unknown_and_may_register_later
 
 
 async def test_a_refused_connection_is_told_and_tried_again_after_a_pause() -> None:
-    book = Book(PeerLimits(first_pause_ms=1, longest_pause_ms=4), _7=refused_address())
+    book = Book(PeerLimits(back_off=BackOff(1, 4)), _7=refused_address())
     for _ in range(4):
         assert await book.failure(metadata()) == (PeerFailure.NO_CONNECTION, False)
     server = await Server.start(server_settings(), memory=Memory())
@@ -202,7 +203,7 @@ async def test_a_refused_connection_is_told_and_tried_again_after_a_pause() -> N
 async def test_a_broker_that_restarts_elsewhere_is_found_again() -> None:
     memory = Memory()
     server = await Server.start(server_settings(), memory=memory)
-    book = Book(PeerLimits(first_pause_ms=1), _7=server.address)
+    book = Book(PeerLimits(back_off=BackOff(1, 2_000)), _7=server.address)
     assert isinstance(await book.ask(metadata()), PeerAnswer)
     await server.stop()
     server = await Server.start(server_settings(), memory=memory)
@@ -226,7 +227,7 @@ async def test_a_request_that_is_not_answered_in_time_closes_the_connection() ->
         return True
 
     async with listening(through(server.address, on_request)) as address:
-        book = Book(PeerLimits(first_pause_ms=1), _7=address)
+        book = Book(PeerLimits(back_off=BackOff(1, 2_000)), _7=address)
         assert isinstance(await book.ask(metadata()), PeerAnswer)
         late, behind = book.failure(metadata(timeout_ms=100)), book.failure(metadata())
         assert list(await asyncio.gather(late, behind)) == [
@@ -251,7 +252,7 @@ async def test_a_connection_that_breaks_fails_what_was_sent_and_is_made_anew() -
         return True
 
     async with listening(through(server.address, on_request)) as address:
-        book = Book(PeerLimits(first_pause_ms=1), _7=address)
+        book = Book(PeerLimits(back_off=BackOff(1, 2_000)), _7=address)
         outcomes = await asyncio.gather(*(book.ask(metadata()) for _ in range(4)))
         assert isinstance(outcomes[0], PeerAnswer)
         for outcome in outcomes[1:]:

@@ -5,6 +5,7 @@ import time
 
 from cordwood.client.errors import BrokerUnreachable, ClientError, EndNotReached, RequestRefused
 from cordwood.client.settings import ClientSettings
+from cordwood.model.back_off import BackOff
 from cordwood.model.errors import ErrorCode
 
 LEADER_MOVED = frozenset(
@@ -46,7 +47,7 @@ BUSY = frozenset(
 
 PASSING = LEADER_MOVED | COORDINATOR_MOVED | BUSY
 
-_MARKERS_PAUSE_S = 0.003
+_MARKERS_PAUSE_MS = 3
 
 
 class Attempts:
@@ -54,8 +55,7 @@ class Attempts:
 
     def __init__(self, settings: ClientSettings, timeout_ms: int | None = None) -> None:
         self._timeout_s = (settings.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        self._first_pause_s = settings.retry_backoff_ms / 1000
-        self._longest_pause_s = settings.retry_backoff_max_ms / 1000
+        self._back_off = BackOff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self.progress()
 
     def progress(self) -> None:
@@ -74,11 +74,11 @@ class Attempts:
         left_s = self._deadline_s - now_s
         if left_s <= 0:
             raise self._final(failure, now_s - self._started_s) from failure
-        first_s = self._first_pause_s
+        back_off = self._back_off
         if isinstance(failure, RequestRefused) and failure.code == ErrorCode.CONCURRENT_TRANSACTIONS:
             # The markers of the last transaction are being written, which takes a moment.
-            first_s = min(first_s, _MARKERS_PAUSE_S)
-        pause_s = min(self._longest_pause_s, first_s * 2 ** min(self._count - 1, 20))
+            back_off = back_off._replace(first_ms=min(back_off.first_ms, _MARKERS_PAUSE_MS))
+        pause_s = back_off.pause_ms(self._count) / 1000
         # Half of the pause is random, so that the tasks of a job that lost its broker do not all come back at once.
         time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
 

@@ -23,10 +23,10 @@ from cordwood.cluster.stores.interface import (
     StoreWentBack,
 )
 from cordwood.cluster.stores.leases import monotonic_ms
+from cordwood.model.back_off import BackOff
 
 _EVENTS_AT_ONCE = 500
-FIRST_PAUSE_MS = 50
-LONGEST_PAUSE_MS = 5_000
+BACK_OFF = BackOff(50, 5_000)
 LONGEST_REACH_S = 15
 """The time that a change has to reach the image: three times as long as a broken watch needs to recover."""
 
@@ -54,7 +54,7 @@ class ImageFollower:
         self._reaching: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
         self._boot_ms = boot_ms
-        self._pause_ms = 0
+        self._failures = 0
         self._broke_at_ms = 0
         self.newest: Newest | None = None
         """The newest change that is in the image."""
@@ -128,11 +128,11 @@ class ImageFollower:
 
     async def _pause(self) -> None:
         """Waits twice as long as the last time, unless the watch worked for longer than the longest pause."""
-        if self._boot_ms() - self._broke_at_ms > 2 * LONGEST_PAUSE_MS:
-            self._pause_ms = 0
+        if self._boot_ms() - self._broke_at_ms > 2 * BACK_OFF.longest_ms:
+            self._failures = 0
         self._broke_at_ms = self._boot_ms()
-        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
-        await asyncio.sleep(self._pause_ms / 1000)
+        self._failures += 1
+        await asyncio.sleep(BACK_OFF.pause_ms(self._failures) / 1000)
 
     def _image_changed(self, revision_before: int, delta: ImageDelta) -> None:
         if delta or delta.revision > revision_before:

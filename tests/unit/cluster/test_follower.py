@@ -11,7 +11,7 @@ from simulation.world.turn_loop import TurnLoop
 from tests.unit.cluster.forgetful_store import ForgetfulStore
 from tests.unit.cluster.metadata import visible
 
-from cordwood.cluster.follower import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, LONGEST_REACH_S, ImageFollower
+from cordwood.cluster.follower import BACK_OFF, LONGEST_REACH_S, ImageFollower
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
 from cordwood.cluster.metadata.rows import Endpoint
 from cordwood.cluster.metadata_writer import MetadataWriter
@@ -132,7 +132,7 @@ def test_watches_that_break_lose_nothing_and_repeat_nothing(seed: int, retained_
             stage.run(stage.writer.create_partitions([MorePartitions(name, count)]))
         stage.pass_time(chance.choice([0, 0, 60, 700]))
     stage.connection.share_broken = 0.0
-    stage.pass_time(2 * LONGEST_PAUSE_MS)
+    stage.pass_time(2 * BACK_OFF.longest_ms)
     stage.check()
 
 
@@ -150,16 +150,16 @@ def test_a_store_that_is_away_is_asked_at_growing_intervals_up_to_a_bound() -> N
     stage.run(stage.writer.create_topics([NewTopic("t")]))
     stage.pass_time(60_000)
     pauses_ms = [after - before for before, after in zip([0, *asked_at_ms], asked_at_ms, strict=False)]
-    assert pauses_ms[:3] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
-    assert set(pauses_ms[8:]) == {LONGEST_PAUSE_MS}
+    assert pauses_ms[:3] == [BACK_OFF.first_ms, 2 * BACK_OFF.first_ms, 4 * BACK_OFF.first_ms]
+    assert set(pauses_ms[8:]) == {BACK_OFF.longest_ms}
     stage.connection.down = False
-    stage.pass_time(LONGEST_PAUSE_MS)
+    stage.pass_time(BACK_OFF.longest_ms)
     stage.check()
-    stage.pass_time(3 * LONGEST_PAUSE_MS)
+    stage.pass_time(3 * BACK_OFF.longest_ms)
     stage.connection.down = True
     stage.run(stage.writer.create_topics([NewTopic("u")]))
     stage.connection.down = False
-    stage.pass_time(FIRST_PAUSE_MS)
+    stage.pass_time(BACK_OFF.first_ms)
     stage.check()
 
 
@@ -206,7 +206,7 @@ def test_a_store_that_went_back_is_refused_with_words(retained_revisions: int) -
     stage.run(stage.writer.create_topics([NewTopic("t")]))
     stage.connection._store = older
     stage.connection.down = False
-    stage.pass_time(FIRST_PAUSE_MS)
+    stage.pass_time(BACK_OFF.first_ms)
     refusal = stage.follower.stopped.exception()
     assert isinstance(refusal, StoreWentBack)
     assert f"went back from revision {revision} to 2" in str(refusal)
@@ -226,7 +226,7 @@ def test_a_store_that_went_back_and_was_written_since_is_refused(change: str) ->
     stage.run(stage.writer.create_topics([NewTopic("t")]))
     stage.connection._store = older
     stage.connection.down = False
-    stage.pass_time(FIRST_PAUSE_MS)
+    stage.pass_time(BACK_OFF.first_ms)
     refusal = stage.follower.stopped.exception()
     assert isinstance(refusal, StoreWentBack)
     assert f"went back from revision {revision} to {revision - 1}" in str(refusal)

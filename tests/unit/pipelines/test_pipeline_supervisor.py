@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.deadline import eventually
 
+from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.run_lock import RunLock, holder
-from cordwood.pipelines.execution.back_off import BackOff
 from cordwood.pipelines.execution.supervisor import Supervisor
 from cordwood.pipelines.execution.worker import Orders
 
@@ -26,6 +26,7 @@ ORDERS = Orders(
     beside=".",
     events=-1,
 )
+QUICK = BackOff(10, 20)
 PREAMBLE = """
 import json, os, sys, time
 from pathlib import Path
@@ -48,12 +49,13 @@ class Stage:
         self.lock = RunLock(directory / "running")
         self.lock.take("p", 0)
 
-    def supervisor(self, worker: str, back_off: BackOff) -> Supervisor:
+    def supervisor(self, worker: str, max_restarts: int = 8, back_off: BackOff = QUICK) -> Supervisor:
         path = self.directory / "worker.py"
         path.write_text(PREAMBLE + dedent(worker))
         command = [sys.executable, str(path)]
         log = self.directory / "worker.log"
-        return Supervisor(ORDERS, self.lock, log, lambda event: self.told.append(dict(event)), back_off, command)
+        tell = self.told.append
+        return Supervisor(ORDERS, self.lock, log, lambda event: tell(dict(event)), max_restarts, back_off, command)
 
     def kinds(self) -> list[str]:
         return [event["event"] for event in self.told]
@@ -65,19 +67,15 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path)
 
 
-def quick(**rules: Any) -> BackOff:
-    return BackOff(first_s=0.01, longest_s=0.02, **rules)
-
-
 def test_a_failed_worker_is_started_again_until_it_is_done(stage: Stage) -> None:
-    made = stage.supervisor("fail(1) if count < 3 else tell(event='ended', reason='done')", quick())
+    made = stage.supervisor("fail(1) if count < 3 else tell(event='ended', reason='done')")
     assert made.run() is None
     assert [event.get("again_in_s") for event in stage.told] == [0.01, 0.02, None]
     assert stage.kinds() == ["failed", "failed", "ended"]
 
 
 def test_failures_in_a_row_are_given_up_and_a_batch_done_begins_the_count_again(stage: Stage) -> None:
-    made = stage.supervisor("tell(event='batch') if count == 2 else None\nfail(1)", quick(max_failures=2))
+    made = stage.supervisor("tell(event='batch') if count == 2 else None\nfail(1)", max_restarts=2)
     failure = made.run()
     assert failure is not None
     assert failure["message"] == "it broke (given up after 3 failures in a row)"
@@ -85,13 +83,13 @@ def test_failures_in_a_row_are_given_up_and_a_batch_done_begins_the_count_again(
 
 
 def test_a_refusal_is_not_tried_again(stage: Stage) -> None:
-    failure = stage.supervisor("fail(3, 'over budget')", quick()).run()
+    failure = stage.supervisor("fail(3, 'over budget')").run()
     assert failure is not None
     assert (failure["message"], Path("tries").read_text()) == ("over budget", "1")
 
 
 def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:
-    failure = stage.supervisor("print('last words', flush=True); os.kill(os.getpid(), 9)", quick(max_failures=0)).run()
+    failure = stage.supervisor("print('last words', flush=True); os.kill(os.getpid(), 9)", max_restarts=0).run()
     assert failure is not None
     assert "the worker was ended by signal 9" in failure["message"]
     assert "last words" in (stage.directory / "worker.log").read_text()
@@ -116,7 +114,6 @@ def test_what_a_killed_worker_leaves_behind_is_gone_before_the_next_one_starts(s
             time.sleep(0.01)
         tell(event="ended", reason="gone" if is_gone() else "still there")
         """,
-        quick(),
     )
     assert made.run() is None
     assert stage.told[-1]["reason"] == "gone"
@@ -131,7 +128,7 @@ def test_the_log_of_a_worker_that_runs_on_and_on_stays_short(stage: Stage, monke
         while not Path(f"heard-{batch}").exists():
             time.sleep(0.001)
     """
-    made = stage.supervisor(worker, quick())
+    made = stage.supervisor(worker)
     tell = made._tell
 
     def heard(event: Any) -> None:
@@ -152,7 +149,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_word_is_started_again(stage: Stag
         os.kill(os.getpid(), 9)
     tell(event="ended", reason="done")
     """
-    assert stage.supervisor(worker, quick()).run() is None
+    assert stage.supervisor(worker).run() is None
     assert stage.kinds() == ["failed", "ended"]
 
 
@@ -172,7 +169,7 @@ def running(made: Supervisor) -> tuple[threading.Thread, list[Any]]:
 
 
 def test_a_stop_lets_the_worker_end_by_itself(stage: Stage) -> None:
-    made = stage.supervisor(WAITS, quick())
+    made = stage.supervisor(WAITS)
     thread, result = running(made)
     eventually(lambda: stage.kinds() == ["started"])
     assert holder(stage.directory / "running") is not None
@@ -183,7 +180,7 @@ def test_a_stop_lets_the_worker_end_by_itself(stage: Stage) -> None:
 
 @pytest.mark.parametrize("end", [Supervisor.stop, Supervisor.kill])
 def test_a_stop_ends_the_wait_before_the_next_try(stage: Stage, end: Callable[[Supervisor], None]) -> None:
-    made = stage.supervisor("fail(1)", BackOff(first_s=3600, longest_s=3600))
+    made = stage.supervisor("fail(1)", back_off=BackOff(3_600_000, 3_600_000))
     thread, result = running(made)
     eventually(lambda: stage.kinds() == ["failed"])
     end(made)
@@ -192,16 +189,9 @@ def test_a_stop_ends_the_wait_before_the_next_try(stage: Stage, end: Callable[[S
 
 
 def test_a_worker_that_does_not_listen_is_killed(stage: Stage) -> None:
-    made = stage.supervisor("tell(event='started'); time.sleep(3600)", quick())
+    made = stage.supervisor("tell(event='started'); time.sleep(3600)")
     thread, result = running(made)
     eventually(lambda: stage.kinds() == ["started"])
     made.kill()
     thread.join(60)
     assert result == [None]
-
-
-def test_pauses_grow_to_a_limit() -> None:
-    rule = BackOff(first_s=1, longest_s=10, max_failures=6)
-    assert [rule.failed() for _ in range(7)] == [1, 2, 4, 8, 10, 10, None]
-    rule.progressed()
-    assert rule.failed() == 1

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from cordwood.broker.network.peer_link import PeerLink
 from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.model.back_off import BackOff
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.loop.peers import (
@@ -105,8 +106,8 @@ class PeerLimits:
     """Bytes of sent requests without an answer. One request may be larger."""
     answer_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 5_000
-    first_pause_ms: int = 50
-    longest_pause_ms: int = 2_000
+    back_off: BackOff = BackOff(50, 2_000)
+    """The pauses between attempts to connect."""
 
 
 class PeerConnections:
@@ -241,7 +242,8 @@ class _Peer:
         """The connection, once its versions are known."""
         self._versions: dict[int, tuple[int, int]] = {}
         self._connecting: asyncio.Task[None] | None = None
-        self._pause_ms = 0
+        self._failures = 0
+        """Failures since the last connection."""
         self._last_correlation_id = 0
         self._kept = False
         self._closed = False
@@ -250,7 +252,7 @@ class _Peer:
         """Keeps the connection, also without requests."""
         if kept and not self._kept:
             # A broker that registered anew is tried at once.
-            self._pause_ms = 0
+            self._failures = 0
         self._kept = kept
         self._connect_if_needed()
 
@@ -285,7 +287,7 @@ class _Peer:
     async def _connect(self) -> None:
         try:
             while (self._waiting or self._kept) and self._link is None:
-                await asyncio.sleep(self._pause_ms / 1000)
+                await asyncio.sleep(self._limits.back_off.pause_ms(self._failures) / 1000)
                 await self._attempt()
         finally:
             self._connecting = None
@@ -314,13 +316,13 @@ class _Peer:
         except (OSError, BadResponse, TimeoutError) as reason:
             if link is not None:
                 link.abort()
-            self._pause()
+            self._failures += 1
             if link is None and _is_refusal(reason):
                 tell(False)
             why = str(reason) or f"none within {self._limits.connect_timeout_ms} ms"
             self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, f"no connection to {host}:{port}: {why}")
             return
-        self._pause_ms = 0
+        self._failures = 0
         self._link = link
         tell(True)
         waiting, self._waiting = self._waiting, deque()
@@ -343,9 +345,6 @@ class _Peer:
         if answer.error_code != ErrorCode.NONE:
             raise BadResponse(f"ApiVersions was refused with error {answer.error_code}")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-
-    def _pause(self) -> None:
-        self._pause_ms = min(max(2 * self._pause_ms, self._limits.first_pause_ms), self._limits.longest_pause_ms)
 
     # Requests and answers
 
@@ -410,7 +409,7 @@ class _Peer:
 
     def _break(self, link: PeerLink, reason: str) -> None:
         link.abort()
-        self._pause()
+        self._failures += 1
         self.lost(link, reason)
 
     def _timed_out(self, outgoing: _Outgoing) -> None:

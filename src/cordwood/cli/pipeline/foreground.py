@@ -14,7 +14,6 @@ from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, in_words
 from cordwood.pipelines.editions.failures import clear_failure, note_failure
 from cordwood.pipelines.editions.run_lock import RunLock
-from cordwood.pipelines.execution.back_off import BackOff
 from cordwood.pipelines.execution.running import Ending
 from cordwood.pipelines.execution.supervisor import Supervisor
 from cordwood.pipelines.execution.worker import Orders
@@ -63,7 +62,7 @@ def run_in_foreground(
         events=-1,
         tried_from=edition.source_file if edition.is_trial else "",
     )
-    supervisor = Supervisor(orders, lock, directory / "worker.log", tell, BackOff(max_failures=max_restarts))
+    supervisor = Supervisor(orders, lock, directory / "worker.log", tell, max_restarts)
     saying: threading.Thread | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -20,14 +20,14 @@ from cordwood.cli.cluster.local_brokers import (
 )
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.workers.shares import CLUSTER_NAME, ports_needed, shares
+from cordwood.model.back_off import BackOff
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore
 
-SECOND_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
+BACK_OFF = BackOff(500, 30_000)
 """A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""
 STEADY_S = 60.0
 """A worker that ran for this long is restarted at once."""
@@ -60,7 +60,8 @@ class _Worker:
         self.former: str | None = None
         """The registration of the previous life."""
         self.launched_s = 0.0
-        self.pause_s = 0.0
+        self.soon_ended = 0
+        """The lives in a row that were short."""
         self.missed = 0
         """The looks in a row at which the registration was away."""
 
@@ -168,14 +169,14 @@ class Workers:
             if self._stopping:
                 return
             if clock_s() - worker.launched_s > STEADY_S:
-                worker.pause_s = 0.0
+                worker.soon_ended = 0
+            pause_s = BACK_OFF.pause_ms(worker.soon_ended) / 1000
             self._say(
                 f"worker {broker.node_id} (pid {broker.child.pid}) ended: {broker.child.exit_reason}. Its partitions "
-                "are away until it serves again; it is started "
-                + (f"in {worker.pause_s:g} s" if worker.pause_s else "now")
+                "are away until it serves again; it is started " + (f"in {pause_s:g} s" if pause_s else "now")
             )
-            await asyncio.sleep(worker.pause_s)
-            worker.pause_s = min(max(2 * worker.pause_s, SECOND_PAUSE_S), LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
+            worker.soon_ended += 1
             worker.former, worker.incarnation, worker.missed = worker.incarnation or worker.former, None, 0
             worker.launched_s = clock_s()
             try:

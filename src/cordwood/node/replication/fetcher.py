@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from cordwood.model.back_off import BackOff
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
@@ -103,7 +104,7 @@ class Fetcher:
         self._outstanding: _Asking | None = None
         self._hurried = False
         """True if the leader was asked to answer the outstanding request at once."""
-        self._pause_ms = 0
+        self._failures = 0
         self._paused = False
         self._due = False
 
@@ -247,7 +248,7 @@ class Fetcher:
         if outcome.body.error_code != ErrorCode.NONE:
             self._pause(f"broker {self.leader} refused a fetch: {ErrorCode(outcome.body.error_code).name}")
             return
-        self._pause_ms = 0
+        self._failures = 0
         for topic in outcome.body.responses:
             for answer in topic.partitions:
                 assert topic.topic_id is not None
@@ -422,11 +423,11 @@ class Fetcher:
 
     def _pause(self, reason: str) -> None:
         """Asks the leader again after a pause that grows."""
-        longest_ms = self._rooms.image.settings.replica_fetch_backoff_ms
-        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), longest_ms)
+        back_off = BackOff(FIRST_PAUSE_MS, self._rooms.image.settings.replica_fetch_backoff_ms)
+        self._failures += 1
         self._paused = True
         self._rooms.reports.report(logging.INFO, f"followers of broker {self.leader}: {reason}")
-        self._loop.after(self._pause_ms, self._go_on)
+        self._loop.after(back_off.pause_ms(self._failures), self._go_on)
 
     def _go_on(self, now: Moment) -> None:
         self._paused = False

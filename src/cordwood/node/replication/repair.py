@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.cluster.metadata.rows import ALL_DAMAGED, damaged_name
+from cordwood.model.back_off import BackOff
 from cordwood.model.errors import StorageFailure
 from cordwood.node.replication.segment_repair import (
     Gone,
@@ -45,8 +46,7 @@ MOST_TOLD: Final = 200
 """The most damaged partitions that are named in the broker's registration."""
 SOON_MS: Final = 100
 """Readers of a segment meet its damage at about the same time."""
-FIRST_PAUSE_MS: Final = 5_000
-LONGEST_PAUSE_MS: Final = 600_000
+BACK_OFF: Final = BackOff(5_000, 600_000)
 
 
 class Place(NamedTuple):
@@ -63,7 +63,7 @@ class _Wait(Exception):
 
 class _Pause(NamedTuple):
     reason: str
-    pause_ms: int
+    failures: int
     until_ms: int
 
 
@@ -108,8 +108,7 @@ class Repair:
         """Tries repairs again that failed: another broker may have the records. Pauses begin anew: otherwise brokers
         that come and go for some seconds would make the next pause ten minutes long."""
         if self._pauses:
-            first_ms = FIRST_PAUSE_MS // 2
-            self._pauses = {place: _Pause(pause.reason, first_ms, 0) for place, pause in self._pauses.items()}
+            self._pauses = {place: _Pause(pause.reason, 0, 0) for place, pause in self._pauses.items()}
             self.due()
 
     def why_not(self, finding: Finding) -> str:
@@ -178,8 +177,8 @@ class Repair:
 
     def _wait(self, place: Place, reason: str) -> None:
         before = self._pauses.get(place)
-        pause_ms = FIRST_PAUSE_MS if before is None else min(2 * before.pause_ms, LONGEST_PAUSE_MS)
-        self._pauses[place] = _Pause(reason, pause_ms, self._loop.now.boot_ms + pause_ms)
+        failures = 1 if before is None else before.failures + 1
+        self._pauses[place] = _Pause(reason, failures, self._loop.now.boot_ms + BACK_OFF.pause_ms(failures))
 
     def _begin(self, place: Place) -> None:
         """Begins the repair of a segment. Raises _Wait, StorageFailure."""

@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
-from cordwood.pipelines.execution.back_off import BackOff
 from cordwood.pipelines.execution.worker import EXIT_DONE, EXIT_REFUSED, Orders
 
+BACK_OFF: Final = BackOff(1_000, 60_000)
 MAX_LOG_BYTES: Final = 16 << 20
 """A log of the worker's output that is longer is begun again, and the old one kept beside it."""
 
@@ -34,14 +35,18 @@ class Supervisor:
         lock: RunLock,
         log: Path,
         tell: Tell,
-        back_off: BackOff,
+        max_restarts: int,
+        back_off: BackOff = BACK_OFF,
         command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.execution.worker"),
     ) -> None:
         self._orders = orders
         self._lock = lock
         self._log = log
         self._tell = tell
+        self._max_restarts = max_restarts
         self._back_off = back_off
+        self._failures = 0
+        """Failures since the last finished batch."""
         self._command = command
         self._worker: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
@@ -56,11 +61,11 @@ class Supervisor:
             failure = self._last_failure or self._silent_death(code)
             if code == EXIT_REFUSED:
                 return failure
-            delay_s = self._back_off.failed()
-            if delay_s is None:
-                tries = self._back_off.max_failures + 1
-                given_up = "" if tries == 1 else f" (given up after {tries} failures in a row)"
+            self._failures += 1
+            if self._failures > self._max_restarts:
+                given_up = f" (given up after {self._failures} failures in a row)" if self._max_restarts else ""
                 return {**failure, "message": f"{failure['message']}{given_up}"}
+            delay_s = self._back_off.pause_ms(self._failures) / 1000
             self._tell({**failure, "again_in_s": delay_s})
             if self._stopping.wait(delay_s):
                 return None
@@ -117,7 +122,7 @@ class Supervisor:
             self._last_failure = event
             return
         if event["event"] == "batch":
-            self._back_off.progressed()
+            self._failures = 0
             self._shorten_log()
         self._tell(event)
 

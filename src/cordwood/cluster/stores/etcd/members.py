@@ -21,14 +21,14 @@ from cordwood.cluster.stores.etcd.messages import MESSAGES
 from cordwood.cluster.stores.etcd.options import EtcdOptions
 from cordwood.cluster.stores.etcd.versions import refusal
 from cordwood.cluster.stores.interface import StoreFailure, StoreUnavailable, StoreWentBack
+from cordwood.model.back_off import BackOff
 
 logger = logging.getLogger("cordwood.cluster.etcd")
 
 PING_EVERY_MS = 10_000
 """etcd ends connections that ping more often than every 5 s."""
 _PING_TIMEOUT_MS = 4_000
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
+_BACK_OFF = BackOff(50, 1_000)
 _NO_LEADER = "etcdserver: no leader"
 _CHANNEL_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", PING_EVERY_MS),
@@ -202,7 +202,7 @@ class Members:
         """The answer of the first member that has one: for calls that may be done twice. Raises StoreUnavailable, and
         CallFailed if etcd itself refuses the call."""
         loop = asyncio.get_running_loop()
-        pause_s = 0.0
+        failures = 0
         while True:
             member = await self.connected(deadline_s)
             try:
@@ -211,11 +211,12 @@ class Members:
                 if not failure.member_is_to_blame:
                     raise
                 self.leave(member, str(failure))
+                # The first change of the member is immediate.
+                pause_s = _BACK_OFF.pause_ms(failures) / 1000
                 if loop.time() + pause_s >= deadline_s:
                     raise StoreUnavailable(f"etcd's member {member.endpoint} failed: {failure}") from failure
-                # The first change of the member is immediate.
                 await asyncio.sleep(pause_s)
-                pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+                failures += 1
 
     async def attempt(
         self, member: Member, ask: Callable[[Member, float], Awaitable[Any]], within_s: float | None = None
@@ -262,7 +263,7 @@ class Members:
 
     async def _choose(self) -> Member:
         self._failures.clear()
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         while True:
             hopeless = True
             for endpoint in tuple(self._endpoints):
@@ -289,8 +290,8 @@ class Members:
                     return member
             if hopeless:
                 raise StoreFailure(f"etcd cannot be used: {self._reasons()}")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            failures += 1
+            await asyncio.sleep(_BACK_OFF.pause_ms(failures) / 1000)
 
     def _reasons(self) -> str:
         return "; ".join(f"{endpoint}: {reason}" for endpoint, reason in sorted(self._failures.items())) or "no answer"

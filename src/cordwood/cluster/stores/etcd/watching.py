@@ -16,14 +16,14 @@ from cordwood.cluster.stores.etcd.keys import KeyRange
 from cordwood.cluster.stores.etcd.members import WATCH, CallFailed, Member, Members
 from cordwood.cluster.stores.etcd.messages import DELETED, MESSAGES
 from cordwood.cluster.stores.interface import Compacted, Event, StoreFailure, StoreUnavailable, WatchStep
+from cordwood.model.back_off import BackOff
 
 _EXPIRED_TOKEN = "invalid auth token"
 _PROGRESS = WATCH.request(progress_request=MESSAGES["WatchProgressRequest"]())
-_FIRST_PAUSE_S = 0.02
-"""The wait of a watch that is behind for events before it asks for progress: an event mostly follows the answer to its
-transaction within a few milliseconds."""
-_LONGEST_PAUSE_S = 0.5
-"""The longest pause before a watch asks again: etcd does not answer while it still has events to send."""
+_BACK_OFF = BackOff(20, 500)
+"""The waits of a watch that is behind before it asks for progress. The first one gives events time: an event mostly
+follows the answer to its transaction within a few milliseconds. etcd does not answer while it still has events to send.
+"""
 
 
 class ToldRevision:
@@ -96,17 +96,17 @@ class WatchStream:
         behind = asyncio.Event()
         behind.set()
         self._told.behind.add(behind)
-        pause_s = _FIRST_PAUSE_S
+        tries = 1
         try:
             while True:
                 await behind.wait()
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(_BACK_OFF.pause_ms(tries) / 1000)
                 if self._revision >= self._told.revision:
                     behind.clear()
-                    pause_s = _FIRST_PAUSE_S
+                    tries = 1
                 else:
                     await member.unless_left(stream.write(_PROGRESS))
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    tries += 1
         except CallFailed:
             pass  # The reader of the stream meets the same failure.
         finally:
