@@ -14,8 +14,7 @@ from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.spark.checkpoints.owner import Owner, read_owner, write_owner
 from cordwood.spark.checkpoints.plans import read_plan
-from cordwood.spark.checkpoints.replacing import replace_file
-from cordwood.spark.checkpoints.syncing import STAMP, sync_checkpoint
+from cordwood.spark.checkpoints.syncing import STAMP, replace_in_checkpoint, sync_checkpoint
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_a_repaired_file_and_the_witness_survive_a_power_cut(disk: LoopDisk) -> 
     checkpoint = CheckpointFiles(disk.path / "checkpoint", "query")
     sync_checkpoint(checkpoint.directory)
     write_owner(checkpoint.directory, Owner("query", "family"))
-    replace_file(checkpoint.path("offsets/0"), b"plan")
+    replace_in_checkpoint(checkpoint.path("offsets/0"), b"plan")
     cut(disk)
     assert read_owner(checkpoint.directory) == Owner("query", "family")
     assert checkpoint.path("offsets/0").read_bytes() == b"plan"

@@ -96,6 +96,9 @@ class Observer(Protocol):
     def reached(self, broker_id: int, broker_epoch: int) -> None: ...
 
 
+CONNECT_BACK_OFF: Final = BackOff(50, 2_000)
+
+
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
     """Bounds for each peer."""
@@ -106,7 +109,7 @@ class PeerLimits:
     """Bytes of sent requests without an answer. One request may be larger."""
     answer_bytes: int = 256 * 1024 * 1024
     connect_timeout_ms: int = 5_000
-    back_off: BackOff = BackOff(50, 2_000)
+    back_off: BackOff = CONNECT_BACK_OFF
     """The pauses between attempts to connect."""
 
 

@@ -22,7 +22,6 @@ import json
 import logging
 import os
 import threading
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
@@ -31,9 +30,10 @@ from cordwood.cluster.metadata.known_epochs import KnownEpochs, behind, decode_k
 from cordwood.cluster.metadata.newest import Newest, is_in_history
 from cordwood.cluster.metadata.rows import CLUSTER_ID, broker_epoch_key, storage_key
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
-from cordwood.cluster.stores.witness import sync_directory
 from cordwood.log.directory.identity import EPOCHS_FILE, PROPERTIES_FILE, WITNESS_FILE
+from cordwood.model.durable_files import replace_file, sync
 from cordwood.model.errors import StorageFailure
+from cordwood.model.notes import decode_note, encode_note
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -100,8 +100,8 @@ def _decode_seen(body: bytes) -> Seen:
 def _read(path: str, decode: Callable[[bytes], Content]) -> Content | None:
     try:
         with open(path, "rb") as file:
-            checksum, _, body = file.read(_MOST_BYTES).partition(b"\n")
-        if checksum == b"%08x" % zlib.crc32(body):
+            body = decode_note(file.read(_MOST_BYTES))
+        if body is not None:
             return decode(body)
     except FileNotFoundError:
         return None
@@ -115,22 +115,13 @@ def _read(path: str, decode: Callable[[bytes], Content]) -> Content | None:
 
 def write_seen(directory: str, seen: Seen) -> None:
     """Replaces the witness atomically and durably. Raises OSError."""
-    _write(f"{directory}/{WITNESS_FILE}", json.dumps(seen._asdict(), separators=(",", ":"), sort_keys=True).encode())
+    body = json.dumps(seen._asdict(), separators=(",", ":"), sort_keys=True).encode()
+    replace_file(f"{directory}/{WITNESS_FILE}", encode_note(body))
 
 
 def write_epochs(directory: str, known: KnownEpochs) -> None:
     """Replaces the file of epochs atomically and durably. Raises OSError."""
-    _write(f"{directory}/{EPOCHS_FILE}", encode_known_epochs(known))
-
-
-def _write(path: str, body: bytes) -> None:
-    with open(f"{path}.tmp", "wb") as file:
-        file.write(b"%08x\n" % zlib.crc32(body) + body)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{path}.tmp", path)
-    # Without this sync a power cut may bring back a witness of an earlier epoch.
-    sync_directory(os.path.dirname(path))
+    replace_file(f"{directory}/{EPOCHS_FILE}", encode_note(encode_known_epochs(known)))
 
 
 async def check_cluster(
@@ -244,7 +235,7 @@ class ClusterWitness:
         try:
             with suppress(FileNotFoundError):
                 os.unlink(path)
-            sync_directory(self._directory)
+            sync(self._directory)
         except OSError as stays:
             raise StorageFailure(
                 f"the broker does not register: {path} can neither be written ({failure}) nor removed ({stays}), and "

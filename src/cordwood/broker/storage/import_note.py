@@ -6,12 +6,12 @@ cluster. The note stays for ever: a directory that was imported never starts as 
 """
 
 import json
-import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cluster.metadata.rows import IMPORT
 from cordwood.model.errors import StorageFailure
+from cordwood.model.notes import decode_note, encode_note
 from cordwood.segments.filesystem import Filesystem, read_if_there
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write_note(filesystem: Filesystem, directory: str, note: Note) -> None:
     """Replaces the note durably."""
     fields = {**note._asdict(), "state": note.state.value, "version": _VERSION}
     body = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    filesystem.replace(f"{directory}/{NOTE_FILE}", b"%08x\n" % zlib.crc32(body) + body)
+    filesystem.replace(f"{directory}/{NOTE_FILE}", encode_note(body))
 
 
 def read_note(filesystem: Filesystem, directory: str) -> Note | None:
@@ -49,8 +49,7 @@ def read_note(filesystem: Filesystem, directory: str) -> Note | None:
     data = read_if_there(filesystem, f"{directory}/{NOTE_FILE}")
     if data is None:
         return None
-    checksum, _, body = data.partition(b"\n")
-    if checksum != b"%08x" % zlib.crc32(body):
+    if (body := decode_note(data)) is None:
         raise StorageFailure(
             f"{directory}/{NOTE_FILE} is damaged: the directory is being imported into a cluster, or was. Restore the "
             "file from a backup"

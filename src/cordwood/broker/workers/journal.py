@@ -5,12 +5,12 @@ crash followed, each partition is in one home, with its offsets.
 """
 
 import json
-import zlib
 from typing import Any, NamedTuple
 
 from cordwood.log.directory.data_directory import MOVES_FILE
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.notes import decode_note, encode_note
 from cordwood.segments.filesystem import Filesystem, read_if_there
 
 _VERSION = 1
@@ -52,7 +52,7 @@ def write_journal(filesystem: Filesystem, root: str, moves: Moves) -> None:
     fields = {**moves._asdict(), "version": _VERSION, "made": list(moves.made.items())}
     fields["moves"] = [[str(move.partition), *move[1:]] for move in moves.moves]
     body = json.dumps(fields, separators=(",", ":")).encode()
-    filesystem.replace(f"{root}/{MOVES_FILE}", b"%08x\n" % zlib.crc32(body) + body)
+    filesystem.replace(f"{root}/{MOVES_FILE}", encode_note(body))
 
 
 def read_journal(filesystem: Filesystem, root: str) -> Moves | None:
@@ -60,8 +60,7 @@ def read_journal(filesystem: Filesystem, root: str) -> Moves | None:
     data = read_if_there(filesystem, f"{root}/{MOVES_FILE}")
     if data is None:
         return None
-    checksum, _, body = data.partition(b"\n")
-    if checksum != b"%08x" % zlib.crc32(body):
+    if (body := decode_note(data)) is None:
         raise StorageFailure(
             f"{root}/{MOVES_FILE} is damaged: partitions were being moved between the homes of workers, and which is "
             "not known. Restore the file from a backup"

@@ -6,16 +6,14 @@ Every operation on the disk goes through one method, so that a test can stop the
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cordwood.model.durable_files import Step, replace_file, sync
 from cordwood.pipelines.definition.errors import DamagedState
 
-Step = Callable[[str, Path], None]
 
-
-def _go_on(operation: str, path: Path) -> None:
+def _go_on(operation: str, path: str) -> None:
     """Lets the operation happen."""
 
 
@@ -44,39 +42,27 @@ class StateFiles:
         self.replace_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
 
     def replace_bytes(self, path: Path, content: bytes) -> None:
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        self._step("write", unfinished)
-        with open(unfinished, "wb") as file:
-            file.write(content)
-            file.flush()
-            self._step("sync", unfinished)
-            os.fsync(file.fileno())
-        self._step("rename", path)
-        os.rename(unfinished, path)
-        self.sync_directory(path.parent)
+        unfinished = f"{path.parent}/.{path.name}.{os.getpid()}"
+        replace_file(path, content, unfinished=unfinished, step=self._step)
 
     def make_directory(self, path: Path) -> None:
         """Creates the directory and its parents durably."""
         if path.is_dir():
             return
         self.make_directory(path.parent)
-        self._step("mkdir", path)
+        self._step("mkdir", str(path))
         path.mkdir(exist_ok=True)
         self.sync_directory(path.parent)
 
     def remove_file(self, path: Path) -> None:
-        self._step("remove", path)
+        self._step("remove", str(path))
         path.unlink()
         self.sync_directory(path.parent)
 
     def remove_tree(self, path: Path) -> None:
-        self._step("remove", path)
+        self._step("remove", str(path))
         shutil.rmtree(path, ignore_errors=False)
 
     def sync_directory(self, path: Path) -> None:
-        self._step("sync directory", path)
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        self._step("sync directory", str(path))
+        sync(path)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from cordwood.model.durable_files import sync
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.state_files import StateFiles
 
@@ -195,11 +196,6 @@ def _paths_added(entry: Path) -> Iterator[str]:
 
 def _sync(paths: Iterable[Path]) -> None:
     for path in paths:
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # an older entry may name a file that has since left the table and was removed
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        # An older entry may name a file that has since left the table and was removed.
+        with suppress(FileNotFoundError):
+            sync(path)

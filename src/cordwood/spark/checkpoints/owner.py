@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.spark.checkpoints.replacing import replace_file
+from cordwood.spark.checkpoints.syncing import replace_in_checkpoint
 
 NAME: Final = "cordwood-sink.json"
 
@@ -37,4 +37,4 @@ def has_owner(checkpoint: Path) -> bool:
 
 def write_owner(checkpoint: Path, owner: Owner) -> None:
     """Writes the witness, which is durable on return."""
-    replace_file(checkpoint / NAME, json.dumps(asdict(owner)).encode())
+    replace_in_checkpoint(checkpoint / NAME, json.dumps(asdict(owner)).encode())

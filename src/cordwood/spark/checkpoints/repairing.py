@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, plan_path, read_plan
-from cordwood.spark.checkpoints.replacing import replace_file
+from cordwood.spark.checkpoints.syncing import replace_in_checkpoint
 
 
 class NotRepairable(Exception):
@@ -160,7 +160,7 @@ def apply(repair: Repair, *, now_ms: int) -> Path | None:
             else:
                 os.link(path, kept / change.name)
         if change.content is not None:
-            replace_file(path, change.content)
+            replace_in_checkpoint(path, change.content)
     return kept if kept.exists() else None
 
 

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from cordwood.model.durable_files import replace_file, sync
+
 STAMP: Final = ".cordwood-synced"
 _AT_ONCE: Final = 16
 
@@ -90,11 +92,17 @@ def _parents(checkpoint: Path) -> Iterator[Path]:
 def sync_file(path: Path) -> int:
     """Syncs a file. Returns 1, or 0 if the file is gone."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        sync(path)
     except FileNotFoundError:
         return 0
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     return 1
+
+
+def replace_in_checkpoint(path: Path, content: bytes) -> None:
+    """Replaces a file durably, also in a new directory."""
+    path.parent.mkdir(exist_ok=True)
+    # Hadoop keeps a checksum beside each file that it writes, which would no longer match.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    # Spark does not see names with a dot.
+    replace_file(path, content, unfinished=f"{path.parent}/.{path.name}.{os.getpid()}.tmp")
+    sync(path.parent.parent)
