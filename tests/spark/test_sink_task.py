@@ -14,7 +14,7 @@ from tests.deadline import eventually
 from tests.spark.sink_query import COLUMNS, Query, batch_of
 
 from cordwood.client.errors import ClientError
-from cordwood.spark.checkpoints.location import local_directory
+from cordwood.spark.checkpoints.owner import local_directory
 from cordwood.spark.sink.options import Guarantee
 from cordwood.spark.sink.protocol import OlderBatch, SinkFailure, TaskReport
 from cordwood.spark.sink.writer import StreamSink

@@ -30,7 +30,7 @@ from cordwood.spark.source.data_loss import DataLoss
 from cordwood.spark.source.offsets import Positions, from_spark, to_spark
 from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
 from cordwood.spark.source.planning import ReadTask, plan_tasks, ranges_between
-from cordwood.spark.source.progress_group import read_progress
+from cordwood.spark.source.progress import read_progress
 from cordwood.spark.source.pushdown import PushedFilters
 from cordwood.spark.source.reading import TaskReader
 from cordwood.spark.source.stream_planner import StreamPlanner

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
     from cordwood.spark.sessions import register as register
     from cordwood.spark.sessions import session as session
-    from cordwood.spark.source.observing import lag as lag
-    from cordwood.spark.source.progress_group import progress as progress
+    from cordwood.spark.source.progress import lag as lag
+    from cordwood.spark.source.progress import progress as progress
 
 __all__ = ["CordwoodDataSource", "lag", "progress", "register", "session"]
 
 _HOMES = {
     "CordwoodDataSource": "data_source",
-    "lag": "source.observing",
-    "progress": "source.progress_group",
+    "lag": "source.progress",
+    "progress": "source.progress",
     "register": "sessions",
     "session": "sessions",
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.spark.workers.query_names import query_name
+from cordwood.spark.workers.state import query_name
 
 ID = "501171b8-268a-46e4-a126-71daf343ddc1"
 

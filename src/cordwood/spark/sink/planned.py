@@ -12,8 +12,7 @@ from pathlib import Path
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyMemory, FamilyPlan
 from cordwood.model.families import MAX_PLAN_BYTES
-from cordwood.spark.checkpoints.location import local_directory, query_id_of
-from cordwood.spark.checkpoints.owner import Owner, read_owner, write_owner
+from cordwood.spark.checkpoints.owner import Owner, local_directory, query_id_of, read_owner, write_owner
 from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, read_plan, without_query_name
 from cordwood.spark.checkpoints.syncing import sync_checkpoint
 from cordwood.spark.sink.options import OtherRowCount, SinkOptions, UnknownQuery

@@ -26,8 +26,7 @@ from cordwood.spark.sink.protocol import SinkFailure, TaskReport
 from cordwood.spark.sink.routing import Router, Rows
 from cordwood.spark.sink.steps import Step, reached
 from cordwood.spark.sink.transactions import PlainPromise, TaskTransactionPromise
-from cordwood.spark.workers.query_names import query_name_of_task
-from cordwood.spark.workers.state import cluster_of, freeze_once
+from cordwood.spark.workers.state import cluster_of, freeze_once, query_name_of_task
 from cordwood.wire.apis import ApiKey
 
 _SEQUENCES = 2**31

@@ -19,8 +19,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cordwood.spark.checkpoints.location import local_directory, query_id_of
-from cordwood.spark.checkpoints.owner import has_owner
+from cordwood.spark.checkpoints.owner import has_owner, local_directory, query_id_of
 from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptionError, SinkOptions, UnknownQuery, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport

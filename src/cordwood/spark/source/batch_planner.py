@@ -8,14 +8,12 @@ from typing import NamedTuple
 from cordwood.client.cluster import Cluster
 from cordwood.model.identifiers import TopicId
 from cordwood.spark.options import names as names
-from cordwood.spark.source.data_loss import Cause, DataLoss, Ledger, Loss, find_losses
-from cordwood.spark.source.judging import judge
+from cordwood.spark.source.data_loss import Cause, DataLoss, Ledger, Loss, find_losses, judge
 from cordwood.spark.source.offsets import Positions
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import OffsetRange
 from cordwood.spark.source.pushdown import PushedFilters
-from cordwood.spark.source.resolving import Resolver
-from cordwood.spark.source.survey import NothingToRead, Survey, check_all_exist, subscribed_partitions, survey
+from cordwood.spark.source.survey import NothingToRead, Resolver, Survey, check_all_exist, subscribed_partitions, survey
 
 _log = logging.getLogger(__name__)
 

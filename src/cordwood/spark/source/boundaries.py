@@ -1,6 +1,6 @@
 """The beginning, the end and the partitions of a read, as users name them. Values only.
 
-`resolving.py` turns the values into offsets of a cluster.
+`survey.py` turns the values into offsets of a cluster.
 """
 
 import re

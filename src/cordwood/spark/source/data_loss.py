@@ -1,15 +1,23 @@
-"""Finds records that a query should have read and never can, with the time and the cause of their loss.
+"""Finds, explains and judges records that a query should have read and never can.
 
-The functions are pure: positions and a view of the cluster come in, losses come out. Offsets that compaction or a
-transaction left without a record are no loss, and neither is a position ahead of the last stable offset.
-`explaining.py` adds the reason that the topic's settings give.
+`find_losses` is pure: positions and a view of the cluster come in, losses come out. Offsets that compaction or a
+transaction left without a record are no loss, and neither is a position ahead of the last stable offset. `judge` adds
+the reason that the topic's settings give, and stops the query, or logs the losses and lets it go on.
 """
 
-from collections.abc import Collection, Mapping
+import datetime
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
+from cordwood.client.answers import Isolation
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.spark.options.names import FAIL_ON_DATA_LOSS
 
 
 class Cause(Enum):
@@ -142,3 +150,110 @@ class Ledger:
     @property
     def total(self) -> int:
         return sum(self.count(partition) for partition in self._lost.keys() | self._settled.keys())
+
+
+_TOLD: Final = 10
+"""The number of losses that are told in full."""
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+_ADVICE = {
+    Cause.REMOVED: "Keep records longer (retention.ms, retention.bytes) or read sooner; `cordwood group watch` shows"
+    " the time that is left before data is lost.",
+    Cause.STARTS_LATE: "Keep records longer (retention.ms, retention.bytes) or read sooner.",
+    Cause.RECREATED: "Positions of the old topic mean nothing in the new one: begin with a new checkpoint.",
+    Cause.ENDS_EARLIER: "If the topic was created again, begin with a new checkpoint.",
+    Cause.TOPIC_GONE: "If that was meant, begin with a new checkpoint, or remove the topic from the query.",
+    Cause.NOT_SUBSCRIBED: "Subscribe to it again, or begin with a new checkpoint.",
+}
+
+
+def explain(cluster: Cluster, losses: Sequence[Loss]) -> str:
+    """The losses, with the reasons that the cluster tells. Never fails: a loss is reported in any case."""
+    now_ms = int(time.time() * 1000)
+    lines = []
+    settings: dict[str, Mapping[str, str]] = {}
+    for loss in losses[:_TOLD]:
+        topic = loss.partition.topic
+        line = f"{loss}."
+        if loss.cause in (Cause.REMOVED, Cause.STARTS_LATE):
+            try:
+                if topic not in settings:
+                    settings[topic] = cluster.describe_configs(topic)
+                line += _first_left(cluster, loss, now_ms) + _retention(settings[topic])
+            except ClientError as failure:
+                line += f" The reason could not be asked for: {failure}."
+        lines.append(line)
+    if len(losses) > _TOLD:
+        rest = losses[_TOLD:]
+        lines.append(f"And {len(rest)} more partitions with {sum(loss.count for loss in rest)} lost offsets.")
+    return "\n".join(lines)
+
+
+def advise(losses: Sequence[Loss]) -> str:
+    advice = dict.fromkeys(_ADVICE[loss.cause] for loss in losses)
+    return "\n".join([*advice, f"To go on without these records, set {FAIL_ON_DATA_LOSS}=false."])
+
+
+def _first_left(cluster: Cluster, loss: Loss, now_ms: int) -> str:
+    # The first record that is not from before 1970 is the first one.
+    found = cluster.list_offsets({loss.partition: 0}, Isolation.READ_UNCOMMITTED).get(loss.partition)
+    if found is None or found.offset < 0:
+        return " No record is left in it."
+    when = _moment(found.timestamp_ms)
+    age = f", {duration(now_ms - found.timestamp_ms)} ago" if now_ms > found.timestamp_ms else ""
+    return f" The first record that is left has offset {found.offset} and is of {when}{age}."
+
+
+def _moment(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    except (OverflowError, ValueError):  # a producer that counts microseconds writes times of the year 50000
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _retention(settings: Mapping[str, str]) -> str:
+    policy = settings.get("cleanup.policy", "delete")
+    time_ms = _limit(settings.get("retention.ms"))
+    size_bytes = _limit(settings.get("retention.bytes"))
+    if "delete" not in policy:
+        return (
+            f" The topic has cleanup.policy={policy}, so retention takes nothing: records were deleted (DeleteRecords)."
+        )
+    if time_ms is None and size_bytes is None:
+        return (
+            " The topic has no limit in time or size, so retention takes nothing: records were deleted (DeleteRecords)."
+        )
+    limits = []
+    if time_ms is not None:
+        limits.append(f"for {duration(time_ms)} (retention.ms={time_ms})")
+    if size_bytes is not None:
+        limits.append(f"up to {size_bytes} bytes in a partition (retention.bytes={size_bytes})")
+    return f" The topic keeps records {' and '.join(limits)}."
+
+
+def _limit(text: str | None) -> int | None:
+    if text is None or not text.lstrip("-").isdecimal() or int(text) < 0:
+        return None
+    return int(text)
+
+
+def duration(milliseconds: int) -> str:
+    for unit_ms, unit in _UNITS:
+        if milliseconds >= unit_ms:
+            return f"{milliseconds / unit_ms:.3g} {unit}"
+    return f"{milliseconds} ms"
+
+
+_log = logging.getLogger(__name__)
+
+
+def judge(cluster: Cluster, losses: Sequence[Loss], ledger: Ledger, *, fail: bool) -> None:
+    """Raises DataLoss if the query is to fail; else counts each loss in the ledger and logs it, once."""
+    if fail and losses:
+        raise DataLoss(f"The query cannot read all that it should.\n{explain(cluster, losses)}\n{advise(losses)}")
+    news = [loss for loss in losses if loss.end is None or ledger.add(loss.partition, loss.start, loss.end)]
+    if news:
+        text = "data loss (failOnDataLoss=false), %d offsets in this run of the query so far:\n%s"
+        _log.warning(text, ledger.total, explain(cluster, news))

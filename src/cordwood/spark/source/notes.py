@@ -22,7 +22,7 @@ from typing import Any, Final
 from cordwood.client.cluster import NO_POSITION, Cluster, Committed
 from cordwood.client.errors import ClientError
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.workers.query_names import query_name
+from cordwood.spark.workers.state import query_name
 
 _log = logging.getLogger(__name__)
 

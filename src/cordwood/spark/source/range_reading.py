@@ -5,7 +5,6 @@ an error that names them, or, with failOnDataLoss=false, are logged and reported
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -18,8 +17,7 @@ from cordwood.columnar.decoding import Decoder
 from cordwood.records.corruption import CorruptRecords
 from cordwood.spark.source import notes
 from cordwood.spark.source.assembling import Assembler
-from cordwood.spark.source.data_loss import Cause, DataLoss, Loss
-from cordwood.spark.source.explaining import advise, explain
+from cordwood.spark.source.data_loss import Cause, DataLoss, Loss, advise, explain
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import OffsetRange, ReadTask
 from cordwood.spark.workers.state import cluster_of, freeze_once
@@ -129,7 +127,7 @@ class RangeReader:
         return wanted.end
 
     def _lose(self, loss: Loss) -> None:
-        text = explain(self._cluster, [loss], int(time.time() * 1000))
+        text = explain(self._cluster, [loss])
         if self._options.fail_on_data_loss:
             raise DataLoss(f"Records were lost while they were about to be read.\n{text}\n{advise([loss])}")
         _log.warning("data loss (failOnDataLoss=false): %s", text)

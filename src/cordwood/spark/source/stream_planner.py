@@ -21,15 +21,12 @@ from cordwood.client.retries import PASSING
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.spark.source import notes
 from cordwood.spark.source.boundaries import Topics
-from cordwood.spark.source.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, find_losses
-from cordwood.spark.source.judging import judge
-from cordwood.spark.source.limits import at_most_bytes, at_most_offsets, available
+from cordwood.spark.source.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, find_losses, judge
+from cordwood.spark.source.limits import Scales, at_most_bytes, at_most_offsets, available
 from cordwood.spark.source.offsets import Positions
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.progress_group import ProgressGroup
-from cordwood.spark.source.resolving import Resolver
-from cordwood.spark.source.survey import Survey, check_all_exist, subscribed_partitions, survey
-from cordwood.spark.source.weighing import Scales
+from cordwood.spark.source.progress import ProgressGroup
+from cordwood.spark.source.survey import Resolver, Survey, check_all_exist, subscribed_partitions, survey
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""State that a Python worker process of Spark keeps from one task to the next.
+"""State that a Python worker process of Spark keeps from one task to the next, and the query that it works for.
 
 The worker keeps one `Cluster` for each set of settings, used by the one task that it runs at a time. It also freezes
 the garbage collector's view: Spark's worker collects after every task, 40 ms when numba and Arrow are loaded; objects
@@ -37,3 +37,22 @@ def freeze_once() -> None:
         _frozen_in.add(os.getpid())
         gc.collect()
         gc.freeze()
+
+
+def query_name(description: str, query_id: str) -> str | None:
+    """The name in the description that Spark gives to the jobs of a stream; None if the query has none."""
+    name, found, _ = description.partition(f"id = {query_id}")
+    name = name.replace("<br/>", "\n").strip()
+    return name if found and name else None
+
+
+def query_name_of_task() -> str | None:
+    """The name of the streaming query that this task works for, also in its foreachBatch; None outside of one."""
+    from pyspark import TaskContext  # imported here, because names are looked up without Spark, too
+
+    context = TaskContext.get()
+    if context is None:
+        return None
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    description = context.getLocalProperty("spark.job.description")
+    return None if query_id is None or description is None else query_name(description, query_id)

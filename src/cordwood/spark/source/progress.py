@@ -1,8 +1,9 @@
-"""Shows progress as a group: commits finished positions to `spark-<query name>`.
+"""Shows the progress of a query: as a group in the cluster, and from Spark's reports of its batches.
 
-Lag and time to data loss of a query then show in every Kafka tool and in `cordwood group watch`. Spark's checkpoint
-stays the only truth: the source reads only the losses of earlier runs from this group. A commit that fails is logged
-and made good by a later one; it never stops or slows the query for long.
+`ProgressGroup` commits finished positions to `spark-<query name>`. Lag and time to data loss of a query then show in
+every Kafka tool and in `cordwood group watch`. Spark's checkpoint stays the only truth: the source reads only the
+losses of earlier runs from this group. A commit that fails is logged and made good by a later one; it never stops or
+slows the query for long.
 """
 
 import json
@@ -10,14 +11,17 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.source.offsets import Positions
+from cordwood.spark.source.offsets import Positions, from_spark
 from cordwood.spark.source.options import SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 _log = logging.getLogger(__name__)
 
@@ -125,3 +129,20 @@ def _lost(metadata: str) -> int:
         return 0
     lost = said.get("lost", 0) if isinstance(said, dict) else 0
     return lost if isinstance(lost, int) else 0
+
+
+def lag(progress: "StreamingQueryProgress") -> dict[TopicPartition, int]:
+    """Offsets of each partition that were in the log and not read when the batch was planned. A partition that several
+    sources of the query read counts once, with the source that is furthest behind."""
+    behind: dict[TopicPartition, int] = {}
+    for source in progress.sources:
+        if not source.endOffset or not source.latestOffset:
+            continue
+        try:
+            ends, latest = from_spark(json.loads(source.endOffset)), from_spark(json.loads(source.latestOffset))
+        except (ValueError, AttributeError):
+            continue  # another kind of source
+        for partition, last in latest.items():
+            left = max(0, last - ends.get(partition, 0))
+            behind[partition] = max(left, behind.get(partition, 0))
+    return behind
