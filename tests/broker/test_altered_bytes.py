@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
 from cordwood.embedded import Broker
 from cordwood.model.errors import DamagedLog
+from cordwood.model.failure import ExitCode
 
 TOPIC = "payments"
 

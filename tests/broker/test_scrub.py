@@ -11,12 +11,12 @@ from tests.broker_process import free_port
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
-from cordwood.cli.failure import ExitCode
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import DamagedRecords
 from cordwood.client.settings import ClientSettings
 from cordwood.embedded import Broker
 from cordwood.model.errors import DamagedLog
+from cordwood.model.failure import ExitCode
 from cordwood.model.identifiers import TopicPartition as Name
 from cordwood.node.duties import scrub
 

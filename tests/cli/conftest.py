@@ -9,7 +9,7 @@ from tests.conftest import RunningBroker
 from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 class Cordwood:

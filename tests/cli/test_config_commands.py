@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 def test_a_topics_settings_are_described_with_where_they_come_from(cordwood_cli: Cordwood, topic: str) -> None:

@@ -11,9 +11,9 @@ from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.group import view
 from cordwood.cli.group.lag import LagReader
+from cordwood.model.failure import ExitCode, Failure
 
 
 @pytest.fixture

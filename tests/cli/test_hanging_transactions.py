@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.transaction import hanging, view
 from cordwood.embedded import Broker, Cluster
 from cordwood.model.coordination import transaction_partition
+from cordwood.model.failure import ExitCode
 
 ONE_COORDINATOR = {"transaction.state.log.num.partitions": "1"}
 SKIP = {"coordinator.damaged.records": "skip"}

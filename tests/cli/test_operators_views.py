@@ -13,12 +13,12 @@ from tests.conftest import MakeTopic
 from cordwood import __version__
 from cordwood.cli.client.list import ClientView, clients_of
 from cordwood.cli.cluster.view import PartitionState
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.node_facts import NodeFacts
-from cordwood.cli.output import ranges
 from cordwood.cli.topic.by_state import Wanted
 from cordwood.cli.transaction import hanging
 from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
+from cordwood.model.failure import ExitCode
+from cordwood.model.quantities import ranges
 from cordwood.node.requests.census import ClientUse
 
 

@@ -12,8 +12,8 @@ from deltalake import write_deltalake
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.pipeline.compared_outputs import _Comparing
+from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.log_ends import topic_ids

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.project import Project

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 @pytest.fixture

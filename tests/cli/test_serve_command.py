@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.starting_point import Span, StartingPoint
+from cordwood.model.failure import ExitCode
 
 CORDWOOD = [sys.executable, "-m", "cordwood.cli"]
 

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.conftest import Cordwood
 from tests.spark.checkpoint_files import CheckpointFiles
 
-from cordwood.cli.failure import ExitCode
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyPlan
 from cordwood.client.settings import ClientSettings
+from cordwood.model.failure import ExitCode
 from cordwood.spark.checkpoints.owner import Owner, write_owner
 from cordwood.spark.checkpoints.plans import Plan
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.topic.view import topic_id_of
+from cordwood.model.failure import ExitCode
 
 
 def test_a_topic_is_created_listed_described_and_deleted(cordwood_cli: Cordwood, topic: str) -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.raw_request import ask
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyPlan
 from cordwood.client.settings import ClientSettings
+from cordwood.model.failure import ExitCode
 from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.spark.checkpoints.plans import with_query_name
 from cordwood.wire.apis import ApiKey

@@ -9,7 +9,7 @@ from tests.deadline import eventually
 
 from cordwood.cli.cluster.view import cluster_view
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 IN_SYNC_WITHIN_S = 180.0
 ASK_EVERY_S = 0.2

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
 from tests.deadline import eventually
 
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 pytestmark = pytest.mark.timeout(300)
 

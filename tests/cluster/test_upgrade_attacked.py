@@ -25,7 +25,7 @@ from tests.seeds import FIRST_SEED
 
 from cordwood.cli.cluster.versions import ClusterVersions, cluster_versions, finalise
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 pytestmark = pytest.mark.timeout(300)
 ROUNDS = 4

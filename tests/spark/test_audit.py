@@ -12,10 +12,10 @@ from tests.spark.conftest import Produce, Record
 from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
 from cordwood.client.answers import LATEST, Isolation
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
+from cordwood.model.failure import ExitCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.audit import running
 from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions

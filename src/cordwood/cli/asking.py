@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import remark
+from cordwood.model.failure import ExitCode, Failure
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure
 
 COMMAND_ORDER = [
     "serve",

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import ExitCode, Failure, near_names
 
 K = TypeVar("K")
 T = TypeVar("T")

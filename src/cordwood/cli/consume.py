@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -17,10 +16,13 @@ from cordwood.cli.options import (
     TopicName,
     checked_name,
 )
-from cordwood.cli.output import count_in_words, print_json_line, remark
+from cordwood.cli.output import print_json_line, remark
 from cordwood.cli.produce import no_such_partition
-from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
+from cordwood.cli.record_text import bytes_as_json, readable
 from cordwood.cli.starting_point import StartingPoint
+from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.moments import time_in_words
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

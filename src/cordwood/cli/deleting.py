@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import print_json, say
+from cordwood.model.failure import ExitCode, Failure
 
 
 def delete_each(kind: str, names: Iterable[str], delete_one: Callable[[str], object], *, as_json: bool) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import AsJson
+from cordwood.model.failure import ExitCode, Failure
 
 
 def check(

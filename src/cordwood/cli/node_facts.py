@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
+from cordwood.model.failure import Failure
 from cordwood.node.requests.census import ClientUse
 from cordwood.wire.apis import ApiKey
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import duration_ms, in_plain_unit
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"

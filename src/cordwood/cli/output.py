@@ -73,28 +73,3 @@ def remark(text: str) -> None:
         console(stderr=True).print(Text(text, style="dim"))
     else:
         sys.stderr.write(f"{text}\n")
-
-
-def size_in_words(size_bytes: int) -> str:
-    """A size as text: 1536 is `1.5 KiB`."""
-    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
-
-
-def count_in_words(count: int, noun: str) -> str:
-    """A count as text: `1 record`, `2,000 records`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Sorted numbers as text: 0, 1, 2, 3 and 7 are `0-3, 7`."""
-    parts: list[tuple[int, int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1] = (parts[-1][0], number)
-        else:
-            parts.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

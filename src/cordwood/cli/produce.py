@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -17,8 +16,10 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicName,
 )
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.record_text import Headers, OutgoingRecord, bytes_as_given, headers_from_options, record_from_json
+from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import reader, writer
 from cordwood.wire.schema import load

@@ -7,11 +7,10 @@ the same bytes again in `produce`.
 import base64
 import binascii
 import json
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import checked_name
+from cordwood.model.failure import ExitCode, Failure
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -121,17 +120,6 @@ def readable(data: bytes | None) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
-
-
-def time_in_words(timestamp_ms: int | None) -> str:
-    """A timestamp in UTC, to the millisecond; `-` for a record without one."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError):
-        return f"{timestamp_ms} ms"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
 
 
 def bad_input(message: str) -> Failure:

@@ -16,7 +16,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from cordwood.cli.app import app
 from cordwood.cli.command import COMMAND_ORDER
-from cordwood.cli.failure import EXIT_CODE_MEANINGS
+from cordwood.model.failure import ExitCode
 
 _PREAMBLE = """# The command line
 
@@ -43,6 +43,21 @@ Results go to stdout, everything else to stderr. With `--json` results are JSON,
 | exit code | meaning |
 | --- | --- |
 """
+
+EXIT_CODE_MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "failed: the broker refused, or something went wrong on the way",
+    ExitCode.USAGE: "the command line is wrong; nothing was tried",
+    ExitCode.NOT_REACHABLE: "no broker answered",
+    ExitCode.NOT_FOUND: "a topic, partition, group, file or setting that the command names does not exist",
+    ExitCode.PROBLEM_FOUND: (
+        "a check was made and found a problem: `cluster status --exit-code`, `config check`, `doctor`, "
+        "`transaction list --hanging`, "
+        "`inspect --verify`, `history check`, `audit`, a pipeline over its budget, a requeue of which records "
+        "failed again, `pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
+    ),
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
 
 _TYPE_WORDS = {int: "N", float: "N", str: "TEXT"}
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.model.errors import EnvironmentFailure, LogFileFailure
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.model.broker_settings import BrokerSettings

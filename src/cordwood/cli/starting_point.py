@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.moments import parse_time_ms
 
 if TYPE_CHECKING:

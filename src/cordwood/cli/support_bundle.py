@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.start import METRICS_LISTENER
+from cordwood.model.failure import Failure
 from cordwood.model.listeners import EVERY_INTERFACE, host_and_port, parse_address
 from cordwood.model.storage_settings import directories_in
 

@@ -1,4 +1,4 @@
-"""Moments as people write them."""
+"""Moments as people write and read them."""
 
 from datetime import UTC, datetime
 
@@ -18,3 +18,14 @@ def parse_time_ms(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(round(moment.timestamp() * 1000), 0)
+
+
+def time_in_words(timestamp_ms: int | None) -> str:
+    """A timestamp in UTC, to the millisecond; `-` for a record without one."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return f"{timestamp_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"

@@ -1,9 +1,11 @@
-"""Durations and sizes as people write them: `90s`, `1d`, `10GiB`. The one parser for settings, commands and options.
+"""Durations and sizes as people write and read them: `90s`, `1d`, `10GiB`. The one parser for settings, commands and
+options, and the one form of counts, sizes and durations in sentences.
 
 A number without a unit is in milliseconds or bytes, or in the unit of its setting's name.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _TIME_UNITS_MS: Final = {
@@ -76,3 +78,37 @@ def _whole(number: int, parts: int, text: str, unit: str) -> int:
     if number % parts:
         raise ValueError(f"{text} is no whole number of {unit}")
     return number // parts
+
+
+def size_in_words(size_bytes: int) -> str:
+    """A size as text: 1536 is `1.5 KiB`."""
+    size, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+def count_in_words(count: int, noun: str) -> str:
+    """A count as text: `1 record`, `2,000 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Sorted numbers as text: 0, 1, 2, 3 and 7 are `0-3, 7`."""
+    parts: list[tuple[int, int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1] = (parts[-1][0], number)
+        else:
+            parts.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def duration_in_words(duration_ms: float) -> str:
+    """A duration as text: `0 s`, `12 s`, `5 min`, `3.5 h`, `2.0 d`."""
+    seconds = duration_ms / 1000
+    for limit_s, unit_s, unit in ((120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"

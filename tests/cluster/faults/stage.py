@@ -27,7 +27,7 @@ from tests.etcd.tenant import Tenant
 
 from cordwood.cli.cluster.view import PartitionState, cluster_view, partitions_of
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 CLIENTS = 0
 """The place of clients in the network; nodes are at their ids."""

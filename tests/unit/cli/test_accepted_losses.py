@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from cordwood.cli.app import app
 from cordwood.cli.cluster.accept_loss import check, lone_replicas, loss_of
 from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure
 
 NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
 LOST = PartitionState("t", 0, -1, (1, 2, 3, 4, 5), ())

@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.cli.asking import confirm
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

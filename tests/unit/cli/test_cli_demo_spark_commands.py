@@ -3,7 +3,7 @@
 import json
 
 from cordwood.cli.demo.spark_commands import run_command
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 def test_output_and_exit_code_of_a_command_come_back() -> None:

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.cli.connection import parse_server
-from cordwood.cli.failure import EXIT_CODE_MEANINGS, ExitCode, Failure, near_names
 from cordwood.cli.options import parse_assignments
-from cordwood.cli.output import count_in_words, size_in_words
+from cordwood.cli.reference import EXIT_CODE_MEANINGS
+from cordwood.model.failure import ExitCode, Failure, near_names
+from cordwood.model.quantities import count_in_words, size_in_words
 
 runner = CliRunner()
 

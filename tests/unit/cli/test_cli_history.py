@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
 from cordwood.history import Recorder
+from cordwood.model.failure import ExitCode
 
 runner = CliRunner()
 

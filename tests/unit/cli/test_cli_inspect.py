@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import HEADER_SIZE, Codec
 from cordwood.records.build import build_batch

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.record_text import (
     OutgoingRecord,
     bytes_as_json,
@@ -14,9 +13,9 @@ from cordwood.cli.record_text import (
     headers_from_options,
     readable,
     record_from_json,
-    time_in_words,
 )
-from cordwood.model.moments import parse_time_ms
+from cordwood.model.failure import Failure
+from cordwood.model.moments import parse_time_ms, time_in_words
 
 anything = st.none() | st.binary(max_size=40)
 

@@ -9,9 +9,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.reference import commands
 from cordwood.cli.start import Flags, overridden_directories, plain_serve_flags, settings_from
+from cordwood.model.failure import ExitCode, Failure
 
 
 @pytest.mark.parametrize(

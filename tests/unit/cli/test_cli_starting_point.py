@@ -2,8 +2,8 @@
 
 import pytest
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.starting_point import StartingPoint
+from cordwood.model.failure import ExitCode, Failure
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.workers.cores import usable_cores
 from cordwood.cli.workers.shares import ports_needed, shares
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.failure import Failure
 
 
 def settings(**texts: str) -> BrokerSettings:

@@ -18,8 +18,8 @@ from cordwood.cli.cluster.view import (
     why_no_leader,
     with_counts,
 )
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import first_answer
+from cordwood.model.failure import ExitCode, Failure
 
 ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)
 TWO = NodeView(2, ("b", 2), None, fenced=True, controller=False)

@@ -26,9 +26,9 @@ from cordwood.cli.doctor.judgement import (
     judge_ports,
     judge_store,
 )
-from cordwood.cli.failure import ExitCode
 from cordwood.embedded import Broker
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.failure import ExitCode
 
 GIB = 1 << 30
 SOUND = Disk("/data", True, False, "", "ext4", 50 * GIB, 100 * GIB, 1.0, 1000.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 
 def test_raise_without_a_terminal_wants_yes_before_it_waits_for_brokers(tmp_path: Path) -> None:

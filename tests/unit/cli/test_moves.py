@@ -26,8 +26,8 @@ from cordwood.cli.cluster.moving import (
 )
 from cordwood.cli.cluster.view import NodeView, PartitionState
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cluster.planner.balance import NoPlace, Placed, PlannedMove, plan_drain
+from cordwood.model.failure import ExitCode, Failure
 
 ADDRESS = ("127.0.0.1", 1)
 MIB = 1 << 20

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.cli.cluster.supervisor import chosen_metadata
-from cordwood.cli.failure import Failure
 from cordwood.embedded import Broker
 from cordwood.embedded.cluster import Cluster
 from cordwood.model.errors import StorageFailure
+from cordwood.model.failure import Failure
 
 
 def test_a_single_broker_does_not_begin_on_the_metadata_of_a_cluster(tmp_path: Path) -> None:

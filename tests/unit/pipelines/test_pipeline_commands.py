@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.effects import effects_position, note_begun

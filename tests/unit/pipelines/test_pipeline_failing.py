@@ -18,10 +18,10 @@ from tests.deadline import eventually
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.pipeline import foreground
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.target import find
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock

@@ -16,7 +16,8 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import count_in_words, print_json, print_names, print_table, remark, size_in_words
+from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

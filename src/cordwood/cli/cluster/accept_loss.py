@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -15,6 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicName,
 )
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
@@ -91,9 +91,10 @@ def accept_loss(
     from cordwood.cli.cluster.electing import UNCLEAN, elect
     from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import count_in_words, print_json, remark, say
+    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.produce import no_such_partition
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.model.quantities import count_in_words
 
     if broker is not None and on is not None:
         raise Failure(
@@ -204,7 +205,8 @@ def _worth(replica: ReplicaLeft) -> tuple[bool, int, int]:
 
 
 def _show(loss: Loss) -> None:
-    from cordwood.cli.output import print_table, say, size_in_words
+    from cordwood.cli.output import print_table, say
+    from cordwood.model.quantities import size_in_words
 
     partition = loss.partition
     say(f"{partition.topic}-{partition.partition}: {loss.why}")

@@ -45,8 +45,8 @@ def _change(
 ) -> None:
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection
-    from cordwood.cli.failure import Failure
     from cordwood.cli.output import print_json, remark, say
+    from cordwood.model.failure import Failure
 
     connection = Connection(bootstrap_servers, timeout_s)
     try:

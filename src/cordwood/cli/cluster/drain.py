@@ -35,9 +35,9 @@ def drain(
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
-    from cordwood.cli.failure import Failure
     from cordwood.cli.output import remark
     from cordwood.cluster.planner.balance import NoPlace, plan_drain
+    from cordwood.model.failure import Failure
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)
@@ -84,7 +84,7 @@ def drain(
 def check_empty(gathered: "Gathered", nodes: list[int]) -> None:
     """Raises Failure if topics that were created between the plan and the cordon put replicas on the nodes."""
     from cordwood.cli.cluster.gathering import names_of
-    from cordwood.cli.failure import Failure
+    from cordwood.model.failure import Failure
 
     if came := [each.key for each in gathered.movable if set(nodes) & set(each.replicas)]:
         ids = " ".join(map(str, nodes))

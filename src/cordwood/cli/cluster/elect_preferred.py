@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.failure import Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -14,6 +13,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_name,
 )
+from cordwood.model.failure import Failure
 
 
 def elect_preferred(
@@ -33,8 +33,9 @@ def elect_preferred(
     from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
     from cordwood.cli.cluster.view import partitions_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import count_in_words, print_json, remark, say
+    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.model.quantities import count_in_words
 
     connection = Connection(bootstrap_servers, timeout_s)
     address, found = first_answer(

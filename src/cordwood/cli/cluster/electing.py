@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cordwood.cli.connection import code_name
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask
+from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
 PREFERRED, UNCLEAN = 0, 1

@@ -9,7 +9,7 @@ import subprocess
 from typing import NamedTuple
 
 from cordwood.cli.cluster.children import Child
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 MEMBERS = 3
 _START_WITHIN_S = 30.0

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -13,6 +12,7 @@ from cordwood.cli.options import (
     BootstrapServers,
     TimeoutSeconds,
 )
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.cluster.gathering import Gathered

@@ -13,9 +13,9 @@ from cordwood.cli.cluster.view import (
     replica_logs,
 )
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.cluster.planner.balance import Key, Placed, PlannedMove, planned_move
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 
 ABSENT = "absent"

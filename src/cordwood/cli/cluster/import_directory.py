@@ -6,8 +6,8 @@ import typer
 
 from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import Throttle
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.cluster.importing import Imported

@@ -13,8 +13,7 @@ from cordwood.cli.cluster.local_brokers import registered
 from cordwood.cli.cluster.moving import carry_out
 from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.output import count_in_words, remark
+from cordwood.cli.output import remark
 from cordwood.cli.recover.offline import taken
 from cordwood.cli.start import Flags, settings_from
 from cordwood.cluster.planner.importing import CannotImport
@@ -24,7 +23,9 @@ from cordwood.log.directory.identity import WITNESS_FILE, read_identity
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.listeners import host_and_port
+from cordwood.model.quantities import count_in_words
 
 LOOK_EVERY_S = 0.5
 MOVES_AT_ONCE = 10

@@ -20,8 +20,9 @@ def cluster_leaders(
     `cordwood topic describe --led-by NODE` lists them one by one.
     """
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, print_table, ranges, remark
+    from cordwood.cli.output import print_json, print_table, remark
     from cordwood.cli.topic.by_state import all_partitions
+    from cordwood.model.quantities import ranges
 
     led: dict[tuple[int, str], list[int]] = {}
     for each in all_partitions(Connection(bootstrap_servers, timeout_s)):

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cordwood.cli.cluster.children import Child
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import ask
 from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.failure import Failure
 from cordwood.model.listeners import EVERY_INTERFACE, host_and_port
 from cordwood.wire.apis import ApiKey
 

@@ -6,7 +6,6 @@ import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.cluster.move_options import Throttle
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -15,6 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_name,
 )
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -50,7 +50,8 @@ def move_dir(
     from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
     from cordwood.cli.cluster.moving import rate_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
+    from cordwood.cli.output import print_json, print_table, remark, say
+    from cordwood.model.quantities import count_in_words, size_in_words
 
     if throttle is not None and not wait:
         raise Failure("USAGE", "the throttle is lifted when the moves end: --throttle needs --wait", "", ExitCode.USAGE)
@@ -125,7 +126,8 @@ def _wait(
     import time
 
     from cordwood.cli.cluster.directories import directories_of
-    from cordwood.cli.output import count_in_words, remark, size_in_words
+    from cordwood.cli.output import remark
+    from cordwood.model.quantities import count_in_words, size_in_words
 
     told = ""
     while True:

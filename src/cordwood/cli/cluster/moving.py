@@ -26,10 +26,10 @@ from cordwood.cli.cluster.undo_file import write_undo
 from cordwood.cli.cluster.view import NOBODY_IS_COMPLETE, PartitionState
 from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.output import count_in_words, print_json, print_table, remark, say, size_in_words
+from cordwood.cli.output import print_json, print_table, remark, say
 from cordwood.cluster.planner.balance import Key, PlannedMove, after_moves, loads_of
-from cordwood.model.quantities import size_bytes
+from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import count_in_words, size_bytes, size_in_words
 
 MOVES_SHOWN: Final = 50
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask
 from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ import time
 from cordwood.cli.cluster.gathering import Gathered, reassignments
 from cordwood.cli.cluster.mover import LATEST_S
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
-from cordwood.cli.output import count_in_words, remark
+from cordwood.cli.output import remark
 from cordwood.cli.raw_request import brokers, first_answer
 from cordwood.cluster.planner.balance import NoPlace, plan_factor
+from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.model.quantities import count_in_words
 
 
 def wait_for_own_topics(connection: Connection) -> None:

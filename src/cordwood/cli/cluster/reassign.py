@@ -6,8 +6,8 @@ import typer
 
 from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.cluster.gathering import Gathered
@@ -143,8 +143,9 @@ def _targets(
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
     from cordwood.cli.cluster.gathering import reassignments
     from cordwood.cli.cluster.mover import begin, refusals_in_words
-    from cordwood.cli.output import count_in_words, print_json, print_table, say
+    from cordwood.cli.output import print_json, print_table, say
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.model.quantities import count_in_words
 
     timeout_s = connection.timeout_s
     address, moves = first_answer(brokers(connection), lambda asked: reassignments(asked, timeout_s))

@@ -34,8 +34,8 @@ def cluster_status(
     """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
     from cordwood.cli.cluster.view import cluster_view
     from cordwood.cli.connection import Connection
-    from cordwood.cli.failure import ExitCode
     from cordwood.cli.output import print_json
+    from cordwood.model.failure import ExitCode
 
     view = with_releases(cluster_view(Connection(bootstrap_servers, timeout_s)), timeout_s)
     if as_json:
@@ -121,7 +121,8 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 def _show(view: "ClusterView") -> None:
     from cordwood.cli.cluster.causes import by_cause
     from cordwood.cli.connection import MAKE_ROOM
-    from cordwood.cli.output import count_in_words, print_table, ranges, remark, say
+    from cordwood.cli.output import print_table, remark, say
+    from cordwood.model.quantities import count_in_words, ranges
 
     gone = f" and {len(view.gone)} gone" if view.gone else ""
     say(

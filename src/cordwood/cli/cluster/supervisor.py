@@ -22,8 +22,8 @@ from cordwood.cli.cluster.local_brokers import (
     registered,
     until_all_serve,
 )
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.log.directory.identity import PROPERTIES_FILE
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.output import remark
+from cordwood.model.failure import Failure
 
 
 def write_undo(path: str | None, plan: Mapping[str, Any]) -> str:

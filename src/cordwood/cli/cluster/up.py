@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import AsJson
+from cordwood.model.failure import ExitCode, Failure
 
 MAX_NODES = 100
 MAX_BASE_PORT = 60_000

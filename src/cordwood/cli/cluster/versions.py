@@ -5,10 +5,10 @@ from typing import NamedTuple
 from cordwood.cli.cluster.node_versions import NodeVersions, node_versions
 from cordwood.cli.cluster.view import nodes_of
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import ask, brokers, first_answer
 from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
 _UPDATE_FEATURES = 1

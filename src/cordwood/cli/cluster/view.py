@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.cli.cluster.node_versions import finalised_version
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import Failure
 from cordwood.cli.node_facts import NodeFacts
 from cordwood.cli.raw_request import Address, ask, brokers, first_answer
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

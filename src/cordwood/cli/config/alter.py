@@ -6,7 +6,6 @@ import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource, one_resource_only
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -16,6 +15,7 @@ from cordwood.cli.options import (
     parse_assignments,
 )
 from cordwood.cli.output import print_json, remark, say
+from cordwood.model.failure import ExitCode, Failure
 
 
 def alter(

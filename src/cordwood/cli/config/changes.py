@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import Failure, near_names
 from cordwood.cli.raw_request import ask, brokers, first_answer
 from cordwood.cli.setting_tables import known_settings
 from cordwood.cluster.planner.configs import ResourceType
+from cordwood.model.failure import Failure, near_names
 from cordwood.wire.apis import ApiKey
 
 

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import count_in_words, print_json, print_table, remark, say
+from cordwood.cli.output import print_json, print_table, remark, say
 from cordwood.cli.setting_tables import broker_settings
 from cordwood.cli.start import content_of
+from cordwood.model.failure import ExitCode
+from cordwood.model.quantities import count_in_words
 
 
 def check_config(

@@ -22,8 +22,8 @@ def describe(
 ) -> None:
     """Show the settings of a topic, a group or a broker: each value, and its source."""
     from cordwood.cli.connection import Connection
-    from cordwood.cli.failure import Failure
     from cordwood.cli.topic.view import settings_of
+    from cordwood.model.failure import Failure
 
     connection = Connection(bootstrap_servers, timeout_s)
     resource = named_resource(connection, topic, group, broker)

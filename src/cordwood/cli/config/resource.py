@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import checked_name
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigResource

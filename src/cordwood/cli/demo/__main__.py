@@ -3,7 +3,7 @@
 import sys
 
 from cordwood.cli.demo.story import run
-from cordwood.cli.failure import ExitCode
+from cordwood.model.failure import ExitCode
 
 if __name__ == "__main__":
     try:

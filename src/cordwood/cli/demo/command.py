@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.output import print_table
+from cordwood.model.failure import ExitCode, Failure, near_names
 
 
 def demo(

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.options import AsJson
+from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:
     from cordwood.cli.doctor.judgement import Finding

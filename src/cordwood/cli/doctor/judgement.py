@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cordwood.cli.doctor.facts import Clock, DirectoryFaults, Disk, Limits, LogFile, Memory, Port, StoreMember
-from cordwood.cli.output import size_in_words
+from cordwood.model.quantities import size_in_words
 
 PROCESS_BYTES = 150 << 20
 """The memory of a broker beside its buffers, with room for some thousand partitions."""

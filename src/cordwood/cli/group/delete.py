@@ -14,7 +14,8 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import print_json, remark, say
+from cordwood.model.quantities import count_in_words
 
 
 def delete_groups(

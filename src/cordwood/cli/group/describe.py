@@ -14,7 +14,8 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import count_in_words, print_json, print_table, say
+from cordwood.cli.output import print_json, print_table, say
+from cordwood.model.quantities import count_in_words
 
 
 def describe_group(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -17,6 +16,7 @@ from cordwood.cli.options import (
     checked_names,
 )
 from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.model.failure import ExitCode, Failure, near_names
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

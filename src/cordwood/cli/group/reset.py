@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.group.options import GroupName
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -16,10 +15,11 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_name,
 )
-from cordwood.cli.output import count_in_words, print_json, print_table, remark
+from cordwood.cli.output import print_json, print_table, remark
 from cordwood.cli.starting_point import KAFKA_WORDS
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.moments import parse_time_ms
-from cordwood.model.quantities import duration_ms
+from cordwood.model.quantities import count_in_words, duration_ms
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cordwood.cli.group.lag import LagRow
 from cordwood.lag.position import Standing
+from cordwood.model.quantities import duration_in_words
 
 COLUMNS = ["topic", "partition", "committed", "end", "lag", "behind", "drain/s", "data loss", "member"]
 
@@ -16,7 +17,7 @@ def cells(row: LagRow) -> Sequence[object]:
         position.committed,
         position.end,
         position.lag if lag is None else lag.lag_records,
-        None if lag is None or lag.lag_ms is None else in_words(lag.lag_ms),
+        None if lag is None or lag.lag_ms is None else duration_in_words(lag.lag_ms),
         None if lag is None or lag.drain_per_s is None else f"{lag.drain_per_s:,.1f}",
         loss_in_words(row),
         position.member_id,
@@ -39,14 +40,5 @@ def loss_in_words(row: LagRow) -> str:
     elif lag.time_to_data_loss_ms < 1:
         words = "is due"
     else:
-        words = f"in {in_words(lag.time_to_data_loss_ms)}"
+        words = f"in {duration_in_words(lag.time_to_data_loss_ms)}"
     return f"{lag.lost_records} lost, more: {words}" if lag.lost_records else words
-
-
-def in_words(duration_ms: float) -> str:
-    """A duration as text: `0 s`, `12 s`, `5 min`, `3.5 h`, `2.0 d`."""
-    seconds = duration_ms / 1000
-    for limit_s, unit_s, unit in ((120, 1, "s"), (7200, 60, "min")):
-        if seconds < limit_s:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"

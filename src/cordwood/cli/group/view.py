@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.failure import ExitCode, Failure, near_names
+from cordwood.model.failure import ExitCode, Failure, near_names
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -15,7 +15,8 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say
+from cordwood.cli.output import console, print_json_line, print_table, say
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.inspect.files import read_whole
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, WORKERS
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.checkpoint_witness import believe, witness_path

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cordwood.cli.failure import Failure
 from cordwood.log.directory.data_directory import LOCK_FILE
+from cordwood.model.failure import Failure
 
 
 @contextmanager

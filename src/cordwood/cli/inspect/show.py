@@ -6,14 +6,16 @@ from typing import Any
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
 from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cli.inspect.producers import producers_of
 from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
-from cordwood.cli.output import count_in_words, print_json, print_json_line, print_table, remark, say, size_in_words
-from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
+from cordwood.cli.output import print_json, print_json_line, print_table, remark, say
+from cordwood.cli.record_text import bytes_as_json, readable
 from cordwood.log.parts.holes import HoleyScan
+from cordwood.model.failure import ExitCode, Failure, near_names
+from cordwood.model.moments import time_in_words
+from cordwood.model.quantities import count_in_words, size_in_words
 from cordwood.records.batch import BatchHeader, Codec
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in

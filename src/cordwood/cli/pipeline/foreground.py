@@ -5,11 +5,11 @@ import sys
 import threading
 from types import FrameType
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.output import print_json_line, remark, say
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
 from cordwood.cli.pipeline.target import Found
+from cordwood.model.failure import Failure
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, in_words
 from cordwood.pipelines.editions.failures import clear_failure, note_failure

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from cordwood.cli.failure import Failure
+from cordwood.model.failure import Failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

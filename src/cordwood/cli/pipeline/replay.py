@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import remark
 from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
+from cordwood.model.failure import ExitCode, Failure
 
 
 def replay(

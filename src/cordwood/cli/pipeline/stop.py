@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
+from cordwood.model.failure import Failure
 
 EditionName = Annotated[
     str | None, typer.Option("--edition", "-e", metavar="EDITION", help="Only this edition.", show_default=False)

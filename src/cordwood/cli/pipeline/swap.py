@@ -6,8 +6,9 @@ import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from cordwood.pipelines.editions.swapping import Swapped

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.broker.storage.lost_properties import Known

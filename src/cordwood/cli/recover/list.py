@@ -19,8 +19,9 @@ def list_set_aside(
     """
     from cordwood.cli.inspect.directory import read_data_directory
     from cordwood.cli.inspect.lock import stopped
-    from cordwood.cli.output import print_json, print_names, print_table, remark, size_in_words
+    from cordwood.cli.output import print_json, print_names, print_table, remark
     from cordwood.cli.recover.lost_topics import end_offset, topics_set_aside
+    from cordwood.model.quantities import size_in_words
     from cordwood.segments.partition_metadata import topic_id_text
 
     with stopped(directory):

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import Partition, read_data_directory
 from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
@@ -24,6 +23,7 @@ from cordwood.groups.state.offset_records import OFFSET_COMMIT_KEY_TYPES
 from cordwood.groups.state.offset_records import decode_key as decode_position_key
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.model.coordination import coordinating_partition, transaction_partition
+from cordwood.model.failure import Failure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.records.build import build_batch

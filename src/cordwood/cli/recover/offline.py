@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Place
 from cordwood.log.directory.identity import COPY_FILE, PROPERTIES_FILE
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.failure import ExitCode, Failure
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
+from cordwood.model.failure import Failure
 
 
 def put_back(

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any
 
 from cordwood.broker.storage.storage import METADATA_FILE
-from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import DataDirectoryView, read_data_directory
 from cordwood.cli.recover.lost_topics import (
     Rebuilt,
@@ -25,6 +24,7 @@ from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
+from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.moment import Moment
 from cordwood.segments.filesystem import Filesystem

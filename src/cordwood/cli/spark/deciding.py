@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import ask, transaction_coordinator
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.owner import Owner, query_id_of, read_owner
 from cordwood.spark.checkpoints.plans import Plan, without_query_name

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import print_json, print_table, remark, say
+from cordwood.model.failure import ExitCode, Failure
 
 
 def repair_checkpoint(

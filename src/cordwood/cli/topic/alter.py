@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -18,6 +17,7 @@ from cordwood.cli.options import (
     parse_assignments,
 )
 from cordwood.cli.output import print_json, remark, say
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.failure import Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -20,7 +19,9 @@ from cordwood.cli.options import (
     TopicName,
     parse_assignments,
 )
-from cordwood.cli.output import count_in_words, facts, print_json, remark, say
+from cordwood.cli.output import facts, print_json, remark, say
+from cordwood.model.failure import Failure
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import NewTopic

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask
+from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
 

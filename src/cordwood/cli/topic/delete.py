@@ -6,7 +6,6 @@ import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
 from cordwood.cli.deleting import delete_each
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -15,7 +14,9 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicNames,
 )
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import print_json, remark, say
+from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import count_in_words
 
 
 def delete(

@@ -15,9 +15,10 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import count_in_words, facts, print_json, print_names, print_table, say, size_in_words
-from cordwood.cli.record_text import time_in_words
+from cordwood.cli.output import facts, print_json, print_names, print_table, say
 from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.model.moments import time_in_words
+from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:
     from cordwood.cli.topic.damage import DamageView, RepairView

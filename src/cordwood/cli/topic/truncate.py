@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cordwood.cli.asking import DryRun, Yes, confirm
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -14,8 +13,10 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicName,
 )
-from cordwood.cli.output import count_in_words, print_json, print_table, remark
+from cordwood.cli.output import print_json, print_table, remark
 from cordwood.cli.starting_point import StartingPoint, out_of_range
+from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -8,11 +8,11 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
 from cordwood.cli.log_sizes import SizesUnknown, log_sizes
 from cordwood.cli.promises import Promise, ack_promise, order_promise
 from cordwood.cli.raw_request import brokers, first_answer
 from cordwood.cli.topic.damage import DamageView, RepairView, Told, known_damage
+from cordwood.model.failure import Failure
 
 SET_BY_SOMEBODY = frozenset(
     {

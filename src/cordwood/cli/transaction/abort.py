@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -15,6 +14,7 @@ from cordwood.cli.options import (
     checked_name,
 )
 from cordwood.cli.output import print_json, remark, say
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -5,9 +5,9 @@ from itertools import chain
 from typing import Any
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, from_every_broker, transaction_coordinator
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.plans import without_query_name
 from cordwood.wire.apis import ApiKey

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
 from cordwood.cli.topic.by_state import all_partitions
 from cordwood.cli.transaction.view import ENDING, listed_of_all
+from cordwood.model.failure import Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
 

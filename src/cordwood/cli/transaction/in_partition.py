@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import Address, ask, brokers_that_take_part
 from cordwood.cli.topic.by_state import all_partitions
 from cordwood.cli.transaction.hanging import OpenInPartition, open_in, producers_of
 from cordwood.cli.transaction.view import ENDING, listed_of_all
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.failure import ExitCode
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -16,6 +15,7 @@ from cordwood.cli.options import (
     checked_names,
 )
 from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -68,8 +68,8 @@ def list_transactions(
 
 
 def _show_hanging(connection: "Connection", *, quiet: bool, as_json: bool) -> None:
-    from cordwood.cli.group.table import in_words
     from cordwood.cli.transaction.hanging import hanging
+    from cordwood.model.quantities import duration_in_words
 
     found = hanging(connection)
     if as_json:
@@ -88,7 +88,7 @@ def _show_hanging(connection: "Connection", *, quiet: bool, as_json: bool) -> No
                     each.start_offset,
                     each.producer_id,
                     each.transactional_id,
-                    None if each.idle_ms is None else f"{in_words(each.idle_ms)} ago",
+                    None if each.idle_ms is None else f"{duration_in_words(each.idle_ms)} ago",
                     each.why,
                 )
                 for each in found
@@ -103,15 +103,15 @@ def _show_hanging(connection: "Connection", *, quiet: bool, as_json: bool) -> No
 
 
 def _rows(found: list[dict[str, Any]]) -> list[tuple[str, str, str | None, int | None]]:
-    from cordwood.cli.group.table import in_words
     from cordwood.model.families import FAMILY_PREFIX, slot_of
+    from cordwood.model.quantities import duration_in_words
 
     rows: list[tuple[str, str, str | None, int | None]] = []
     families: dict[str, Counter[str]] = {}
     for each in found:
         slot = slot_of(each["transactional_id"])
         if slot is None:
-            open_for = None if each["open_for_ms"] is None else in_words(each["open_for_ms"])
+            open_for = None if each["open_for_ms"] is None else duration_in_words(each["open_for_ms"])
             rows.append((each["transactional_id"], each["state"], open_for, each["producer_id"]))
         else:
             families.setdefault(slot.family, Counter())[each["state"]] += 1

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.cli.cluster.view import partitions_of
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.raw_request import (
     Address,
     ask,
@@ -21,6 +20,7 @@ from cordwood.cli.raw_request import (
 )
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey
 

@@ -6,12 +6,12 @@ import os
 import sys
 
 from cordwood.cli.cluster.local_brokers import describe, run
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.output import print_json_line, say
 from cordwood.cli.start import LOG_FILE_HINT, Flags, settings_from
 from cordwood.cli.workers.cores import usable_cores
 from cordwood.cli.workers.supervisor import Plan, Workers
 from cordwood.model.errors import LogFileFailure
+from cordwood.model.failure import ExitCode, Failure
 
 logger = logging.getLogger("cordwood.workers")
 

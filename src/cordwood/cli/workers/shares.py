@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cordwood.broker.workers.homes import home_of
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.listeners import ListenerAddress, brokers_apart, parse_address
 
 CLUSTER_NAME = "workers"

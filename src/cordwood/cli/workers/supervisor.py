@@ -18,11 +18,11 @@ from cordwood.cli.cluster.local_brokers import (
     registered,
     until_all_serve,
 )
-from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.workers.shares import CLUSTER_NAME, ports_needed, shares
 from cordwood.model.back_off import BackOff
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cluster.stores.interface import MetadataStore

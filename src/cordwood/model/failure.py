@@ -1,6 +1,7 @@
-"""The failure of a command: its message, a hint what to do, and the exit code of the process.
+"""A failure as people are told it: its message, a hint what to do, and the exit code of a command that it ends.
 
-All errors have one shape for scripts: `{"error": {"code", "message", "hint"}}`.
+Every floor that knows the remedy raises a `Failure`, so that each message and hint is written once. All errors have one
+shape for scripts: `{"error": {"code", "message", "hint"}}`.
 """
 
 from collections.abc import Iterable
@@ -8,7 +9,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the process. docs/cli.md has their meanings from EXIT_CODE_MEANINGS."""
+    """The exit codes of the process. `cli/reference.py` has their meanings."""
 
     DONE = 0
     FAILED = 1
@@ -17,22 +18,6 @@ class ExitCode(IntEnum):
     NOT_FOUND = 4
     PROBLEM_FOUND = 5
     INTERRUPTED = 130
-
-
-EXIT_CODE_MEANINGS = {
-    ExitCode.DONE: "done",
-    ExitCode.FAILED: "failed: the broker refused, or something went wrong on the way",
-    ExitCode.USAGE: "the command line is wrong; nothing was tried",
-    ExitCode.NOT_REACHABLE: "no broker answered",
-    ExitCode.NOT_FOUND: "a topic, partition, group, file or setting that the command names does not exist",
-    ExitCode.PROBLEM_FOUND: (
-        "a check was made and found a problem: `cluster status --exit-code`, `config check`, `doctor`, "
-        "`transaction list --hanging`, "
-        "`inspect --verify`, `history check`, `audit`, a pipeline over its budget, a requeue of which records "
-        "failed again, `pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
-    ),
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
-}
 
 
 class Failure(Exception):
