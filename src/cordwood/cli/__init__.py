@@ -15,7 +15,7 @@ COMPLETION_VARIABLE = "_CORDWOOD_COMPLETE"
 
 def main() -> NoReturn:
     """Runs the command that the process's arguments name, and exits with its code."""
-    from cordwood.cli.start import plain_serve_flags, start
+    from cordwood.cli.serving.start import plain_serve_flags, start
 
     flags = plain_serve_flags(sys.argv[1:])
     if flags is not None and COMPLETION_VARIABLE not in os.environ:

@@ -53,7 +53,7 @@ from cordwood.cli.recover.accept_lost_directory import accept_lost_directory
 from cordwood.cli.recover.list import list_set_aside
 from cordwood.cli.recover.metadata import recover_metadata
 from cordwood.cli.recover.put_back import put_back
-from cordwood.cli.serve import serve
+from cordwood.cli.serving.command import serve
 from cordwood.cli.spark.repair_checkpoint import repair_checkpoint
 from cordwood.cli.support_bundle import support_bundle
 from cordwood.cli.topic.alter import alter as alter_topic

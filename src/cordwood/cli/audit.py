@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers, TopicName
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers, TopicName
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def audit(
     except ImportError:
         raise Failure("SPARK_MISSING", "the audit runs on Spark", "in a clone: pip install '.[spark]'") from None
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, remark
+    from cordwood.cli.terminal.output import print_json, remark
     from cordwood.cli.topic.view import partition_indexes
 
     questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
@@ -122,7 +122,7 @@ def _run(questions: "Questions", master: str) -> "Report":
 
 
 def _show(report: "Report") -> None:
-    from cordwood.cli.output import print_table, say
+    from cordwood.cli.terminal.output import print_table, say
 
     say(f"{report.topic}: {report.records:,} records, {report.keys:,} keys, {len(report.partitions)} partitions")
     print_table(

@@ -108,7 +108,7 @@ def report(failure: Failure, *, as_json: bool) -> int:
         from rich.table import Table
         from rich.text import Text
 
-        from cordwood.cli.output import console
+        from cordwood.cli.terminal.output import console
 
         lines = Table.grid(padding=(0, 1))
         lines.add_row(Text("error:", "bold red"), Text(failure.message))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.produce import no_such_partition
+from cordwood.cli.starting_point import StartingPoint
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -16,10 +18,8 @@ from cordwood.cli.options import (
     TopicName,
     checked_name,
 )
-from cordwood.cli.output import print_json_line, remark
-from cordwood.cli.produce import no_such_partition
-from cordwood.cli.record_text import bytes_as_json, readable
-from cordwood.cli.starting_point import StartingPoint
+from cordwood.cli.terminal.output import print_json_line, remark
+from cordwood.cli.terminal.record_text import bytes_as_json, readable
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
+from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import ExitCode, Failure
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -16,8 +16,14 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicName,
 )
-from cordwood.cli.output import print_json, remark, say
-from cordwood.cli.record_text import Headers, OutgoingRecord, bytes_as_given, headers_from_options, record_from_json
+from cordwood.cli.terminal.output import print_json, remark, say
+from cordwood.cli.terminal.record_text import (
+    Headers,
+    OutgoingRecord,
+    bytes_as_given,
+    headers_from_options,
+    record_from_json,
+)
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.start import METRICS_LISTENER
+from cordwood.cli.serving.start import METRICS_LISTENER
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
 from cordwood.model.failure import Failure
 from cordwood.model.listeners import EVERY_INTERFACE, host_and_port, parse_address
 from cordwood.model.storage_settings import directories_in
@@ -99,7 +105,7 @@ def support_bundle(
     listed by name and size only. Its `missing.txt` names the parts that could not be had: a bundle of a broker that
     does not answer is made as well.
     """
-    from cordwood.cli.output import print_json, remark, say
+    from cordwood.cli.terminal.output import print_json, remark, say
 
     path = output or time.strftime("cordwood-support-%Y%m%d-%H%M%S.tar.gz", time.gmtime())
     parts, missing = collect(bootstrap_servers, timeout_s, config, data_dir, log_file)
@@ -168,7 +174,7 @@ def _brokers_here(
 ) -> list[BrokerHere]:
     """The broker that the command line names; else the answering brokers whose directories are here; else the only one
     that answered, or a broker with the defaults."""
-    from cordwood.cli.start import Flags, settings_from
+    from cordwood.cli.serving.start import Flags, settings_from
     from cordwood.model.configuration import load_settings
 
     if config is not None:

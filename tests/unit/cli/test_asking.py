@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.asking import confirm
+from cordwood.cli.terminal.asking import confirm
 from cordwood.model.failure import Failure
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.cli.connection import parse_server
-from cordwood.cli.options import parse_assignments
 from cordwood.cli.reference import EXIT_CODE_MEANINGS
+from cordwood.cli.terminal.options import parse_assignments
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words, size_in_words
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cli.record_text import (
+from cordwood.cli.terminal.record_text import (
     OutgoingRecord,
     bytes_as_json,
     bytes_from_json,

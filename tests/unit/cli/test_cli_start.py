@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.cli.app import app
 from cordwood.cli.reference import commands
-from cordwood.cli.start import Flags, overridden_directories, plain_serve_flags, settings_from
+from cordwood.cli.serving.start import Flags, overridden_directories, plain_serve_flags, settings_from
 from cordwood.model.failure import ExitCode, Failure
 
 

@@ -15,9 +15,9 @@ import pytest
 
 import cordwood.cli
 from cordwood.cli.app import app
-from cordwood.cli.asking import DryRun, Yes
-from cordwood.cli.options import AsJson, Quiet
 from cordwood.cli.reference import commands
+from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.options import AsJson, Quiet
 
 LISTING = {
     "topic list",
@@ -149,7 +149,11 @@ def _calls() -> Iterator[tuple[str, str]]:
 def test_all_tables_and_all_colors_go_one_way() -> None:
     """`table.py` folds a table and drops nothing, `output.console` knows NO_COLOR: nobody goes round them."""
     calls = set(_calls())
-    assert {file for file, name in calls if name == "Console"} == {"output.py"}
-    assert {file for file, name in calls if name == "Table"} == {"table.py"}
-    assert {file for file, name in calls if name == "Table.grid"} <= {"table.py", "output.py", "command.py"}
+    assert {file for file, name in calls if name == "Console"} == {"terminal/output.py"}
+    assert {file for file, name in calls if name == "Table"} == {"terminal/table.py"}
+    assert {file for file, name in calls if name == "Table.grid"} <= {
+        "terminal/table.py",
+        "terminal/output.py",
+        "command.py",
+    }
     assert {file for file, name in calls if name in ("typer.style", "typer.secho")} == set()

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from cordwood.cli import output
-from cordwood.cli.table import fitting, plain_lines
+from cordwood.cli.terminal import output
+from cordwood.cli.terminal.table import fitting, plain_lines
 
 COLUMNS = ["partition", "leader", "replicas", "in sync", "why it waits", "size", "member"]
 ROWS: list[list[object]] = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -16,7 +16,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:

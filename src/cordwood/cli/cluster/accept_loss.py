@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -91,9 +91,9 @@ def accept_loss(
     from cordwood.cli.cluster.electing import UNCLEAN, elect
     from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.produce import no_such_partition
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 
     if broker is not None and on is not None:
@@ -205,7 +205,7 @@ def _worth(replica: ReplicaLeft) -> tuple[bool, int, int]:
 
 
 def _show(loss: Loss) -> None:
-    from cordwood.cli.output import print_table, say
+    from cordwood.cli.terminal.output import print_table, say
     from cordwood.model.quantities import size_in_words
 
     partition = loss.partition

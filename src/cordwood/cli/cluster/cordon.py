@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -45,7 +51,7 @@ def _change(
 ) -> None:
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, remark, say
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.failure import Failure
 
     connection = Connection(bootstrap_servers, timeout_s)

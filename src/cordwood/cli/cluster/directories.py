@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from cordwood.cli.config.changes import broker_resource, change_settings
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.output import remark
 from cordwood.cli.raw_request import Address, ask
+from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 

@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
 
 if TYPE_CHECKING:
     from cordwood.cli.cluster.gathering import Gathered
@@ -35,7 +41,7 @@ def drain(
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import remark
+    from cordwood.cli.terminal.output import remark
     from cordwood.cluster.planner.balance import NoPlace, plan_drain
     from cordwood.model.failure import Failure
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -33,8 +33,8 @@ def elect_preferred(
     from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
     from cordwood.cli.cluster.view import partitions_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 
     connection = Connection(bootstrap_servers, timeout_s)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -32,8 +32,8 @@ def forget(
     """
     from cordwood.cli.cluster.gathering import gather
     from cordwood.cli.connection import Connection, code_name
-    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.raw_request import ask, brokers, first_answer
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.errors import ErrorCode
     from cordwood.wire.apis import ApiKey
 

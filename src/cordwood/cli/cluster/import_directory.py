@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import Throttle
-from cordwood.cli.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
+from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def import_directory(
     import sys
 
     from cordwood.cli.cluster.importing import ImportRequest, carry_out_import, described, raise_topics
-    from cordwood.cli.output import print_json, remark, say
-    from cordwood.cli.start import Flags
+    from cordwood.cli.serving.start import Flags
+    from cordwood.cli.terminal.output import print_json, remark, say
 
     if as_json and raise_to is not None:
         raise Failure(
@@ -111,7 +111,7 @@ def _no_terminal(what: str) -> Failure:
 
 def _say_done(done: "Imported") -> None:
     from cordwood.cli.cluster.importing import described
-    from cordwood.cli.output import say
+    from cordwood.cli.terminal.output import say
 
     if done.state == "given up":
         say(f"The import is given up. `cordwood serve --data-dir {done.directory}` starts the broker alone, as before.")

@@ -13,9 +13,9 @@ from cordwood.cli.cluster.local_brokers import registered
 from cordwood.cli.cluster.moving import carry_out
 from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
 from cordwood.cli.connection import Connection
-from cordwood.cli.output import remark
 from cordwood.cli.recover.offline import taken
-from cordwood.cli.start import Flags, settings_from
+from cordwood.cli.serving.start import Flags, settings_from
+from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.importing import CannotImport
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.data_directory import DataDirectory

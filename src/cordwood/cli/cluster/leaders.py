@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
 
 
 def cluster_leaders(
@@ -20,7 +26,7 @@ def cluster_leaders(
     `cordwood topic describe --led-by NODE` lists them one by one.
     """
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, print_table, remark
+    from cordwood.cli.terminal.output import print_json, print_table, remark
     from cordwood.cli.topic.by_state import all_partitions
     from cordwood.model.quantities import ranges
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
 from cordwood.cli.cluster.move_options import Throttle
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -50,7 +50,7 @@ def move_dir(
     from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
     from cordwood.cli.cluster.moving import rate_of
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, print_table, remark, say
+    from cordwood.cli.terminal.output import print_json, print_table, remark, say
     from cordwood.model.quantities import count_in_words, size_in_words
 
     if throttle is not None and not wait:
@@ -126,7 +126,7 @@ def _wait(
     import time
 
     from cordwood.cli.cluster.directories import directories_of
-    from cordwood.cli.output import remark
+    from cordwood.cli.terminal.output import remark
     from cordwood.model.quantities import count_in_words, size_in_words
 
     told = ""

@@ -14,8 +14,8 @@ from cordwood.cli.cluster.electing import PREFERRED, elect
 from cordwood.cli.cluster.gathering import ABSENT, Gathered, Reassignment, names_of, reassignments
 from cordwood.cli.cluster.view import NodeView, PartitionState, nodes_of, partitions_of
 from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.output import remark
 from cordwood.cli.raw_request import Address, ask, brokers, first_answer
+from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.balance import Key, PlannedMove
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Final
 
-from cordwood.cli.asking import confirm
 from cordwood.cli.cluster.gathering import Gathered, Reassignment, names_of
 from cordwood.cli.cluster.mover import (
     LEADERS_S,
@@ -26,7 +25,8 @@ from cordwood.cli.cluster.undo_file import write_undo
 from cordwood.cli.cluster.view import NOBODY_IS_COMPLETE, PartitionState
 from cordwood.cli.config.changes import change_broker, change_settings, topic_resource
 from cordwood.cli.connection import Connection
-from cordwood.cli.output import print_json, print_table, remark, say
+from cordwood.cli.terminal.asking import confirm
+from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.cluster.planner.balance import Key, PlannedMove, after_moves, loads_of
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words, size_bytes, size_in_words

@@ -5,8 +5,8 @@ import time
 from cordwood.cli.cluster.gathering import Gathered, reassignments
 from cordwood.cli.cluster.mover import LATEST_S
 from cordwood.cli.connection import Connection
-from cordwood.cli.output import remark
 from cordwood.cli.raw_request import brokers, first_answer
+from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.balance import NoPlace, plan_factor
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS

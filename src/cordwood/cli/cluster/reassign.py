@@ -4,9 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -143,8 +149,8 @@ def _targets(
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
     from cordwood.cli.cluster.gathering import reassignments
     from cordwood.cli.cluster.mover import begin, refusals_in_words
-    from cordwood.cli.output import print_json, print_table, say
     from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.cli.terminal.output import print_json, print_table, say
     from cordwood.model.quantities import count_in_words
 
     timeout_s = connection.timeout_s

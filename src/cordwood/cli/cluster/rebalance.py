@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes
 from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DryRun, Yes
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -47,7 +47,7 @@ def rebalance(
     from cordwood.cli.cluster.gathering import ABSENT, gather
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import remark
+    from cordwood.cli.terminal.output import remark
     from cordwood.cluster.planner.rebalance import plan_rebalance
 
     connection = Connection(bootstrap_servers, timeout_s)

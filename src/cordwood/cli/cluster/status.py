@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -34,7 +34,7 @@ def cluster_status(
     """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
     from cordwood.cli.cluster.view import cluster_view
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json
+    from cordwood.cli.terminal.output import print_json
     from cordwood.model.failure import ExitCode
 
     view = with_releases(cluster_view(Connection(bootstrap_servers, timeout_s)), timeout_s)
@@ -121,7 +121,7 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 def _show(view: "ClusterView") -> None:
     from cordwood.cli.cluster.causes import by_cause
     from cordwood.cli.connection import MAKE_ROOM
-    from cordwood.cli.output import print_table, remark, say
+    from cordwood.cli.terminal.output import print_table, remark, say
     from cordwood.model.quantities import count_in_words, ranges
 
     gone = f" and {len(view.gone)} gone" if view.gone else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from cordwood.cli.output import remark
+from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import Failure
 
 

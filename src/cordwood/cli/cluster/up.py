@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
+from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import ExitCode, Failure
 
 MAX_NODES = 100
@@ -57,7 +57,7 @@ def cluster_up(
     from cordwood.cli.cluster.etcd_members import etcd_on_path
     from cordwood.cli.cluster.local_brokers import bootstrap_servers, describe, run
     from cordwood.cli.cluster.supervisor import Plan, Supervisor, chosen_metadata
-    from cordwood.cli.output import print_json_line, remark, say
+    from cordwood.cli.terminal.output import print_json_line, remark, say
 
     if metadata not in _CHOICES:
         raise Failure("USAGE", f"--metadata {metadata!r} is none of {', '.join(_CHOICES)}", "", ExitCode.USAGE)

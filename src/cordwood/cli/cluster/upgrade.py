@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes, confirm
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DryRun, Yes, confirm
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -41,7 +41,7 @@ def upgrade(
     """
     from cordwood.cli.cluster.versions import cluster_versions, finalise
     from cordwood.cli.connection import Connection
-    from cordwood.cli.output import print_json, say
+    from cordwood.cli.terminal.output import print_json, say
 
     connection = Connection(bootstrap_servers, timeout_s)
     found = cluster_versions(connection)
@@ -86,7 +86,7 @@ def _as_json(found: "ClusterVersions", target: int, *, finalised: bool) -> dict[
 
 
 def _show(found: "ClusterVersions") -> None:
-    from cordwood.cli.output import print_table, say
+    from cordwood.cli.terminal.output import print_table, say
     from cordwood.cluster.metadata.versions import RELEASES
 
     release = f" (Cordwood: {RELEASES[found.finalised]})" if found.finalised in RELEASES else ""

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource, one_resource_only
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -14,7 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     parse_assignments,
 )
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, print_table, remark, say
+from cordwood.cli.serving.start import content_of
 from cordwood.cli.setting_tables import broker_settings
-from cordwood.cli.start import content_of
+from cordwood.cli.terminal.options import AsJson
+from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode
 from cordwood.model.quantities import count_in_words
 

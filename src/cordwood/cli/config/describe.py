@@ -5,8 +5,14 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+from cordwood.cli.terminal.output import print_json, print_table, remark
 
 
 def describe(

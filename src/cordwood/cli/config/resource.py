@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.options import checked_name
+from cordwood.cli.terminal.options import checked_name
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.output import print_table
+from cordwood.cli.terminal.output import print_table
 from cordwood.model.failure import ExitCode, Failure, near_names
 
 

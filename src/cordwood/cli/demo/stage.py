@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.padding import Padding
 from rich.text import Text
 
-from cordwood.cli.output import console
-from cordwood.cli.table import fitting
+from cordwood.cli.terminal.output import console
+from cordwood.cli.terminal.table import fitting
 
 
 class Stage:

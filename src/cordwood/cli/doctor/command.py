@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
+from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def doctor(
     import os
 
     from cordwood.cli.doctor.judgement import State
-    from cordwood.cli.output import print_json, print_table
-    from cordwood.cli.start import Flags, settings_from
+    from cordwood.cli.serving.start import Flags, settings_from
+    from cordwood.cli.terminal.output import print_json, print_table
 
     settings = settings_from(Flags(data_dir=data_dir, config=config, assignments=tuple(assignments or ())), os.environ)
     findings = findings_of(settings)

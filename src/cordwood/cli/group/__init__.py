@@ -1,1 +1,1 @@
-"""`cordwood group`: one file per command; `view.py`, `lag.py` and `table.py` are shared."""
+"""`cordwood group`: one file per command; `table.py` is shared."""

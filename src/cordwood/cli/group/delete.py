@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
-from cordwood.cli.deleting import delete_each
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.deleting import delete_each
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -14,7 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.quantities import count_in_words
 
 

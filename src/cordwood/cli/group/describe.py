@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    GroupName,
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import print_json, print_table, say
+from cordwood.cli.terminal.output import print_json, print_table, say
 from cordwood.model.quantities import count_in_words
 
 

@@ -1,6 +1,6 @@
 """`cordwood group list`."""
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -8,7 +8,7 @@ from cordwood.cli.options import (
     Quiet,
     TimeoutSeconds,
 )
-from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 
 
 def list_groups(

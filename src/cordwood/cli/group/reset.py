@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import (
+from cordwood.cli.starting_point import KAFKA_WORDS
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    GroupName,
     TimeoutSeconds,
     checked_name,
 )
-from cordwood.cli.output import print_json, print_table, remark
-from cordwood.cli.starting_point import KAFKA_WORDS
+from cordwood.cli.terminal.output import print_json, print_table, remark
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.moments import parse_time_ms
 from cordwood.model.quantities import count_in_words, duration_ms

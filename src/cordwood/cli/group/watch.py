@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    GroupName,
     TimeoutSeconds,
     wait_s,
 )
-from cordwood.cli.output import console, print_json_line, print_table, say
+from cordwood.cli.terminal.output import console, print_json_line, print_table, say
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _show(look: "GroupLook", *, as_json: bool) -> None:
 
 def _table(look: "GroupLook", width: int) -> "RenderableType":
     from cordwood.cli.group.table import COLUMNS, cells
-    from cordwood.cli.table import fitting
+    from cordwood.cli.terminal.table import fitting
 
     return fitting(COLUMNS, [cells(row) for row in look.rows], width, title=_title(look))
 

@@ -10,8 +10,8 @@ from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_of
 from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cli.inspect.producers import producers_of
 from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
-from cordwood.cli.output import print_json, print_json_line, print_table, remark, say
-from cordwood.cli.record_text import bytes_as_json, readable
+from cordwood.cli.terminal.output import print_json, print_json_line, print_table, remark, say
+from cordwood.cli.terminal.record_text import bytes_as_json, readable
 from cordwood.log.parts.holes import HoleyScan
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.moments import time_in_words

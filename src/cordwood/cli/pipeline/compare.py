@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
-from cordwood.cli.output import print_json, print_table, remark, say
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:

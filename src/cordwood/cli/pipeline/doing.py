@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from cordwood.cli.output import console, remark
+from cordwood.cli.terminal.output import console, remark
 
 if TYPE_CHECKING:
     from rich.progress import Progress

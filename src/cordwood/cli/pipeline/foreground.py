@@ -5,10 +5,10 @@ import sys
 import threading
 from types import FrameType
 
-from cordwood.cli.output import print_json_line, remark, say
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
 from cordwood.cli.pipeline.target import Found
+from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import Failure
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, in_words

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.options import AsJson
+from cordwood.cli.terminal.output import print_json, remark, say
 
 
 def forget_edition(

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cordwood.cli.options import AsJson, Quiet
-from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.cli.pipeline.options import Directory, refusals
+from cordwood.cli.terminal.options import AsJson, Quiet
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 
 
 def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: AsJson = False) -> None:

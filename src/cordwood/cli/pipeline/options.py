@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import wait_s
+from cordwood.cli.terminal.options import wait_s
 from cordwood.model.failure import ExitCode, Failure
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]

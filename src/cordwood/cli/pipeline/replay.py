@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
-from cordwood.cli.output import remark
 from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
 
 

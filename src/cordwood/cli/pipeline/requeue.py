@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
-from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode
 from cordwood.model.quantities import count_in_words
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 
 DEFAULT_MAX_RESTARTS = 8
 

@@ -1,8 +1,8 @@
 """`cordwood pipeline status`."""
 
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import facts, print_json, print_table, say
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
+from cordwood.cli.terminal.options import AsJson
+from cordwood.cli.terminal.output import facts, print_json, print_table, say
 
 
 def pipeline_status(name: PipelineName, directory: Directory = None, as_json: AsJson = False) -> None:

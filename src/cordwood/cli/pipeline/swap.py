@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
-from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.options import AsJson
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:

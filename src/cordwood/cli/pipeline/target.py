@@ -7,7 +7,7 @@ command says so: a user who edits a file and then gives the name would wonder wh
 from pathlib import Path
 from typing import NamedTuple
 
-from cordwood.cli.output import remark
+from cordwood.cli.terminal.output import remark
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import shown_path
 from cordwood.pipelines.definition.loading import load_pipeline

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
-from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
+from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def accept_lost_directory(
     A node of a cluster needs no such command: its lost replicas are filled from other brokers.
     """
     from cordwood.broker.storage import accepted_losses
-    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken_of_several
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.log.directory.identity import write_identity
 
     with taken_of_several(directory) as held:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson, Quiet
+from cordwood.cli.terminal.options import AsJson, Quiet
 
 DataDirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="The data directory of a stopped broker.")]
 
@@ -19,8 +19,8 @@ def list_set_aside(
     """
     from cordwood.cli.inspect.directory import read_data_directory
     from cordwood.cli.inspect.lock import stopped
-    from cordwood.cli.output import print_json, print_names, print_table, remark
     from cordwood.cli.recover.lost_topics import end_offset, topics_set_aside
+    from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
     from cordwood.model.quantities import size_in_words
     from cordwood.segments.partition_metadata import topic_id_text
 

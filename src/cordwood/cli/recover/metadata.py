@@ -2,9 +2,9 @@
 
 import asyncio
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import AsJson
 
 
 def recover_metadata(
@@ -18,9 +18,9 @@ def recover_metadata(
     alone.
     """
     from cordwood.broker.storage.storage import refuse_part_of_cluster
-    from cordwood.cli.output import print_json, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.repairing import damage_of, repair
+    from cordwood.cli.terminal.output import print_json, say
 
     with taken(directory) as held:
         refuse_part_of_cluster(held)
@@ -46,7 +46,7 @@ def recover_metadata(
 
 
 def _say_damage(damage: str | None, *, as_json: bool) -> None:
-    from cordwood.cli.output import print_json, remark, say
+    from cordwood.cli.terminal.output import print_json, remark, say
 
     if as_json:
         print_json({"damage": damage, "dry_run": True})

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import Failure
 
 
@@ -50,9 +50,9 @@ def put_back(
     """
     from cordwood.broker.machine import clocks
     from cordwood.broker.storage.storage import refuse_part_of_cluster
-    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
+    from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.errors import StorageFailure
 
     with taken(directory) as held:
@@ -103,7 +103,7 @@ def put_back(
 
 
 def _say_merged(topic: str, merged: dict[str, Any]) -> None:
-    from cordwood.cli.output import say
+    from cordwood.cli.terminal.output import say
 
     added, newer = merged["taken"], merged["newer"]
     say(f"{topic}: merged with the topic in use: {added} records added, {newer} have newer ones there")

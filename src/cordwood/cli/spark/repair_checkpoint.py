@@ -6,8 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark, say
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 

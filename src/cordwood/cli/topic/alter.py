@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, as_dry
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     MAX_PARTITIONS,
@@ -16,7 +16,7 @@ from cordwood.cli.options import (
     TopicName,
     parse_assignments,
 )
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from cordwood.cli.cluster.view import PartitionState, partitions_of
 from cordwood.cli.connection import Connection
-from cordwood.cli.output import print_json, print_names, print_table, remark
 from cordwood.cli.raw_request import brokers, first_answer
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 
 
 class Wanted(NamedTuple):

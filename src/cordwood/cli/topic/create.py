@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     MAX_PARTITIONS,
@@ -19,7 +19,7 @@ from cordwood.cli.options import (
     TopicName,
     parse_assignments,
 )
-from cordwood.cli.output import facts, print_json, remark, say
+from cordwood.cli.terminal.output import facts, print_json, remark, say
 from cordwood.model.failure import Failure
 from cordwood.model.quantities import count_in_words
 

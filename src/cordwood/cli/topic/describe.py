@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -15,7 +15,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import facts, print_json, print_names, print_table, say
+from cordwood.cli.terminal.output import facts, print_json, print_names, print_table, say
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words, size_in_words

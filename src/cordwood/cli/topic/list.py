@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -12,7 +12,7 @@ from cordwood.cli.options import (
     Quiet,
     TimeoutSeconds,
 )
-from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 from cordwood.model.identifiers import INTERNAL_TOPICS
 
 

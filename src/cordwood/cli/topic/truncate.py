@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.asking import DryRun, Yes, confirm
-from cordwood.cli.options import (
+from cordwood.cli.starting_point import StartingPoint, out_of_range
+from cordwood.cli.terminal.asking import DryRun, Yes, confirm
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -13,8 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     TopicName,
 )
-from cordwood.cli.output import print_json, print_table, remark
-from cordwood.cli.starting_point import StartingPoint, out_of_range
+from cordwood.cli.terminal.output import print_json, print_table, remark
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 

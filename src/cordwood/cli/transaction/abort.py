@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
-from cordwood.cli.options import (
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -13,7 +13,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_name,
 )
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:

@@ -1,8 +1,14 @@
 """`cordwood transaction describe`."""
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import facts, print_json, print_table
-from cordwood.cli.transaction.options import TransactionalId
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TransactionalId,
+)
+from cordwood.cli.terminal.output import facts, print_json, print_table
 
 
 def describe_transaction(

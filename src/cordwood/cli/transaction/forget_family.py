@@ -4,9 +4,15 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.asking import DRY_RUN, DryRun, Yes, confirm
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, confirm
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+from cordwood.cli.terminal.output import print_json, remark, say
 
 
 def forget_family(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import (
+from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
@@ -14,7 +14,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import print_json, print_names, print_table, remark
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.output import remark
+from cordwood.cli.terminal.output import remark
 from cordwood.model.failure import ExitCode, Failure
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")]

@@ -9,7 +9,7 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
-from cordwood.cli.options import checked_name
+from cordwood.cli.terminal.options import checked_name
 from cordwood.model.failure import ExitCode, Failure
 
 Headers = tuple[tuple[str, bytes | None], ...]

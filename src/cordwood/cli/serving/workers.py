@@ -6,8 +6,8 @@ import os
 import sys
 
 from cordwood.cli.cluster.local_brokers import describe, run
-from cordwood.cli.output import print_json_line, say
-from cordwood.cli.start import LOG_FILE_HINT, Flags, settings_from
+from cordwood.cli.serving.start import LOG_FILE_HINT, Flags, settings_from
+from cordwood.cli.terminal.output import print_json_line, say
 from cordwood.cli.workers.cores import usable_cores
 from cordwood.cli.workers.supervisor import Plan, Workers
 from cordwood.model.errors import LogFileFailure

@@ -93,6 +93,14 @@ TopicName = Annotated[
     str, typer.Argument(metavar="TOPIC", callback=checked_name, help="The topic's name.", show_default=False)
 ]
 
+GroupName = Annotated[
+    str, typer.Argument(metavar="GROUP", callback=checked_name, help="The group's name.", show_default=False)
+]
+
+TransactionalId = Annotated[
+    str, typer.Argument(metavar="ID", callback=checked_name, help="The transactional id.", show_default=False)
+]
+
 TopicNames = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC", callback=checked_names, help="One or more topics.", show_default=False),

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.options import AsJson
-from cordwood.cli.start import Flags, start
+from cordwood.cli.serving.start import Flags, start
+from cordwood.cli.terminal.options import AsJson
 
 
 def serve(
@@ -99,7 +99,7 @@ def serve(
         data_dir, listen, config, cluster, store, node_id, rack, log_format, log_file, tuple(assignments or ())
     )
     if workers is not None:
-        from cordwood.cli.workers.command import serve_with_workers
+        from cordwood.cli.serving.workers import serve_with_workers
 
         serve_with_workers(flags, workers, as_json=as_json)
     else:

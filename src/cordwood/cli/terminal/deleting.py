@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cordwood.cli.output import print_json, say
+from cordwood.cli.terminal.output import print_json, say
 from cordwood.model.failure import ExitCode, Failure
 
 

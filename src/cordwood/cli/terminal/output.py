@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cordwood.cli.table import fitting, plain_lines
+from cordwood.cli.terminal.table import fitting, plain_lines
 
 
 def console(*, stderr: bool = False) -> Console:
