@@ -18,7 +18,7 @@ from benchmarks.processes import rss_bytes
 from tests import pausing
 from tests.deadline import eventually
 
-from cordwood.cli.cluster.local_brokers import free_ports
+from cordwood.broker.supervision.local_brokers import free_ports
 
 EXECUTABLE = Path(sys.executable).parent / "cordwood"
 _READY = re.compile(r"^cordwood ready on (\S+:\d+)", re.MULTILINE)

@@ -20,8 +20,8 @@ from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 from tests.moments import at
 
-from cordwood.cli.recover.repairing import repair
-from cordwood.cli.recover.restoring import restore
+from cordwood.broker.recovery.repairing import repair
+from cordwood.broker.recovery.restoring import restore
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_delete_topics

@@ -18,7 +18,7 @@ from tests import pausing
 from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 
-from cordwood.cli.cluster.local_brokers import free_ports
+from cordwood.broker.supervision.local_brokers import free_ports
 
 START_WITHIN_S = 90.0
 _START_ATTEMPTS = 3

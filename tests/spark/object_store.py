@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.fs
 from tests.deadline import eventually
 
-from cordwood.cli.cluster.local_brokers import free_ports
+from cordwood.broker.supervision.local_brokers import free_ports
 
 BUCKET = "lake"
 ACCESS_KEY = "access-key-of-the-tests"

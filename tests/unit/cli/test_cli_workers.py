@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cli.workers.cores import usable_cores
-from cordwood.cli.workers.shares import ports_needed, shares
+from cordwood.broker.supervision.cores import usable_cores
+from cordwood.broker.supervision.worker_shares import ports_needed, shares
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import Failure
 

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
-from cordwood.cli.cluster.local_brokers import Broker, until_all_serve
+from cordwood.broker.supervision.local_brokers import Broker, until_all_serve
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.cluster.stores.memory import MemoryStore

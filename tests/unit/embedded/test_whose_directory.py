@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cli.cluster.supervisor import chosen_metadata
+from cordwood.broker.supervision.local_cluster import chosen_metadata
 from cordwood.embedded import Broker
 from cordwood.embedded.cluster import Cluster
 from cordwood.model.errors import StorageFailure

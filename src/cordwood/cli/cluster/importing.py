@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from cordwood.broker.importing.steps import Import, Source
+from cordwood.broker.recovery.offline import taken
 from cordwood.broker.storage.import_note import Note, State, read_note
 from cordwood.broker.storage.storage import open_store
+from cordwood.broker.supervision.local_brokers import registered
 from cordwood.cli.cluster.gathering import gather, moves_to
-from cordwood.cli.cluster.local_brokers import registered
 from cordwood.cli.cluster.moving import carry_out
 from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
 from cordwood.cli.connection import Connection
-from cordwood.cli.recover.offline import taken
 from cordwood.cli.serving.start import Flags, settings_from
 from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.importing import CannotImport

@@ -54,9 +54,9 @@ def cluster_up(
     import asyncio
     import os
 
-    from cordwood.cli.cluster.etcd_members import etcd_on_path
-    from cordwood.cli.cluster.local_brokers import bootstrap_servers, describe, run
-    from cordwood.cli.cluster.supervisor import Plan, Supervisor, chosen_metadata
+    from cordwood.broker.supervision.etcd_members import etcd_on_path
+    from cordwood.broker.supervision.local_brokers import bootstrap_servers, describe, run
+    from cordwood.broker.supervision.local_cluster import Plan, Supervisor, chosen_metadata
     from cordwood.cli.terminal.output import print_json_line, remark, say
 
     if metadata not in _CHOICES:

@@ -21,9 +21,9 @@ from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
 from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
 from cordwood.cli.demo.stage import Stage
 from cordwood.cli.demo.whole_topic import read_all, rises
-from cordwood.cli.inspect.directory import read_data_directory
-from cordwood.cli.inspect.verify import verify
 from cordwood.cli.promises import ack_promise, order_promise
+from cordwood.log.inspection.directory import read_data_directory
+from cordwood.log.inspection.verify import verify
 from cordwood.model.failure import Failure
 
 FIRST_ORDERS = 600

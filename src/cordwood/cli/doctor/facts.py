@@ -14,7 +14,7 @@ from cordwood.broker.machine.descriptors import PER_CONNECTION, RESERVED
 from cordwood.broker.machine.sync_trust import filesystem_type
 from cordwood.broker.network.listening import bind
 from cordwood.broker.storage.storage import open_store, refuse_directories
-from cordwood.cli.inspect.lock import stopped
+from cordwood.log.inspection.lock import stopped
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure

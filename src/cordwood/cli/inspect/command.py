@@ -41,8 +41,8 @@ def inspect(
     metadata did not know them are listed under their present names.
     """
     from cordwood.cli.inspect import show
-    from cordwood.cli.inspect.directory import Partition, read_data_directory
-    from cordwood.cli.inspect.lock import stopped
+    from cordwood.log.inspection.directory import Partition, read_data_directory
+    from cordwood.log.inspection.lock import stopped
 
     views = [name for name, chosen in (("batches", batches), ("records", records), ("producers", producers)) if chosen]
     if len(views) + verify > 1:

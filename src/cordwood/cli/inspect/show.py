@@ -6,12 +6,12 @@ from typing import Any
 
 import typer
 
-from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
-from cordwood.cli.inspect.files import ReadOnlyFile
-from cordwood.cli.inspect.producers import producers_of
-from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
 from cordwood.cli.terminal.output import print_json, print_json_line, print_table, remark, say
 from cordwood.cli.terminal.record_text import bytes_as_json, readable
+from cordwood.log.inspection.directory import DataDirectoryView, Partition, last_offsets
+from cordwood.log.inspection.files import ReadOnlyFile
+from cordwood.log.inspection.producers import producers_of
+from cordwood.log.inspection.verify import MEANINGS, Kind, Problem, verify
 from cordwood.log.parts.holes import HoleyScan
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.moments import time_in_words

@@ -38,8 +38,8 @@ def accept_lost_directory(
 
     A node of a cluster needs no such command: its lost replicas are filled from other brokers.
     """
+    from cordwood.broker.recovery.offline import taken_of_several
     from cordwood.broker.storage import accepted_losses
-    from cordwood.cli.recover.offline import taken_of_several
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.log.directory.identity import write_identity
 

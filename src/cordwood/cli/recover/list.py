@@ -17,10 +17,10 @@ def list_set_aside(
 
     Their files are unchanged, and the broker does not serve them. `cordwood recover put-back` puts them back.
     """
-    from cordwood.cli.inspect.directory import read_data_directory
-    from cordwood.cli.inspect.lock import stopped
-    from cordwood.cli.recover.lost_topics import end_offset, topics_set_aside
+    from cordwood.broker.recovery.lost_topics import end_offset, topics_set_aside
     from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
+    from cordwood.log.inspection.directory import read_data_directory
+    from cordwood.log.inspection.lock import stopped
     from cordwood.model.quantities import size_in_words
     from cordwood.segments.partition_metadata import topic_id_text
 

@@ -17,9 +17,9 @@ def recover_metadata(
     store. The next start sets aside partitions that are still unknown: see `recover put-back`. A whole store is left
     alone.
     """
+    from cordwood.broker.recovery.offline import taken
+    from cordwood.broker.recovery.repairing import damage_of, repair
     from cordwood.broker.storage.storage import refuse_part_of_cluster
-    from cordwood.cli.recover.offline import taken
-    from cordwood.cli.recover.repairing import damage_of, repair
     from cordwood.cli.terminal.output import print_json, say
 
     with taken(directory) as held:

@@ -49,9 +49,9 @@ def put_back(
     in `-merged`.
     """
     from cordwood.broker.machine import clocks
+    from cordwood.broker.recovery.offline import taken
+    from cordwood.broker.recovery.restoring import restore
     from cordwood.broker.storage.storage import refuse_part_of_cluster
-    from cordwood.cli.recover.offline import taken
-    from cordwood.cli.recover.restoring import restore
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.errors import StorageFailure
 

@@ -5,11 +5,11 @@ import logging
 import os
 import sys
 
-from cordwood.cli.cluster.local_brokers import describe, run
+from cordwood.broker.supervision.cores import usable_cores
+from cordwood.broker.supervision.local_brokers import describe, run
+from cordwood.broker.supervision.workers import Plan, Workers
 from cordwood.cli.serving.start import LOG_FILE_HINT, Flags, settings_from
 from cordwood.cli.terminal.output import print_json_line, say
-from cordwood.cli.workers.cores import usable_cores
-from cordwood.cli.workers.supervisor import Plan, Workers
 from cordwood.model.errors import LogFileFailure
 from cordwood.model.failure import ExitCode, Failure
 

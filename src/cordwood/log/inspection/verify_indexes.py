@@ -7,8 +7,8 @@ misses nothing.
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from cordwood.cli.inspect.directory import Segment
-from cordwood.cli.inspect.files import read_whole
+from cordwood.log.inspection.directory import Segment
+from cordwood.log.inspection.files import read_whole
 from cordwood.records.batch import BatchHeader
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.cluster.children import Child
-from cordwood.cli.cluster.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
-from cordwood.cli.cluster.local_brokers import (
+from cordwood.broker.supervision.children import Child
+from cordwood.broker.supervision.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
+from cordwood.broker.supervision.local_brokers import (
     METADATA_FILE,
     SOCKET_FILE,
     Broker,

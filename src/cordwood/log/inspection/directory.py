@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cordwood.cli.inspect.files import read_whole
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, WORKERS
+from cordwood.log.inspection.files import read_whole
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
-from cordwood.cli.cluster.children import Child
+from cordwood.broker.supervision.children import Child
 from cordwood.model.failure import Failure
 
 MEMBERS = 3

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from cordwood.cli.cluster.children import Child
-from cordwood.cli.raw_request import ask
+from cordwood.broker.supervision.children import Child
+from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.single_request import single_request
 from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import Failure
@@ -28,6 +29,7 @@ _PORTS_TO_TRY = range(15_000, 32_000)
 _SAY_EVERY_S = 10.0
 _METADATA_VERSION = 4
 _ANSWERS_WITHIN_S = 5.0
+_CLIENT_ID = "cordwood-supervisor"
 
 
 @dataclass(slots=True)
@@ -75,8 +77,10 @@ class Broker:
         """The brokers in this broker's answer to clients; none if it does not answer."""
         host = self.address.rpartition(":")[0].strip("[]")
         try:
-            answer = ask((host, self.port), ApiKey.METADATA, _METADATA_VERSION, {"topics": []}, _ANSWERS_WITHIN_S)
-        except Failure:
+            answer = single_request(
+                (host, self.port), ApiKey.METADATA, _METADATA_VERSION, {"topics": []}, _ANSWERS_WITHIN_S, _CLIENT_ID
+            )
+        except BrokerUnreachable:
             return set()
         return {broker.node_id for broker in answer.brokers}
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cordwood.cli.inspect.directory import Partition, read_data_directory
-from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_group_key
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, decode_consumer_key
 from cordwood.groups.state.offset_records import OFFSET_COMMIT_KEY_TYPES
 from cordwood.groups.state.offset_records import decode_key as decode_position_key
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.inspection.directory import Partition, read_data_directory
+from cordwood.log.inspection.files import ReadOnlyFile
 from cordwood.model.coordination import coordinating_partition, transaction_partition
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.put_back import LostTopic
+from cordwood.log.inspection.directory import DataDirectoryView, Partition, last_offsets
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition

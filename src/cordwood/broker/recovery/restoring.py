@@ -4,9 +4,7 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from cordwood.broker.storage.storage import METADATA_FILE
-from cordwood.cli.inspect.directory import DataDirectoryView, read_data_directory
-from cordwood.cli.recover.lost_topics import (
+from cordwood.broker.recovery.lost_topics import (
     Rebuilt,
     SetAsideTopic,
     chosen_topics,
@@ -14,7 +12,8 @@ from cordwood.cli.recover.lost_topics import (
     target,
     topics_set_aside,
 )
-from cordwood.cli.recover.merging import merge_topic
+from cordwood.broker.recovery.merging import merge_topic
+from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import TOPIC_NAMES
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
@@ -22,6 +21,7 @@ from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.inspection.directory import DataDirectoryView, read_data_directory
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.failure import Failure

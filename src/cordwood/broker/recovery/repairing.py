@@ -8,10 +8,9 @@ store that a start refuses, or a complete one, and the command can be given agai
 import os
 from typing import Any
 
+from cordwood.broker.recovery.lost_topics import last_epoch
+from cordwood.broker.recovery.restoring import carry_out
 from cordwood.broker.storage.storage import METADATA_FILE
-from cordwood.cli.inspect.directory import homes_of_workers, read_data_directory
-from cordwood.cli.recover.lost_topics import last_epoch
-from cordwood.cli.recover.restoring import carry_out
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import (
     BROKER_CONFIGS,
@@ -37,6 +36,7 @@ from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import WITNESS_FILE, Identity
+from cordwood.log.inspection.directory import homes_of_workers, read_data_directory
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId

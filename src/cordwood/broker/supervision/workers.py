@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.cli.cluster.local_brokers import (
+from cordwood.broker.supervision.local_brokers import (
     SOCKET_FILE,
     Broker,
     bootstrap_servers,
@@ -18,7 +18,7 @@ from cordwood.cli.cluster.local_brokers import (
     registered,
     until_all_serve,
 )
-from cordwood.cli.workers.shares import CLUSTER_NAME, ports_needed, shares
+from cordwood.broker.supervision.worker_shares import CLUSTER_NAME, ports_needed, shares
 from cordwood.model.back_off import BackOff
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cordwood.cli.inspect.directory import Partition
-from cordwood.cli.inspect.files import ReadOnlyFile, read_whole
+from cordwood.log.inspection.directory import Partition
+from cordwood.log.inspection.files import ReadOnlyFile, read_whole
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.damaged import DamagedFile

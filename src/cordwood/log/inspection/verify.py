@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from cordwood.cli.inspect.directory import Partition, Segment
-from cordwood.cli.inspect.files import ReadOnlyFile, read_whole
-from cordwood.cli.inspect.verify_indexes import IndexWalk
+from cordwood.log.inspection.directory import Partition, Segment
+from cordwood.log.inspection.files import ReadOnlyFile, read_whole
+from cordwood.log.inspection.verify_indexes import IndexWalk
 from cordwood.log.parts.holes import HoleyScan
 from cordwood.records.batch import BatchHeader
 from cordwood.records.corruption import CorruptRecords

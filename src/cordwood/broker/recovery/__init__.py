@@ -1,0 +1,1 @@
+"""Repairs the metadata of a stopped broker, and puts back partitions that a start set aside."""

@@ -1,1 +1,0 @@
-"""`cordwood serve --workers`: several brokers on one machine and one data directory."""
