@@ -87,7 +87,7 @@ class Rot:
         row = history.row
         if row is None or row.removing or history.lost or not history.on_disk:
             return False
-        if partition.settings.compacted or partition.cutting:
+        if partition.settings.compacted or partition.role.being_cut:
             return False
         key = (partition.topic_id, partition.name.partition)
         log_start = 0 if partition.opened is None else partition.opened.offsets.start

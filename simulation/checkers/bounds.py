@@ -42,7 +42,7 @@ class Bounds:
         for partition in node.hosted:
             key = (partition.topic_id, partition.name.partition)
             self._check_epoch(key, partition, life)
-            replica = partition.leading
+            replica = partition.role.leading
             if replica is not None:
                 watched = self._watched.get(key)
                 if watched is None or watched.partition is not partition:
@@ -50,15 +50,16 @@ class Bounds:
                 self._check(watched, partition, replica)
 
     def _check_epoch(self, key: tuple[TopicId, int], partition: Partition, life: int) -> None:
-        if not partition.leads:
+        if not partition.role.leads:
             return
-        seen_in, epoch = self._epochs.get(key, (life, partition.leader_epoch))
+        now_in = partition.role.leader_epoch
+        seen_in, epoch = self._epochs.get(key, (life, now_in))
         # A broker of a cluster whose lease ended leads in a new epoch, in the same life.
-        if seen_in == life and epoch > partition.leader_epoch:
-            raise InvariantBroken(f"{partition.name} went from leader epoch {epoch} to {partition.leader_epoch}")
-        if seen_in < life and epoch >= partition.leader_epoch:
-            raise InvariantBroken(f"{partition.name} was restarted in leader epoch {partition.leader_epoch} <= {epoch}")
-        self._epochs[key] = (life, partition.leader_epoch)
+        if seen_in == life and epoch > now_in:
+            raise InvariantBroken(f"{partition.name} went from leader epoch {epoch} to {now_in}")
+        if seen_in < life and epoch >= now_in:
+            raise InvariantBroken(f"{partition.name} was restarted in leader epoch {now_in} <= {epoch}")
+        self._epochs[key] = (life, now_in)
 
     def _check(self, watched: Watched, partition: Partition, replica: LeaderReplica) -> None:
         log = replica.log

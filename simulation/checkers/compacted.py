@@ -55,7 +55,7 @@ def check_compacted(world: World, topic: str, index: int = 0) -> None:
     for machine in world.machines:
         if machine.life is not None and (found := machine.node.hosted.get(topic, index)) is not None:
             replicas[machine.broker_id] = found
-    leader = next(each for each in replicas.values() if each.leads)
+    leader = next(each for each in replicas.values() if each.role.leads)
     expected = latest_records(leader.log, leader.high_watermark)
     for broker_id in leader.image.isr:
         records = latest_records(replicas[broker_id].log, leader.high_watermark)

@@ -86,11 +86,11 @@ class ReplicasChecker:
         if number is None:
             number = self._logs[id(log)] = len(self._logs)
             self._kept.append(log)
-        leading, offsets = partition.leading, log.offsets
+        leading, offsets = partition.role.leading, log.offsets
         # The last stable offset moves with the high watermark or the end.
         moving = (
-            partition.leader_epoch if leading is None else leading.leader_epoch,
-            partition.leads and leading is not None,
+            partition.role.leader_epoch if leading is None else leading.leader_epoch,
+            partition.role.leads and leading is not None,
             offsets.start,
             offsets.end,
             offsets.durable_end,
@@ -108,8 +108,8 @@ class ReplicasChecker:
         seen = Sighting(
             life,
             number,
-            partition.leads and leading is not None,
-            partition.leader_epoch if leading is None else leading.leader_epoch,
+            partition.role.leads and leading is not None,
+            partition.role.leader_epoch if leading is None else leading.leader_epoch,
             offsets.start,
             offsets.end,
             offsets.durable_end,

@@ -84,7 +84,7 @@ class ReplicatedAnswers:
         for topic in exchange.answer.responses:
             for part in topic.partitions:
                 served = self._served(topic.topic_id, part.partition_index)
-                if part.error_code or served is None or (leading := served[0].leading) is None:
+                if part.error_code or served is None or (leading := served[0].role.leading) is None:
                     continue
                 asked = epochs[topic.topic_id, part.partition_index]
                 if asked != leading.leader_epoch or not first <= follower["replica_epoch"] <= last:
@@ -114,8 +114,8 @@ class ReplicatedAnswers:
         node = self._machine.node
         if self._machine.setup.clustered and node.image.node_id not in node.image.brokers:
             raise InvariantBroken(f"rule 10: {exchange}: {self._machine} serves, and knows that its row is gone")
-        leading = partition.leading
-        if leading is None or not partition.leads or leading.leader_epoch >= history.leadership.epoch:
+        leading = partition.role.leading
+        if leading is None or not partition.role.leads or leading.leader_epoch >= history.leadership.epoch:
             return
         key = (partition.topic_id, partition.name.partition)
         succeeded_ms = self._replicas.succeeded_for_ms(key, leading.leader_epoch, self._machine)
@@ -154,9 +154,9 @@ class ReplicatedAnswers:
         log = partition.opened
         if exchange.values["acks"] != ALL_REPLICAS:
             # A single replica has the record. If that replica no longer leads, the record may be gone by now.
-            if partition.leads and log is not None:
+            if partition.role.leads and log is not None:
                 safe_end = log.offsets.durable_end if history.on_disk else log.offsets.end
-                if partition.leading is not None and safe_end < end:
+                if partition.role.leading is not None and safe_end < end:
                     raise InvariantBroken(f"rule 9: {exchange}: {partition.name} acknowledged {end - 1} of {safe_end}")
             return
         if end > history.committed_end and not history.lost:
@@ -191,7 +191,7 @@ class ReplicatedAnswers:
                     continue
                 partition, history = served
                 self._check_authority(exchange, partition, history)
-                newest = partition.leads and partition.leader_epoch >= history.leadership.epoch
+                newest = partition.role.leads and partition.role.leader_epoch >= history.leadership.epoch
                 latest = asked[topic.name, each.partition_index] == LATEST and not exchange.values["isolation_level"]
                 if newest and latest and each.offset < history.committed_end and not history.lost:
                     raise InvariantBroken(f"rule 7: {exchange} was told of the end {each.offset}: {history!r}")

@@ -122,7 +122,7 @@ class ReplicaAdministrator(Client):
             return None
         index = self.chance.randrange(len(topic.partitions))
         partition = self.stage.leading(topic.name, index)
-        end = 0 if partition is None or partition.leading is None else partition.leading.high_watermark
+        end = 0 if partition is None or partition.role.leading is None else partition.role.leading.high_watermark
         return self.delete_records(topic.name, index, self.chance.choice((-1, self.chance.randint(0, end), end // 3)))
 
     def delete_records(self, topic: str, index: int, offset: int) -> str:

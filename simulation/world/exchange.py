@@ -354,7 +354,7 @@ class Network:
         assert self._node is not None
         partition = self._node.groups.positions.partition_of(group)
         hosted = self._node.hosted.get(*partition)
-        return -1 if hosted is None else hosted.leader_epoch
+        return -1 if hosted is None else hosted.role.leader_epoch
 
     def refuse(self, connection: Connection) -> None:
         """Ends a connection to a broker that does not run."""

@@ -61,9 +61,9 @@ class Stage:
         leading = [
             partition
             for machine in self.world.running
-            if (partition := machine.node.hosted.get(topic, index)) is not None and partition.leads
+            if (partition := machine.node.hosted.get(topic, index)) is not None and partition.role.leads
         ]
-        return max(leading, key=lambda partition: partition.leader_epoch, default=None)
+        return max(leading, key=lambda partition: partition.role.leader_epoch, default=None)
 
     def topics(self) -> list[TopicImage]:
         """Topics as clients know them, without internal ones."""

@@ -11,6 +11,8 @@ from cordwood.groups.classic.group import CLASSIC_GROUP_MOVES
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.moves import Moves
+from cordwood.node.partitions.role import ROLE_MOVES
+from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 
 ROOT = Path(__file__).parents[2]
@@ -29,25 +31,33 @@ def table_of(moves: Moves[Any]) -> str:
 
 @pytest.mark.parametrize(
     "moves",
-    [CLASSIC_GROUP_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES],
+    [
+        CLASSIC_GROUP_MOVES,
+        CONSUMER_GROUP_MOVES,
+        MEMBER_MOVES,
+        TRANSACTION_MOVES,
+        SLOT_MOVES,
+        IN_SYNC_MOVES,
+        ROLE_MOVES,
+    ],
     ids=lambda moves: moves.kind,
 )
 def test_the_page_shows_the_table(moves: Moves[Any]) -> None:
     assert table_of(moves) in PAGE.read_text(), f"{PAGE} has to show:\n{table_of(moves)}"
 
 
-def states_set_in(path: Path) -> Iterator[ast.expr]:
-    """The values that a module gives to a `state`: by assignment to an attribute, or by replacing a field."""
+def values_set_in(path: Path, name: str) -> Iterator[ast.expr]:
+    """The values that a module gives to an attribute: by assignment, or by replacing a field."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Attribute) and target.attr == "state" for target in node.targets
+            isinstance(target, ast.Attribute) and target.attr == name for target in node.targets
         ):
             yield node.value
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
             "replace",
             "_replace",
         ):
-            yield from (keyword.value for keyword in node.keywords if keyword.arg == "state")
+            yield from (keyword.value for keyword in node.keywords if keyword.arg == name)
 
 
 def test_no_machine_sets_a_state_past_its_table() -> None:
@@ -55,7 +65,7 @@ def test_no_machine_sets_a_state_past_its_table() -> None:
         f"{path.name}: {ast.unparse(value)}"
         for folder in MACHINES
         for path in sorted((ROOT / "src" / "cordwood" / folder).rglob("*.py"))
-        for value in states_set_in(path)
+        for value in values_set_in(path, "state")
         if not (isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "moved_to")
     }
     # The state of a classic group that is restored from its record.
@@ -64,3 +74,11 @@ def test_no_machine_sets_a_state_past_its_table() -> None:
         "group.py: State.PREPARING_REBALANCE",
     }
     assert past == restored
+
+
+def test_no_code_changes_a_role_past_its_table() -> None:
+    """`Partition._take` checks a role against the table before it sets it."""
+    sources = sorted((ROOT / "src" / "cordwood" / "node").rglob("*.py"))
+    assert [f"{path.name}: {ast.unparse(value)}" for path in sources for value in values_set_in(path, "role")] == [
+        "partition.py: role"
+    ]

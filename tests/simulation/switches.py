@@ -71,7 +71,7 @@ def cuts_followers_at_their_high_watermark(patch: Patch) -> None:
     real = Partition.begin_following
 
     def begin_following(partition: Partition) -> FollowerReplica:
-        begins = partition.following is None
+        begins = partition.role.following is None
         following = real(partition)
         if begins and following.high_watermark < following.log.offsets.end:
             following.log.truncate_to(following.high_watermark)
@@ -110,7 +110,7 @@ def leads_on_in_its_old_epoch(patch: Patch) -> None:
 
 def takes_late_answers(patch: Patch) -> None:
     def still_counts(one: fetcher.Fetcher, asked: Asked) -> bool:
-        return asked.partition.following is not None and not asked.partition.cutting
+        return asked.partition.role.following is not None and not asked.partition.role.being_cut
 
     real = fetcher.Fetcher._append
 
@@ -341,7 +341,7 @@ def takes_the_leaders_high_watermark_as_it_is(patch: Patch) -> None:
         return True
 
     def high_watermark(partition: Partition) -> int:
-        following = partition.following
+        following = partition.role.following
         return real(partition) if following is None else following.high_watermark
 
     patch.setattr(FollowerReplica, "took", took)
@@ -388,7 +388,7 @@ def shows_what_is_not_committed_at_followers(patch: Patch) -> None:
     """Lets clients of a follower read to the end of its log."""
 
     def read_as_follower(fetching: Fetching, partition: Partition, target: Target) -> FetchedPartition:
-        following = partition.following
+        following = partition.role.following
         assert following is not None
         following.check_reader(target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch)
         log = following.log

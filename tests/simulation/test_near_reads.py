@@ -421,7 +421,7 @@ def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_answered(wo
     world.links.cut(near, third)
     world.links.cut(third, near)
     elect(world, third)
-    assert hosted(world, near).leader == third
+    assert hosted(world, near).role.leader == third
     assert error(world, near) == "NOT_LEADER_OR_FOLLOWER"
 
 

@@ -246,7 +246,7 @@ def test_a_new_leader_does_not_tell_its_end_before_it_knows_what_is_committed(wo
     heal(world, successor)
     world.advance(20_000)
     cut_off(world, successor)
-    hosted(world, successor).following.high_watermark = 0  # type: ignore[union-attr]
+    hosted(world, successor).role.following.high_watermark = 0  # type: ignore[union-attr]
     elect(world, successor)
     assert latest(world, successor) == ("OFFSET_NOT_AVAILABLE", -1)
     heal(world, successor)

@@ -141,7 +141,8 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
-        self.last_news = LastNews(loop, hosted, self._fetchers)
+        self.withheld = fetching.withheld
+        self.last_news = LastNews(loop, hosted, self._fetchers, self.withheld)
         self.librdkafka_clients = LibrdkafkaClients()
         self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)

@@ -81,7 +81,7 @@ def test_a_smaller_in_sync_set_of_the_same_epoch_commits_what_waited(world: Worl
     assert not reader.answered
     partition = world.node.hosted.leader("orders", 0)
     smaller = replace(partition.image, isr=(ME,), mod_revision=partition.image.mod_revision + 1)
-    partition.lead(smaller, partition.leader_epoch, world.node.now)
+    partition.lead(smaller, partition.role.leader_epoch, world.node.now)
     world.settle()
     assert produced(waiting) == "NONE"
     assert values_in(only(reader.answer)) == [b"one"]
@@ -149,7 +149,7 @@ def test_a_batch_that_is_being_prepared_when_the_leadership_ends_is_refused(worl
         world.do(world.steps()[0][1])
     partition = world.node.hosted.leader("orders", 0)
     run(world.store.txn((), [election(world, "orders", OTHER)]))
-    while partition.leads:
+    while partition.role.leads:
         world.do(next(step for name, step in world.steps() if name == "turn"))
     world.settle()
     assert produced(sent) == "NOT_LEADER_OR_FOLLOWER"

@@ -337,7 +337,7 @@ def test_a_request_of_another_leader_epoch_is_refused_both_ways(world: World) ->
     create_topic(world)
     world.stop()
     world.start()
-    epoch = world.node.hosted.leader("orders", 0).leader_epoch
+    epoch = world.node.hosted.leader("orders", 0).role.leader_epoch
     assert epoch > 0
     for asked, expected in ((epoch, "NONE"), (epoch - 1, "FENCED_LEADER_EPOCH"), (epoch + 1, "UNKNOWN_LEADER_EPOCH")):
         assert error(only(fetch(world, ("orders", 0, 0), current_leader_epoch=asked)).error_code) == expected
@@ -345,7 +345,7 @@ def test_a_request_of_another_leader_epoch_is_refused_both_ways(world: World) ->
 
 def test_a_reader_whose_log_went_another_way_is_told_where(world: World) -> None:
     create_topic(world)
-    first_epoch = world.node.hosted.leader("orders", 0).leader_epoch
+    first_epoch = world.node.hosted.leader("orders", 0).role.leader_epoch
     fill(world, "orders", b"a", b"b")
     world.stop()
     world.start()

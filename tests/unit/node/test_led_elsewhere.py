@@ -127,7 +127,7 @@ def test_a_partition_that_moves_here_is_served_with_the_records_that_it_has(worl
     fill(world, "orders", b"two")
     part = only(fetch(world, ("orders", 0, 0)))
     assert part.high_watermark == 2
-    assert world.node.hosted.leader("orders", 0).leader_epoch == leadership(world, "orders").epoch == 2
+    assert world.node.hosted.leader("orders", 0).role.leader_epoch == leadership(world, "orders").epoch == 2
 
 
 def test_a_new_replica_begins_as_a_follower_and_may_be_elected(world: World) -> None:
@@ -136,7 +136,7 @@ def test_a_new_replica_begins_as_a_follower_and_may_be_elected(world: World) -> 
     elect(world, "orders", OTHER, replicas=(OTHER, ME))
     follower = world.node.hosted.get("orders", 0)
     assert follower is not None
-    assert not follower.leads
+    assert not follower.role.leads
     elect(world, "orders", ME, isr=(ME,))
     fill(world, "orders", b"one")
 

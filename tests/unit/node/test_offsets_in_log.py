@@ -137,11 +137,11 @@ def test_the_end_of_an_epoch_is_where_the_next_began(world: World, version: int)
     create_topic(world)
     epochs = []
     for count in (2, 3):
-        epochs.append(world.node.hosted.leader("orders", 0).leader_epoch)
+        epochs.append(world.node.hosted.leader("orders", 0).role.leader_epoch)
         fill(world, "orders", *[b"a"] * count)
         world.stop()
         world.start()
-    now = world.node.hosted.leader("orders", 0).leader_epoch
+    now = world.node.hosted.leader("orders", 0).role.leader_epoch
 
     def end_of(epoch: int, current: int = -1) -> tuple[str, int, int]:
         asked = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}

@@ -105,7 +105,7 @@ def prepare_scrape(
 
 def _replicas(hosted: "Sequence[Partition]") -> Values:
     """Counts partitions that are led here. Runs in a thread: there may be thousands."""
-    led = [(partition.image, partition.settings) for partition in hosted if partition.leads]
+    led = [(partition.image, partition.settings) for partition in hosted if partition.role.leads]
     return {
         names.LED: _one(len(led)),
         names.UNDER_REPLICATED: _one(sum(len(image.isr) < len(image.replicas) for image, _ in led)),

@@ -164,7 +164,7 @@ class Completions:
                 again_later()
                 return
             writer = Writer(decided.producer_id, decided.producer_epoch)
-            marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
+            marker = TransactionMarker(decided.commits, shard.partition.role.leader_epoch)
             durable = shard.partition.settings.acks_mean_disk
             how = Ending(writer, marker, decided.client_version, durable, dict(decided.topic_ids))
             missing = sorted(decided.partitions - already - self._gone(decided))

@@ -177,7 +177,7 @@ class TransactionCoordinator:
             done(Vouched({}, otherwise=error))
 
         def loaded(shard: LedTransactions) -> None:
-            epoch = shard.partition.leader_epoch
+            epoch = shard.partition.role.leader_epoch
 
             def stepped(step: Step) -> None:
                 done(Vouched(dict.fromkeys(partitions, step.error), epoch))

@@ -137,7 +137,7 @@ class MarkerWriter:
             else:
                 done(error)
 
-        if partition.leads and partition.replica.high_watermark > offset:
+        if partition.role.leads and partition.replica.high_watermark > offset:
             committed(ErrorCode.NONE)
         else:
             deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS

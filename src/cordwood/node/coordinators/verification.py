@@ -135,7 +135,7 @@ class Verification:
         if guard is None or guard.void:
             return False
         partition = self._hosted.get(*name)
-        if partition is None or partition.leading is not guard.replica:
+        if partition is None or partition.role.leading is not guard.replica:
             return False
         last_marker_epoch = guard.replica.log.replayed.producers.coordinator_epoch_of(guard.writer.producer_id)
         return coordinator_epoch < 0 or coordinator_epoch >= last_marker_epoch

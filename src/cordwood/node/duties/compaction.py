@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
     def still_holds(self) -> bool:
         """True if the partition still has this log, uncut. A log that was set aside leaves its name to a new one."""
         partition, log = self.partition, self.log
-        return partition.opened is log and not partition.cutting and log.offsets.truncations == self.truncations
+        return partition.opened is log and not partition.role.being_cut and log.offsets.truncations == self.truncations
 
 
 class Compaction:
@@ -103,7 +103,7 @@ class Compaction:
             candidate = self._candidate(partition, self._loop.now)
             opened = partition.opened
             segments += 1 if opened is None else len(opened.segments)
-            held_up += partition.leads and not self._may_drop(partition)
+            held_up += partition.role.leads and not self._may_drop(partition)
             if candidate is not None and (best is None or candidate[:2] > best[:2]):
                 best = candidate
         self.held_up = held_up
@@ -163,7 +163,7 @@ class Compaction:
         if self._image.node_id not in partition.image.isr:
             return False
         within_ms = self._image.settings.replica_lag_time_max_ms
-        leading = partition.leading
+        leading = partition.role.leading
         patience_ms = max(partition.settings.delete_retention_ms, PATIENCE * within_ms)
         return leading is None or not leading.has_latecomers(self._loop.now.boot_ms, within_ms, patience_ms)
 
@@ -180,7 +180,7 @@ class Compaction:
         self._loop.timers.at(self._loop.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
     def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
-        if partition.name in self._paused or partition.cutting or partition.rewriting:
+        if partition.name in self._paused or partition.role.being_cut or partition.rewriting:
             return None
         if partition.opened is None and not self._logs.has_log(partition.name):
             return None
@@ -282,7 +282,7 @@ class Compaction:
         """Replaces neighbouring segments by one. False if retention, a cut or a deletion was faster, or if the disk
         failed: the next round looks again."""
         partition = chosen.partition
-        if not self._hosted.hosts(partition) or partition.offline or not chosen.still_holds:
+        if not self._hosted.hosts(partition) or partition.role.offline or not chosen.still_holds:
             return False
         present = {segment.base_offset for segment in chosen.log.segments}
         if not present.issuperset(old):

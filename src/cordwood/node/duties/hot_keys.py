@@ -90,7 +90,7 @@ class HotKeys:
                 self._sample(partition)
 
     def _sample(self, partition: Partition) -> None:
-        name, replica = partition.name, partition.leading
+        name, replica = partition.name, partition.role.leading
         if replica is None:
             return
         end_offset = replica.high_watermark

@@ -185,7 +185,7 @@ class LagWatch:
     def _watch(self, group_id: str, name: TopicPartition, position: int | None, seen: "_Sweep") -> bool:
         """Watches a position. False: the partition is not led here."""
         partition = self._hosted.get(*name)
-        if partition is None or not partition.leads:
+        if partition is None or not partition.role.leads:
             return False
         if len(seen.watched) >= MAX_WATCHED:
             seen.left_out += 1
@@ -200,7 +200,7 @@ class LagWatch:
         traffic: dict[TopicPartition, PartitionTraffic] = {}
         before = self.traffic
         for partition in list(self._hosted):
-            replica = partition.leading
+            replica = partition.role.leading
             if replica is None:
                 continue
             now = self._loop.now
@@ -229,7 +229,7 @@ class LagWatch:
         until_ms = now_ms + self._elsewhere.holds_for_ms
         by_topic: dict[str, list[tuple[int, float]]] = {}
         for partition in list(self._hosted):
-            if partition.leads:
+            if partition.role.leads:
                 seen = traffic.get(partition.name)
                 rate = (partition.name.partition, 0.0 if seen is None else seen.bytes_per_s)
                 by_topic.setdefault(partition.name.topic, []).append(rate)

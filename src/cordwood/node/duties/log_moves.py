@@ -246,7 +246,7 @@ class LogMoves:
     def _copy(self, running: _Running, move: LogMove) -> None:
         now = self._loop.now
         wait_ms = self._throttle.wait_ms(now.boot_ms)
-        if running.partition.cutting:
+        if running.partition.role.being_cut:
             wait_ms = PAUSE_MS
         if wait_ms:
             self._loop.after(wait_ms, lambda _: self._go_on(running, self._copy))
@@ -261,7 +261,7 @@ class LogMoves:
 
     def _prepare_to_settle(self, running: _Running, move: LogMove) -> None:
         partition = running.partition
-        if partition.cutting or partition.rewriting:
+        if partition.role.being_cut or partition.rewriting:
             self._loop.after(PAUSE_MS, lambda _: self._go_on(running, self._copy))
             return
         if move.log.segments.replacing:
@@ -278,7 +278,7 @@ class LogMoves:
             self._go_on(running, self._settle)
 
     def _settle(self, running: _Running, move: LogMove) -> None:
-        if running.partition.cutting:
+        if running.partition.role.being_cut:
             self._let_go(running)
             self._copy(running, move)
             return
@@ -291,7 +291,7 @@ class LogMoves:
 
     def _switch(self, running: _Running, move: LogMove) -> None:
         partition, log = running.partition, move.log
-        if partition.cutting:
+        if partition.role.being_cut:
             self._copy_again(running, move)
             return
         try:

@@ -82,7 +82,7 @@ class Maintenance:
 
     def _visit(self, partition: Partition, now: Moment) -> int:
         """Rolls and drops segments of a partition as its settings ask. Returns the number of dropped segments."""
-        if not self._hosted.hosts(partition) or partition.cutting:
+        if not self._hosted.hosts(partition) or partition.role.being_cut:
             return 0
         if partition.opened is None and not self._logs.has_log(partition.name):
             return 0
@@ -118,7 +118,7 @@ class Maintenance:
         """Removes the files of dropped segments, each file.delete.delay.ms after the segment was dropped: a full disk
         needs the room."""
         log, now_ms = partition.opened, self._loop.now.boot_ms
-        if log is None or partition.cutting or not self._hosted.hosts(partition):
+        if log is None or partition.role.being_cut or not self._hosted.hosts(partition):
             return
         if due := log.segments.take_due_deletions(now_ms):
             filesystem, save_start = log.directory.filesystem, log.offsets.on_removal()

@@ -178,7 +178,7 @@ class Scrub:
         none."""
         if not self._hosted.hosts(partition):
             return False
-        if partition.cutting or (partition.opened is None and not self._logs.has_log(partition.name)):
+        if partition.role.being_cut or (partition.opened is None and not self._logs.has_log(partition.name)):
             return False
         try:
             log = partition.log

@@ -44,7 +44,7 @@ class Acks:
         self, partition: Partition, offset: int, deadline_ms: int, done: Done, *, needs_enough: bool = False
     ) -> None:
         """Calls back when a record is committed. `needs_enough`: the wait ends if the in-sync set gets too small."""
-        if not partition.leads:
+        if not partition.role.leads:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         partition.when_committed(offset, deadline_ms, done, needs_enough=needs_enough)
@@ -52,7 +52,7 @@ class Acks:
 
     def when_durable(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
         """Calls back when a record is on this node's disk, whatever the acks of its topic mean."""
-        if not partition.leads:
+        if not partition.role.leads:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if partition.replica.log.offsets.durable_end > offset:

@@ -63,7 +63,7 @@ class DoubtfulLogs:
         self._loop.after(0, lambda now: self._give_way(partition, now))
 
     def _give_way(self, partition: Partition, now: Moment) -> None:
-        if not partition.cutting and (deposed := self._hosted.follow_again(partition, now)) is not None:
+        if not partition.role.being_cut and (deposed := self._hosted.follow_again(partition, now)) is not None:
             self.deposed([deposed])
         self.leave()
 

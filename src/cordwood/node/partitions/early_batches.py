@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.partitions.refused_batches import numbered
+from cordwood.node.partitions.role import Leading
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -39,7 +40,8 @@ class EarlyBatch(ProtocolError):
 
 def is_early(partition: Partition, log: Log, batch: Buffer, now: Moment) -> bool:
     """True if an earlier batch of the producer may be on its way back from the former leader of the partition."""
-    since_ms = partition.took_over_ms
+    role = partition.role
+    since_ms = role.took_over_ms if isinstance(role, Leading) else None
     if since_ms is None or now.boot_ms - since_ms >= GAP_CLOSES_WITHIN_MS:
         return False
     header = numbered(batch)

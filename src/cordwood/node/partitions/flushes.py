@@ -32,6 +32,8 @@ class FlushBook:
         """Each data directory has its part of the open files, and half of them may be unsynced."""
         self._unsynced: dict[Partition, None] = {}
         """Partitions with appends under ack.durability=os that are not synced yet."""
+        self._timed: set[Partition] = set()
+        """Partitions whose flush.ms runs."""
 
     def opened(self, partition: Partition, log: Log) -> None:
         self._open[log.offsets] = partition
@@ -67,12 +69,12 @@ class FlushBook:
             self._loop.effects.wake()
         elif partition.unsynced_messages >= settings.flush_messages:
             self.sync(partition)
-        elif settings.flush_ms != NO_LIMIT and not partition.flush_due:
-            partition.flush_due = True
+        elif settings.flush_ms != NO_LIMIT and partition not in self._timed:
+            self._timed.add(partition)
             self._loop.after(settings.flush_ms, lambda _: self._flush_due(partition))
 
     def _flush_due(self, partition: Partition) -> None:
-        partition.flush_due = False
+        self._timed.discard(partition)
         if partition.opened is not None and partition.opened.offsets in self._open:
             self.sync(partition)
 
@@ -84,7 +86,7 @@ class FlushBook:
             partition = next(iter(dirty))
             del dirty[partition]
             log = partition.opened
-            ticket = None if log is None or partition.cutting else log.begin_flush()
+            ticket = None if log is None or partition.role.being_cut else log.begin_flush()
             if ticket is not None:
                 tickets.append(ticket)
         return tickets

@@ -17,7 +17,8 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.serving import Serving
-from cordwood.node.partitions.partition import NO_LEADER, Partition, WaitingAck, no_such_partition, not_led_here
+from cordwood.node.partitions.partition import Partition, WaitingAck, no_such_partition, not_led_here
+from cordwood.node.partitions.role import NO_LEADER
 
 
 class Deposed(NamedTuple):
@@ -70,11 +71,11 @@ class HostedReplicas:
             partition = partitions.get(index)
             if (
                 partition is not None
-                and partition.leads
+                and partition.role.leads
                 and (self._loop.now.boot_ms < self._serving.until_ms or self.serves(partition))
             ):
                 return partition
-            if partition is not None and partition.offline:
+            if partition is not None and partition.role.offline:
                 raise ProtocolError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.name} is offline: its data directory failed."
                 )
@@ -85,7 +86,7 @@ class HostedReplicas:
     def replica(self, topic: str, index: int) -> Partition:
         """The partition, whoever leads it. Raises the same errors as `leader` where there is no log to read."""
         partition = self.get(topic, index)
-        if partition is None or partition.cutting or partition.offline:
+        if partition is None or partition.role.being_cut or partition.role.offline:
             return self.leader(topic, index)
         return partition
 
@@ -104,7 +105,7 @@ class HostedReplicas:
         if found is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {topic}.")
         partition = self.get(found.name, index)
-        if partition is None or not partition.leads:
+        if partition is None or not partition.role.leads:
             raise not_led_here(found.name, index)
         if follower not in partition.image.replicas:
             raise ProtocolError(
@@ -118,11 +119,13 @@ class HostedReplicas:
         if found is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
         partition = self.get(found.name, index)
-        if partition is None or partition.cutting or partition.offline or asker not in partition.image.replicas:
-            raise ProtocolError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of {found.name} is not here for broker {asker}."
-            )
-        return partition
+        if partition is not None and asker in partition.image.replicas:
+            role = partition.role
+            if not role.being_cut and not role.offline:
+                return partition
+        raise ProtocolError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of {found.name} is not here for broker {asker}."
+        )
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker is a replica."""
@@ -131,7 +134,7 @@ class HostedReplicas:
 
     def led(self, topic: str) -> list[Partition]:
         """The partitions of a topic that this broker leads."""
-        return [partition for partition in self.topics.get(topic, {}).values() if partition.leads]
+        return [partition for partition in self.topics.get(topic, {}).values() if partition.role.leads]
 
     def hosts(self, partition: Partition) -> bool:
         """True if the partition is still here: its topic may have been deleted, and even created anew."""
@@ -163,7 +166,7 @@ class HostedReplicas:
         return self._loop.now.boot_ms >= serving.until_ms + serving.lasts_ms // 2 and not self.serves(partition)
 
     def still_leads(self, partition: Partition) -> bool:
-        return partition.leads and self.hosts(partition) and self.serves(partition)
+        return partition.role.leads and self.hosts(partition) and self.serves(partition)
 
     # Deltas of the image
 
@@ -223,30 +226,28 @@ class HostedReplicas:
                 *self._saved_high_watermark(name),
             )
             self.topics.setdefault(topic.name, {})[index] = partition
-        if partition.cutting:
+        if partition.role.being_cut:
             # A thread has the log. `follow_again` takes the role from the image when the thread is done.
             return None
-        led, led_in = partition.leads, partition.leader_epoch
+        before = partition.role
         leads, leader, leader_epoch = self._leadership(image)
-        if partition.offline or (leads and self._gives_way(partition, image)):
+        if partition.role.offline or (leads and self._gives_way(partition, image)):
             leads, leader = False, NO_LEADER
         acks = []
         if leads:
             partition.lead(image, leader_epoch, now)
         else:
             acks = partition.follow(leader, leader_epoch, image)
-            if partition.waiting_readers and not led:
+            if partition.waiting_readers and not before.leads:
                 # Clients that read at this follower look again: it may have another leader, or be out of sync.
                 self._loop.after(0, partition.wake_readers)
         if partition.replicated:
             self.on_role(partition)
-        return Deposed(partition, acks) if led and not (leads and leader_epoch == led_in) else None
+        return Deposed(partition, acks) if before.leads and partition.role is not before else None
 
     def take_offline(self, partition: Partition) -> Deposed:
         """Ends the role of a partition whose data directory failed. The caller has closed the log."""
-        acks = partition.follow(NO_LEADER, partition.leader_epoch, partition.image) or partition.take_acks()
-        partition.lose_log()
-        partition.offline = True
+        acks = partition.go_offline()
         if partition.replicated:
             self.on_role(partition)
         return Deposed(partition, acks)

@@ -71,7 +71,7 @@ class LogEnds:
 
     def _end_of(self, partition: Partition) -> LogEnd | None:
         """The end of a log; None: it is not known now."""
-        if partition.cutting or partition.offline:
+        if partition.role.being_cut or partition.role.offline:
             return None
         name, leader_epoch = damaged_name(partition.topic_id, partition.name.partition), partition.image.leader_epoch
         try:

@@ -103,8 +103,8 @@ class LostDirectories:
                 failure,
             )
             self.on_lost(directory)
-        here = [each for each in self._hosted if not each.offline and logs.directory_of(each.name) is directory]
-        gone = [partition for partition in here if not partition.cutting]
+        here = [each for each in self._hosted if not each.role.offline and logs.directory_of(each.name) is directory]
+        gone = [partition for partition in here if not partition.role.being_cut]
         for partition in gone:
             self._flushes.forget(partition)
             self._offline[partition] = None

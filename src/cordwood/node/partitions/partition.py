@@ -1,9 +1,9 @@
-"""One partition that this node hosts: leader or follower, and the acks and fetches that wait for it.
+"""One partition that this node hosts: its log, its role, and the acks and fetches that wait for it.
 
-The image of the metadata decides who leads (`HostedReplicas`). A leader has a `LeaderReplica` from the first use of its
+The image of the metadata decides the role (`HostedReplicas`). A leader has a `LeaderReplica` from the first use of its
 log on, one for each leader epoch. A follower has a `FollowerReplica` while its fetcher follows the leader
-(`node/replication/fetchers.py`), and serves at most clients in its rack (`node/replication/near_reads.py`). A partition
-whose log cannot be opened is offline: each use tries again, and fails with the StorageFailure of the attempt.
+(`node/replication/fetchers.py`), and serves at most clients in its rack (`node/replication/near_reads.py`). Each use of
+a log that cannot be opened tries again, and fails with the StorageFailure of the attempt.
 
 Five kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
 coordinators) wait for the high watermark, deletions of records wait for the log starts of followers, fetches of clients
@@ -22,11 +22,10 @@ from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.node.partitions.role import NO_LEADER, ROLE_MOVES, BeingCut, Following, Leading, Offline, Role
 from cordwood.replication.follower import UNKNOWN_EPOCH, FollowerReplica
 from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica
-
-NO_LEADER = -1
 
 WOKEN_AT_ONCE = 50
 """Fetches of clients that look again in one turn when a partition moves: a look and an answer take some 25 us. More of
@@ -57,31 +56,22 @@ class Partition:
 
     __slots__ = (
         "_broker_id",
-        "_following",
         "_high_watermark",
         "_log",
         "_moved_again",
         "_open",
-        "_replica",
         "_take_turns",
         "_waking",
         "_watermark_epoch",
         "agreed_epoch",
         "appended_bytes",
-        "cutting",
         "fetched_bytes",
-        "flush_due",
         "image",
-        "leader",
-        "leader_epoch",
-        "leads",
-        "led_since_ms",
         "name",
         "news_until_ms",
-        "offline",
         "rewriting",
+        "role",
         "settings",
-        "took_over_ms",
         "topic_id",
         "unsynced_messages",
         "waiting_committed",
@@ -89,7 +79,6 @@ class Partition:
         "waiting_followers",
         "waiting_readers",
         "waiting_starts",
-        "withholds",
     )
 
     def __init__(
@@ -104,29 +93,18 @@ class Partition:
         high_watermark: int,
         watermark_epoch: int = UNKNOWN_EPOCH,
     ) -> None:
-        """The partition begins as a follower without a leader; `lead` makes it the leader. `take_turns` takes each step
-        of some work in a separate turn. `high_watermark`: the last one that was saved, with the leader epoch in which
+        """The partition begins as a follower without a leader. `take_turns` takes each step of some work in a separate
+        turn. `high_watermark`: the last one that was saved, with the leader epoch in which
         it was known; -1: unknown."""
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
-        self.leads = False
-        self.leader_epoch = -1
-        """The epoch in which the partition is led, here or elsewhere."""
+        self.role: Role = Following(NO_LEADER, -1)
+        """Changed by `_take` alone."""
         self.agreed_epoch = 0
         """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
-        self.led_since_ms = 0
-        """The time at which this broker last took the lead, or began a new epoch as the leader."""
-        self.took_over_ms: int | None = None
-        """The time at which this leader took over from another broker, with all acknowledged records, if it did."""
-        self.leader = NO_LEADER
-        """The broker that leads; -1: this broker knows none."""
         self.image = image
         """The partition's row that its present role comes from."""
-        self.cutting = False
-        """True if a thread cuts the log: no other work may use it, and the role does not change."""
-        self.offline = False
-        """True if the data directory of the log failed: the partition leads and follows nobody until the next start."""
         self.rewriting = False
         """True if compaction or a repair writes new segments for the log: only one of them does at a time."""
         self._broker_id = broker_id
@@ -137,15 +115,10 @@ class Partition:
         self._moved_again = False
         """True if the partition moved while readers were woken: all of them look once more."""
         self._log: Log | None = None
-        self._replica: LeaderReplica | None = None
-        self._following: FollowerReplica | None = None
         self._high_watermark = high_watermark
         """The last high watermark of an earlier leadership, or of a follower."""
         self._watermark_epoch = watermark_epoch
         """The leader epoch in which that high watermark was known."""
-        self.withholds = False
-        """True if the log has committed records that its leader lacks, and is kept as it is until an operator accepts
-        their loss."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
         self.waiting_starts: deque[WaitingAck] = deque()
@@ -153,7 +126,6 @@ class Partition:
         self.waiting_readers: dict[WaitingReader, None] = {}
         self.waiting_followers: dict[WaitingReader, None] = {}
         self.unsynced_messages = 0
-        self.flush_due = False
         self.appended_bytes = 0
         self.fetched_bytes = 0
         """Bytes sent to readers since the broker started."""
@@ -166,12 +138,12 @@ class Partition:
     @property
     def replica(self) -> LeaderReplica:
         """The leader. Raises NOT_LEADER_OR_FOLLOWER, or StorageFailure if the log cannot be opened."""
-        return self._replica or self._take_the_lead()
+        return self.role.leading or self._begin_leading()
 
     @property
     def log(self) -> Log:
         """The log, whoever leads. Raises StorageFailure if it cannot be opened."""
-        if self.leads:
+        if self.role.leads:
             return self.replica.log
         return self._log or self._opened_log()
 
@@ -185,28 +157,22 @@ class Partition:
         return self._log
 
     @property
-    def leading(self) -> LeaderReplica | None:
-        """The leader if its log is open, for duties that must not open a log."""
-        return self._replica
-
-    @property
     def high_watermark(self) -> int:
         """The high watermark that this broker knows. The log has to be open."""
-        replica, log = self._replica, self._log
-        if replica is not None:
-            return replica.high_watermark
+        role, log = self.role, self._log
+        if role.leading is not None:
+            return role.leading.high_watermark
         assert log is not None
-        following = self._following
-        known = self._high_watermark if following is None else following.high_watermark
+        known = self._high_watermark if role.following is None else role.following.high_watermark
         return max(min(known, log.offsets.end), log.offsets.start)
 
     @property
     def watermark_epoch(self) -> int:
         """The leader epoch in which the high watermark was last known; -1: unknown."""
-        if self._replica is not None:
-            return max(self._watermark_epoch, self._replica.leader_epoch)
-        following = self._following
-        return self._watermark_epoch if following is None else following.watermark_epoch
+        role = self.role
+        if role.leading is not None:
+            return max(self._watermark_epoch, role.leading.leader_epoch)
+        return self._watermark_epoch if role.following is None else role.following.watermark_epoch
 
     @property
     def last_stable_offset(self) -> int:
@@ -219,8 +185,9 @@ class Partition:
         log = self._log = self._open(self)
         return log
 
-    def _take_the_lead(self) -> LeaderReplica:
-        if not self.leads:
+    def _begin_leading(self) -> LeaderReplica:
+        role = self.role
+        if not isinstance(role, Leading):
             raise not_led_here(*self.name)
         log = self._log or self._opened_log()
         if not log.replayed.ready:
@@ -232,10 +199,10 @@ class Partition:
             # Other replicas have the records, and would cut them off behind a lost end (`doubtful_logs.py` ends the
             # role).
             raise StorageFailure(f"{self.name}: records are missing in its log: another replica has to lead")
-        replica = self._replica = LeaderReplica(
+        role.leading = LeaderReplica(
             log,
             self._broker_id,
-            self.leader_epoch,
+            role.leader_epoch,
             self.image.isr,
             self.settings.min_insync_replicas,
             elr=self.image.elr,
@@ -243,79 +210,94 @@ class Partition:
             recovering=self.image.recovering,
             high_watermark=self._high_watermark,
         )
-        return replica
-
-    def lose_log(self) -> None:
-        """Forgets the log of a follower, whose state is unclear: the partition is offline until a use opens the log."""
-        assert not self.leads
-        self._end_role()
-        self._log = None
-
-    # Leadership
-
-    def lead(self, image: PartitionImage, leader_epoch: int, now: Moment) -> None:
-        """Leads from now on, in this epoch. Waits of an earlier epoch of this leader go on."""
-        if self.leads and leader_epoch == self.leader_epoch:
-            self.image = image
-            if (replica := self._replica) is not None:
-                moved = replica.image_shows(image.isr, image.elr, _version(image), recovering=image.recovering)
-                self._in_sync_changed(replica, moved, now)
-            return
-        self._end_role()
-        leads_on = self.leads and leader_epoch == self.leader_epoch + 1
-        if leader_epoch == 0 or leader_epoch == image.lossy_epoch:
-            self.took_over_ms = None
-        elif len(image.replicas) > 1 and not leads_on:
-            self.took_over_ms = now.boot_ms
-        self.leads, self.leader, self.leader_epoch, self.image = True, self._broker_id, leader_epoch, image
-        self.led_since_ms = now.boot_ms
-        if self._log is not None:
-            with suppress(StorageFailure):  # offline: the next use tries again
-                self._watermark_moved(self._take_the_lead(), now)
-
-    def follow(self, leader: int, leader_epoch: int, image: PartitionImage) -> list[WaitingAck]:
-        """Stops leading, and follows this leader; -1: there is none. Returns the acks that waited for the leadership
-        that ends; the caller ends them, and wakes the readers."""
-        led = self.leads
-        self.image = image
-        if led or (leader, leader_epoch) != (self.leader, self.leader_epoch):
-            self._end_role()
-        self.leads, self.leader, self.leader_epoch = False, leader, leader_epoch
-        return self.take_acks() if led else []
-
-    def _end_role(self) -> None:
-        """Keeps the high watermark of a role that ends, and its epoch if this log has the records of that epoch."""
-        following = self._following
-        if self.leads or (following is not None and following.heard_ms is not None):
-            self.agreed_epoch = self.leader_epoch
-        role = self._replica or following
-        self._watermark_epoch = self.watermark_epoch
-        if role is not None:
-            self._high_watermark = role.high_watermark
-        self._replica = self._following = None
-
-    @property
-    def following(self) -> FollowerReplica | None:
-        """The follower, once `begin_following` has made it."""
-        return self._following
+        return role.leading
 
     def begin_following(self) -> FollowerReplica:
         """The follower of the present leader. Raises StorageFailure if the log cannot be opened."""
-        assert not self.leads
-        following = self._following
-        if following is None:
-            log = self._log or self._opened_log()
-            following = FollowerReplica(
-                log,
-                self.leader,
-                self.leader_epoch,
+        role = self.role
+        assert isinstance(role, Following)
+        if role.following is None:
+            role.following = FollowerReplica(
+                self._log or self._opened_log(),
+                role.leader,
+                role.leader_epoch,
                 self._high_watermark,
                 self._watermark_epoch,
                 self.image.lossy_epoch,
                 self.image.accepted_epoch,
             )
-            self._following = following
-        return following
+        return role.following
+
+    # The role
+
+    def lead(self, image: PartitionImage, leader_epoch: int, now: Moment) -> None:
+        """Leads from now on, in this epoch. Waits of an earlier epoch of this leader go on."""
+        before, self.image = self.role, image
+        if isinstance(before, Leading) and leader_epoch == before.leader_epoch:
+            if (replica := before.leading) is not None:
+                moved = replica.image_shows(image.isr, image.elr, _version(image), recovering=image.recovering)
+                self._in_sync_changed(replica, moved, now)
+            return
+        leads_on = isinstance(before, Leading) and leader_epoch == before.leader_epoch + 1
+        if leader_epoch == 0 or leader_epoch == image.lossy_epoch:
+            took_over_ms = None
+        elif len(image.replicas) > 1 and not leads_on:
+            took_over_ms = now.boot_ms
+        else:
+            took_over_ms = before.took_over_ms if isinstance(before, Leading) else None
+        self._take(Leading(self._broker_id, leader_epoch, now.boot_ms, took_over_ms))
+        if self._log is not None:
+            with suppress(StorageFailure):  # offline: the next use tries again
+                self._watermark_moved(self._begin_leading(), now)
+
+    def follow(self, leader: int, leader_epoch: int, image: PartitionImage) -> list[WaitingAck]:
+        """Stops leading, and follows this leader; -1: there is none. A log that a thread has, or whose data directory
+        failed, stays so. Returns the acks that waited for the leadership that ends; the caller ends them, and wakes the
+        readers."""
+        before, self.image = self.role, image
+        if before.leads:
+            self._take(Following(leader, leader_epoch))
+            return self.take_acks()
+        if (leader, leader_epoch) != (before.leader, before.leader_epoch):
+            self._take(type(before)(leader, leader_epoch))
+        return []
+
+    def begin_cut(self) -> None:
+        """Gives the log of a follower to a thread, until `end_cut`."""
+        before = self.role
+        self._take(BeingCut(before.leader, before.leader_epoch, before.following))
+
+    def end_cut(self) -> None:
+        """Takes the log back from the thread. `HostedReplicas.follow_again` takes the role from the image."""
+        before = self.role
+        self._take(Following(before.leader, before.leader_epoch, before.following))
+
+    def lose_log(self) -> None:
+        """Forgets the log of a follower, whose state is unclear: the next use opens the log."""
+        before = self.role
+        assert not before.leads
+        self._take(type(before)(before.leader, before.leader_epoch))
+        self._log = None
+
+    def go_offline(self) -> list[WaitingAck]:
+        """Ends the role and forgets the log: its data directory failed. Returns the acks that waited; the caller ends
+        them, and wakes the readers."""
+        self._take(Offline(NO_LEADER, self.role.leader_epoch))
+        self._log = None
+        return self.take_acks()
+
+    def _take(self, role: Role) -> None:
+        """Changes the role. Keeps what later roles need of a leader or follower that ends: the high watermark, and its
+        epoch if this log has the records of that epoch."""
+        before = self.role
+        ROLE_MOVES.moved(str(self.name), before.state, role.state)
+        replica = before.leading or before.following
+        if before.leads or (before.following is not None and before.following.heard_ms is not None):
+            self.agreed_epoch = before.leader_epoch
+        self._watermark_epoch = self.watermark_epoch
+        if replica is not None:
+            self._high_watermark = replica.high_watermark
+        self.role = role
 
     @property
     def replicated(self) -> bool:
@@ -323,7 +305,7 @@ class Partition:
 
     def followers_vouch(self, now: Moment, within_ms: int) -> bool:
         """True if every other in-sync replica fetched in this epoch within that time: no other broker was elected."""
-        replica = self._replica
+        replica = self.role.leading
         return replica is not None and replica.followers_vouch(now.boot_ms, within_ms)
 
     @property
@@ -336,7 +318,7 @@ class Partition:
         self.settings = settings
         if self._log is not None:
             self._log.change_settings(settings)
-        if (replica := self._replica) is not None:
+        if (replica := self.role.leading) is not None:
             self._in_sync_changed(replica, replica.change_min_insync(settings.min_insync_replicas), now)
 
     # Waiting
@@ -376,7 +358,7 @@ class Partition:
 
     def moved(self, now: Moment) -> None:
         """Advances the high watermark after the log's or a follower's end moved, and wakes acks and readers."""
-        replica = self._replica
+        replica = self.role.leading
         if replica is not None and replica.advance():
             self._watermark_moved(replica, now)
 
@@ -407,7 +389,7 @@ class Partition:
 
     def proposal_ended(self, now: Moment) -> None:
         """Counts anew: the leader knows more about a change of its in-sync set."""
-        if (replica := self._replica) is not None:
+        if (replica := self.role.leading) is not None:
             self._in_sync_changed(replica, replica.proposal_ended(), now)
 
     def follower_fetched(

@@ -83,7 +83,7 @@ class Cuts:
             following.leader,
             following.leader_epoch,
         )
-        partition.cutting = True
+        partition.begin_cut()
         # Clients that read here go to the leader: the log belongs to the thread.
         partition.wake_readers(self._loop.now)
         self._checkpoints.when_idle(partial(self._cut, partition, following, offset, anew, ended))
@@ -97,7 +97,7 @@ class Cuts:
         ended: Callable[[bool], None],
     ) -> None:
         if not self._hosted.hosts(partition):
-            partition.cutting = False
+            partition.end_cut()
             return
         done = partial(self._done, partition, following, offset, anew, ended)
         try:
@@ -118,7 +118,7 @@ class Cuts:
     ) -> None:
         log = following.log
         usable = self._logs.end_cut(log)
-        partition.cutting = False
+        partition.end_cut()
         if usable:
             following.was_cut()
         if isinstance(result, Exception):

@@ -112,7 +112,7 @@ class Fetcher:
         self._partitions.pop(partition, None)
         self._partitions[partition] = self._loop.now.boot_ms
         self._resting.pop(partition, None)
-        if partition.following is None:
+        if partition.role.following is None:
             self.hurry_soon()
         self._ask_soon()
 
@@ -132,7 +132,7 @@ class Fetcher:
         for partition, moved_ms in self._partitions.items():
             if now.boot_ms - moved_ms < AT_REST_MS:
                 break
-            if partition.following is not None and not partition.cutting and partition not in self._resting:
+            if partition.role.following is not None and not partition.role.being_cut and partition not in self._resting:
                 found.append(partition)
         for partition in found:
             del self._partitions[partition]
@@ -188,7 +188,7 @@ class Fetcher:
             if partition in self._resting:
                 wait_ms = min(wait_ms, max(1, self._resting[partition] - now.boot_ms))
                 continue
-            if partition.cutting or (partition.opened is None and opened >= OPENED_AT_ONCE):
+            if partition.role.being_cut or (partition.opened is None and opened >= OPENED_AT_ONCE):
                 wait_ms = min(wait_ms, SHORT_WAIT_MS)
                 continue
             opened += partition.opened is None
@@ -259,8 +259,8 @@ class Fetcher:
 
     def _still_counts(self, asked: Asked) -> bool:
         """True if the partition follows the same leader in the same epoch as when it was asked for."""
-        partition = asked.partition
-        return partition in self._partitions and partition.following is asked.following and not partition.cutting
+        role = asked.partition.role
+        return asked.partition in self._partitions and role.following is asked.following and not role.being_cut
 
     def _counts_as_in_sync(self, partition: Partition) -> bool:
         return self._rooms.image.node_id in (*partition.image.isr, *partition.image.elr)
@@ -288,7 +288,7 @@ class Fetcher:
         match step:
             case Append(records, taken_over):
                 self._append(partition, following, records, taken_over, answer, now)
-            case Cut(offset) if partition.withholds and offset < following.high_watermark:
+            case Cut(offset) if partition in self._rooms.withheld.partitions and offset < following.high_watermark:
                 # A controller of an earlier release did not note that an operator accepted the loss.
                 self._give_up(partition, following, offset)
             case GiveUp(offset):
@@ -296,7 +296,7 @@ class Fetcher:
             case Cut(offset):
                 self._begin_cut(partition, following, offset, anew=False)
             case Withhold(offset):
-                if not partition.withholds:
+                if partition not in self._rooms.withheld.partitions:
                     # After a kill the replica knows only the saved facts about these records.
                     self._rooms.checkpoints.soon()
                 self._rooms.withheld.keep(partition, following, offset)
@@ -359,7 +359,7 @@ class Fetcher:
             self._rooms.reports.failed_write(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
-        if partition.withholds:
+        if partition in self._rooms.withheld.partitions:
             self._rooms.withheld.let_go(partition)
         if moved and partition.waiting_readers:
             partition.wake_readers(now)
@@ -468,7 +468,7 @@ class Fetcher:
         """Begins to cut the log. `then` follows a successful cut, in the same role."""
 
         def ended(succeeded: bool) -> None:
-            if succeeded and partition.following is following:
+            if succeeded and partition.role.following is following:
                 then()
             elif not succeeded and partition in self._partitions:
                 # The partition got its role again, which ended an earlier rest.

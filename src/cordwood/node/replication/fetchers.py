@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cordwood.node.partitions.partition import NO_LEADER, Partition
+from cordwood.node.partitions.partition import Partition
+from cordwood.node.partitions.role import NO_LEADER
 from cordwood.node.replication.fetcher import Fetcher
 from cordwood.node.replication.fetcher_rooms import FetcherRooms
 
@@ -16,10 +17,10 @@ class Fetchers:
 
     def role_changed(self, partition: Partition) -> None:
         """Fetches the partition from its present leader, if it follows one."""
-        if partition.withholds and partition.leads:
+        role = partition.role
+        if role.leads:
             self._rooms.withheld.let_go(partition)
-        leads_elsewhere = not partition.leads and partition.leader != NO_LEADER
-        leader = partition.leader if leads_elsewhere and self._rooms.hosted.hosts(partition) else NO_LEADER
+        leader = role.leader if not role.leads and self._rooms.hosted.hosts(partition) else NO_LEADER
         before = self._of.get(partition)
         if before is not None and before.leader != leader:
             self.forget(partition)
@@ -51,5 +52,5 @@ class Fetchers:
         fetcher = self._of.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
-        if partition.withholds and not self._rooms.hosted.hosts(partition):
+        if not self._rooms.hosted.hosts(partition):
             self._rooms.withheld.let_go(partition)

@@ -30,7 +30,7 @@ def count_follower(
 
 def answer_follower(partition: Partition, broker_id: int, connection_id: int, now: Moment) -> None:
     """Notes the answer: the follower's next fetch on the connection vouches for the time from now on."""
-    if (replica := partition.leading) is not None:
+    if (replica := partition.role.leading) is not None:
         replica.follower_answered(broker_id, connection_id, now.boot_ms)
 
 

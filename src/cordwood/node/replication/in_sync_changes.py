@@ -76,7 +76,7 @@ class InSyncChanges:
     def _visit(self) -> Iterator[None]:
         """Looks at all leaders with followers: some may lag."""
         for number, partition in enumerate(list(self._hosted), 1):
-            if partition.leads and partition.replicated and partition.leading is not None:
+            if partition.role.leads and partition.replicated and partition.role.leading is not None:
                 self.due(partition)
             if number % VISITED_PER_STEP == 0:
                 yield
@@ -100,7 +100,7 @@ class InSyncChanges:
         while self._due and len(changes) < MOST_AT_ONCE:
             partition = next(iter(self._due))
             del self._due[partition]
-            replica = partition.leading
+            replica = partition.role.leading
             if replica is None or not self._hosted.still_leads(partition):
                 continue
             proposal = replica.propose(now.boot_ms, lag_ms, partition.image.replicas, self._may_join_in, full)
@@ -149,7 +149,7 @@ class InSyncChanges:
             else:
                 replica.in_sync.unknown(version)
                 again.append(partition)
-            if partition.leading is replica:
+            if partition.role.leading is replica:
                 partition.proposal_ended(self._loop.now)
         if again:
             self._loop.after(AGAIN_MS, lambda _: self._again(again))

@@ -36,6 +36,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cordwood.node.partitions.partition import Partition, not_led_here
+from cordwood.node.partitions.role import Leading
 from cordwood.replication.follower import FollowerReplica
 
 if TYPE_CHECKING:
@@ -141,10 +142,12 @@ class NearReads:
 
     def hears_of_leadership(self, partition: Partition, epoch: int, connection_id: int) -> bool:
         """True if a client with a rack that asks in this epoch is told of a newer epoch without an error."""
+        role = partition.role
         return (
-            0 <= epoch < partition.leader_epoch
+            isinstance(role, Leading)
+            and 0 <= epoch < role.leader_epoch
             and connection_id in self._librdkafka_clients
-            and self._loop.now.boot_ms - partition.led_since_ms < TELL_LEADERSHIP_FOR_MS
+            and self._loop.now.boot_ms - role.since_ms < TELL_LEADERSHIP_FOR_MS
         )
 
     def may_be_hinted(self, hint: Hint, connection_id: int) -> bool:
@@ -171,8 +174,8 @@ class NearReads:
         return self._hosted.hosts(partition) and self._readable(partition) is following
 
     def _readable(self, partition: Partition) -> FollowerReplica | None:
-        following = partition.following
-        if following is None or following.heard_ms is None or partition.leads or partition.cutting:
+        following = partition.role.following
+        if following is None or following.heard_ms is None or partition.role.being_cut:
             return None
         image, now = self._image, self._loop.now
         if (

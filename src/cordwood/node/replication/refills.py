@@ -136,7 +136,7 @@ class Refills:
             if (
                 partition is not None
                 and partition.topic_id == note.topic_id
-                and not partition.cutting
+                and not partition.role.being_cut
                 and self._image.node_id in partition.image.isr
             ):
                 self._replaced.remove(entry)

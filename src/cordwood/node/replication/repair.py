@@ -191,7 +191,7 @@ class Repair:
             raise _Wait(
                 "the whole log is gone: it is fetched anew when another replica leads and this one is not in sync"
             )
-        if partition.cutting or partition.rewriting or not self._logs.has_log(partition.name):
+        if partition.role.being_cut or partition.rewriting or not self._logs.has_log(partition.name):
             raise _Wait("the log is being cut or compacted")
         donors = self._donors(partition)
         if not donors:

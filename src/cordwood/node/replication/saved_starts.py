@@ -37,7 +37,8 @@ class SavedStarts:
             self._loop.after(0, self._begin)
 
     def _begin(self, now: Moment) -> None:
-        saving = [each for each in self._due if self._hosted.hosts(each) and not each.offline and not each.cutting]
+        roles = ((each, each.role) for each in self._due if self._hosted.hosts(each))
+        saving = [each for each, role in roles if not role.offline and not role.being_cut]
         self._due.clear()
         logs = [log for each in saving if (log := each.opened) is not None]
         if not logs:

@@ -130,7 +130,7 @@ class SegmentRepair:
     def _still_there(self) -> bool:
         return (
             self._rooms.hosted.hosts(self._partition)
-            and not self._partition.cutting
+            and not self._partition.role.being_cut
             and self._truncations == self._log.offsets.truncations
             and any(each is self._segment for each in self._log.segments)
         )

@@ -44,11 +44,11 @@ class SettingAside:
     def take(self, partition: Partition) -> None:
         """Takes the log from all other users until `give_back`, or the end of `begin`. Clients that read here go to the
         leader."""
-        partition.cutting = True
+        partition.begin_cut()
         partition.wake_readers(self._loop.now)
 
     def give_back(self, partition: Partition) -> None:
-        partition.cutting = False
+        partition.end_cut()
         if self._hosted.hosts(partition):
             self._hosted.follow_again(partition, self._loop.now)
             self.after()
@@ -75,7 +75,7 @@ class SettingAside:
         until_in_sync: bool,
     ) -> None:
         if not self._hosted.hosts(partition):
-            partition.cutting = False
+            partition.end_cut()
             return
         # From here on the log is forgotten: the next use opens the new one, or fails until the old name is free.
         self._flushes.forget(partition)

@@ -33,7 +33,8 @@ class Withheld:
         self._hosted = hosted
         self._aside = aside
         self._reports = reports
-        self._partitions: dict[Partition, None] = {}
+        self.partitions: dict[Partition, None] = {}
+        """The partitions whose logs are kept as they are."""
         self._told: tuple[str, ...] = ()
 
     def keep(self, partition: Partition, following: FollowerReplica, offset: int) -> None:
@@ -47,8 +48,7 @@ class Withheld:
             f"one back, or give the records up: `cordwood cluster accept-loss {partition.name.topic} "
             f"{partition.name.partition}` sets them aside here; with --broker it lets this broker lead",
         )
-        partition.withholds = True
-        self._partitions[partition] = None
+        self.partitions[partition] = None
         self._tell()
 
     def give_up(
@@ -72,15 +72,13 @@ class Withheld:
 
     def let_go(self, partition: Partition) -> None:
         """Ends the keeping: the leader goes on from this log, or the log is set aside."""
-        partition.withholds = False
-        if self._partitions.pop(partition, partition) is None:
+        if self.partitions.pop(partition, partition) is None:
             self._tell()
 
     def _tell(self) -> None:
-        for partition in [each for each in self._partitions if each.leads or not self._hosted.hosts(each)]:
-            partition.withholds = False
-            del self._partitions[partition]
-        names = sorted(damaged_name(each.topic_id, each.name.partition) for each in self._partitions)
+        for partition in [each for each in self.partitions if each.role.leads or not self._hosted.hosts(each)]:
+            del self.partitions[partition]
+        names = sorted(damaged_name(each.topic_id, each.name.partition) for each in self.partitions)
         withheld = tuple(names) if len(names) <= MOST_TOLD else (ALL_DAMAGED,)
         if withheld == self._told:
             return

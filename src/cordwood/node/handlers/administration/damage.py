@@ -105,7 +105,7 @@ def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
 
     def found(result: bytes | Exception) -> None:
         rooms.damage.look_at(log)
-        if partition.cutting or truncations != log.offsets.truncations or not rooms.hosted.hosts(partition):
+        if partition.role.being_cut or truncations != log.offsets.truncations or not rooms.hosted.hosts(partition):
             request.answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR)  # the log changed under the reader
         elif isinstance(result, DamagedLog):
             rooms.reports.failure(result)

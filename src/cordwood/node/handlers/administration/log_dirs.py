@@ -49,7 +49,7 @@ def describe_log_dirs(rooms: LogDirRooms, request: Request[DescribeLogDirs]) -> 
         partition = rooms.hosted.get(topic, index)
         if partition is not None:
             directory = logs.directory_of(partition.name) or logs.home
-            if not partition.offline:
+            if not partition.role.offline:
                 sized[directory.path].append((topic, _sized(rooms, partition)))
             if (future := rooms.log_moves.future_of(partition.name)) is not None:
                 sized[future.directory.path].append((topic, _copy(partition, future)))
@@ -98,7 +98,7 @@ def _sized(rooms: LogDirRooms, partition: Partition) -> DescribeLogDirs.AnswerPa
     return {
         "partition_index": partition.name.partition,
         "partition_size": size_bytes,
-        "offset_lag": 0 if partition.following is None else partition.following.lag,
+        "offset_lag": 0 if partition.role.following is None else partition.role.following.lag,
         "is_future_key": False,
         "last_epoch": last_epoch,
         "end_offset": end_offset,

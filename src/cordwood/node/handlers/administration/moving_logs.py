@@ -51,7 +51,7 @@ def _move(rooms: MovingRooms, name: TopicPartition, path: str) -> ErrorCode:
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     partition = rooms.hosted.get(*name)
-    if directory in rooms.logs.lost or (partition is not None and partition.offline):
+    if directory in rooms.logs.lost or (partition is not None and partition.role.offline):
         return ErrorCode.KAFKA_STORAGE_ERROR
     if partition is None:
         # As in Kafka, the partition is made in this directory when it comes.

@@ -233,7 +233,7 @@ class Fetching:
 
     def _tell_dropped(self, partition: Partition, place: int) -> None:
         """Tells a follower which deletions compaction has dropped by now: its records may have been read before."""
-        replica = partition.leading
+        replica = partition.role.leading
         dropped = None if replica is None else replica.log.segments.dropped
         if dropped is not None and dropped.highest >= 0:
             self._found[place] = self._found[place]._replace(dropped_deletions=dropped)
@@ -278,7 +278,7 @@ class Fetching:
         """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
         self._cold.add(place)
         partition = self._partition(target)
-        role = partition.leading or partition.following
+        role = partition.role.leading or partition.role.following
         assert role is not None
         truncations = role.log.offsets.truncations
 
@@ -327,7 +327,7 @@ class Fetching:
         self._rooms.reports.failure(damage)
         if (log := partition.opened) is not None:
             self._rooms.damage.look_at(log)
-        return ErrorCode.CORRUPT_MESSAGE if partition.leads else ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.CORRUPT_MESSAGE if partition.role.leads else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
         code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -358,7 +358,7 @@ class Fetching:
         partition.fetched_bytes += length
         if self._follower >= 0:
             self._rooms.leader_throttle.sent(partition, self._follower, length, self._rooms.loop.now)
-        elif not partition.leads:
+        elif not partition.role.leads:
             self._rooms.near_reads.served_bytes += length
 
     def _partition(self, target: Target) -> Partition:
@@ -375,7 +375,7 @@ class Fetching:
     def _read(self, place: int, target: Target) -> FetchedPartition:
         partition = self._partition(target)
         self._places[partition] = place
-        if not partition.leads:
+        if not partition.role.leads:
             return self._read_as_follower(partition, target)
         replica = partition.replica
         if self._rack and self._hears_of_leadership(partition, target.current_leader_epoch):
@@ -448,7 +448,7 @@ class Fetching:
         return self._without_records(target, replica)._replace(current_leader=(replica.broker_id, replica.leader_epoch))
 
     def _read_as_follower(self, partition: Partition, target: Target) -> FetchedPartition:
-        following = partition.following
+        following = partition.role.following
         assert following is not None
         try:
             following.check_reader(target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch)
