@@ -29,8 +29,8 @@ def _check_at_rest(machine: Machine) -> None:
         "partitions with acks": node.acks._partitions,
         "dirty partitions": node.flushes.dirty,
         "moves between directories": node.log_moves.under_way,
-        "acks that wait for the disk": [each.name for each in node.hosted if each.waiting_durable],
-        "acks that wait for the high watermark": [each.name for each in node.hosted if each.waiting_committed],
+        "acks that wait for the disk": [each.name for each in node.hosted if each.waits.durable],
+        "acks that wait for the high watermark": [each.name for each in node.hosted if each.waits.committed],
         "partitions whose visible end is not durable": [
             each.name
             for each in node.hosted
@@ -38,7 +38,7 @@ def _check_at_rest(machine: Machine) -> None:
             and each.settings.acks_mean_disk
             and each.opened.offsets.durable_end < each.opened.offsets.end
         ],
-        "readers that wait": [each.name for each in node.hosted if each.waiting_readers],
+        "readers that wait": [each.name for each in node.hosted if each.waits.readers],
         "requests that wait for the metadata": node.catching_up._waiting,
         "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,
         "requests that wait for positions to load": [each.partition.name for each in groups.values() if each.waiting],

@@ -50,7 +50,7 @@ def test_a_follower_that_stops_just_after_an_ack_hears_that_the_record_is_commit
     _, follower = just_acknowledged(world)
     assert ask(world, follower) == ["heard"]
     assert hosted(world, follower).high_watermark == 1
-    assert not hosted(world, follower).waiting_readers
+    assert not hosted(world, follower).waits.readers
 
 
 def test_a_broker_whose_followers_know_everything_waits_for_nothing(world: World) -> None:
@@ -84,4 +84,4 @@ def test_a_broker_that_stops_waits_no_longer_for_a_leader_that_is_away(world: Wo
     machine.life.driver.run(lambda: machine.node.stop_waiting(machine.node.now))
     heal(world, leader)
     world.advance(ROUND_MS)
-    assert not hosted(world, follower).waiting_readers
+    assert not hosted(world, follower).waits.readers

@@ -446,7 +446,7 @@ def create_many(world: World, count: int, durability: str) -> int:
 
 def named_together(world: World, leader: int) -> list[int]:
     """How many partitions each fetch names that a leader holds."""
-    waiting = [fetch for partition in world.machine_of(leader).node.hosted for fetch in partition.waiting_followers]
+    waiting = [fetch for partition in world.machine_of(leader).node.hosted for fetch in partition.waits.followers]
     return sorted(waiting.count(fetch) for fetch in set(waiting))
 
 

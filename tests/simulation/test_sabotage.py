@@ -20,6 +20,7 @@ from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
 from cordwood.node.partitions.appends import Appends
 from cordwood.node.partitions.partition import Partition
+from cordwood.node.partitions.waits import Waits
 from cordwood.node.requests.parked import ParkedRequests
 from cordwood.replication.leader import LeaderReplica
 
@@ -105,7 +106,7 @@ def forgets_where_logs_begin(patch: Patch) -> None:
 
 
 def lets_readers_sleep(patch: Patch) -> None:
-    patch.setattr(Partition, "wake_readers", lambda partition, now: None)
+    patch.setattr(Waits, "wake_readers", lambda waits, now: None)
 
 
 def does_not_ask_to_be_woken(patch: Patch) -> None:

@@ -426,7 +426,7 @@ class Node:
                 self._fetchers.forget(partition)
                 self.flushes.forget(partition)
                 self.acks.forget(partition)
-                gone.append((partition, partition.take_acks()))
+                gone.append((partition, partition.waits.take_acks()))
         # The logs are forgotten before a waiting request hears of the deletion and may ask for a new topic.
         self._removals.delete_logs(deleted, delays_ms)
         self.acks.end(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -63,10 +63,10 @@ def test_partitions_forget_a_wide_fetch_whose_client_goes_away(stage: tuple[Worl
     world, found = stage
     connection = world.connect()
     connection.request(ApiKey.FETCH, WIDE[ApiKey.FETCH].version, fetch_session(ELEMENTS, found))
-    while not any(partition.waiting_readers for partition in world.node.hosted):
+    while not any(partition.waits.readers for partition in world.node.hosted):
         world.do(world.steps()[0][1])
     world.network.drop(connection)
-    assert not any(partition.waiting_readers for partition in world.node.hosted)
+    assert not any(partition.waits.readers for partition in world.node.hosted)
 
 
 def test_a_wide_produce_whose_client_goes_away_leaves_whole_batches_and_lets_others_write(

@@ -197,10 +197,10 @@ def test_what_is_not_durable_is_not_read_and_wakes_nobody(world: World) -> None:
 def test_a_closed_connection_takes_its_waiting_fetch_along(world: World) -> None:
     create_topic(world)
     exchange = begin_fetch(world, ("orders", 0, 0), max_wait_ms=60_000)
-    assert world.node.hosted.leader("orders", 0).waiting_readers
+    assert world.node.hosted.leader("orders", 0).waits.readers
     exchange.connection.close()
     world.settle()
-    assert not world.node.hosted.leader("orders", 0).waiting_readers
+    assert not world.node.hosted.leader("orders", 0).waits.readers
     fill(world, "orders", b"a")
     world.advance(60_000)
     assert exchange.replies == 0

@@ -58,7 +58,7 @@ def test_a_fetch_that_names_partitions_again_and_again_while_their_topic_is_dele
     create_topic(world, "wide", 150)
     asked = world.connect().request(ApiKey.FETCH, 12, fetch_values("wide", list(range(150)) * 12, max_wait_ms=60_000))
     partition = world.node.hosted.leader("wide", 149)
-    while not partition.waiting_readers:
+    while not partition.waits.readers:
         world.do(world.steps()[0][1])
     world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["wide"], "timeout_ms": 1000})
     assert busiest_turn(world) <= unread + MORE_LINES
@@ -86,7 +86,7 @@ def test_a_produce_wakes_thousands_of_waiting_fetches_in_turns_and_all_are_answe
         values = fetch_values("orders", [0], max_wait_ms=60_000)
         fetches += [connection.request(ApiKey.FETCH, 12, values) for _ in range(100)]
     world.settle()
-    assert len(world.node.hosted.leader("orders", 0).waiting_readers) == 1000
+    assert len(world.node.hosted.leader("orders", 0).waits.readers) == 1000
     produced = world.connect().request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
     assert busiest_turn(world, within_ms=200) <= MOST_LINES
     assert produced.answered

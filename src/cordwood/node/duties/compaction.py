@@ -294,5 +294,5 @@ class Compaction:
             return False
         finally:
             # A waiting fetch may hold slices of the segments that were replaced.
-            partition.wake_everybody(self._loop.now)
+            partition.waits.wake_everybody(self._loop.now)
         return True

@@ -312,7 +312,7 @@ class LogMoves:
         self._running = None
         self._flushes.became_durable(log.offsets, now)
         # A waiting fetch may hold slices of the old files.
-        partition.wake_everybody(now)
+        partition.waits.wake_everybody(now)
         logger.info("%s is in %s now: it moved from %s", partition.name, move.target.path, move.source.path)
 
         def finished(condemned: str | Exception | None) -> None:

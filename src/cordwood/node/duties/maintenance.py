@@ -109,7 +109,7 @@ class Maintenance:
         if removed:
             self._checkpoints.soon()
             # A waiting fetch may hold slices of the removed segments.
-            partition.wake_everybody(now)
+            partition.waits.wake_everybody(now)
         if len(removed) >= DROPPED_AT_ONCE:
             self.drop_soon(partition)
         return len(removed)

@@ -7,7 +7,8 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.partitions.flushes import FlushBook
 from cordwood.node.partitions.hosted import HostedReplicas
-from cordwood.node.partitions.partition import Done, Partition, WaitingAck
+from cordwood.node.partitions.partition import Partition
+from cordwood.node.partitions.waits import Done, WaitingAck
 
 ALL_REPLICAS = -1
 ACK_EXPIRY_INTERVAL_MS = 500
@@ -35,9 +36,9 @@ class Acks:
     def when_safe(self, partition: Partition, offset: int, acks: int, deadline_ms: int, done: Done) -> None:
         """Calls back when a record is as safe as its acks ask for."""
         if partition.replica.high_watermark > offset or acks != ALL_REPLICAS:
-            partition.when_durable(offset, deadline_ms, done)
+            partition.waits.when_durable(offset, deadline_ms, done)
         else:
-            partition.when_committed(offset, deadline_ms, done, needs_enough=True)
+            partition.waits.when_committed(offset, deadline_ms, done, needs_enough=True)
         self._partitions[partition] = None
 
     def when_committed(
@@ -47,7 +48,7 @@ class Acks:
         if not partition.role.leads:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        partition.when_committed(offset, deadline_ms, done, needs_enough=needs_enough)
+        partition.waits.when_committed(offset, deadline_ms, done, needs_enough=needs_enough)
         self._partitions[partition] = None
 
     def when_durable(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
@@ -59,7 +60,7 @@ class Acks:
             done(ErrorCode.NONE)
             return
         self._flushes.sync(partition)
-        partition.when_durable(offset, deadline_ms, done)
+        partition.waits.when_durable(offset, deadline_ms, done)
         self._partitions[partition] = None
 
     def when_starts_reach(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
@@ -67,22 +68,25 @@ class Acks:
         if not self._hosted.still_leads(partition):
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if partition.replica.saved_by_successors >= offset:
+            done(ErrorCode.NONE)
+            return
+        partition.waits.when_starts_reach(offset, deadline_ms, done)
         self._partitions[partition] = None
-        partition.when_starts_reach(offset, deadline_ms, done)
 
     def forget(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
 
     def end(self, ended: Iterable[Ended], error: ErrorCode) -> None:
         """Ends all waits for these partitions: acks get the error, readers look again. Some now, others in turns."""
-        waited = [each for each in ended if each[1] or each[0].waiting_readers or each[0].waiting_followers]
+        waited = [each for each in ended if each[1] or each[0].waits.readers or each[0].waits.followers]
         self._loop.in_turns.begin_steps(self._end_in_steps(waited, error))
 
     def _end_in_steps(self, ended: list[Ended], error: ErrorCode) -> Iterator[None]:
         for number, (partition, acks) in enumerate(ended, 1):
             for ack in acks:
                 ack.done(error)
-            partition.wake_everybody(self._loop.now)
+            partition.waits.wake_everybody(self._loop.now)
             if number % ENDED_PER_STEP == 0:
                 yield
 
@@ -99,9 +103,9 @@ class Acks:
         of waiting here until their requests time out.
         """
         for number, partition in enumerate(list(self._partitions), 1):
-            if partition.waiting_committed and self._hosted.may_be_replaced(partition):
-                partition.end_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if not partition.expire_acks(self._loop.now):
+            if partition.waits.committed and self._hosted.may_be_replaced(partition):
+                partition.waits.end_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if not partition.waits.expire(self._loop.now):
                 self._partitions.pop(partition, None)
             if number % ENDED_PER_STEP == 0:
                 yield

@@ -50,7 +50,7 @@ class Appends:
             # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
             self._checkpoints.soon()
         self._flushes.appended(partition, log, now)
-        if partition.waiting_followers:
+        if partition.waits.followers:
             self._tell_followers(partition)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.offsets.durable_end > last_offset
@@ -75,7 +75,7 @@ class Appends:
         if log.segments.closing:
             self._checkpoints.soon()
         self._flushes.appended(partition, log, now)
-        if partition.waiting_followers:
+        if partition.waits.followers:
             self._tell_followers(partition)
         return appended
 
@@ -89,7 +89,7 @@ class Appends:
     def _wake_followers(self, now: Moment) -> None:
         grown, self._grown = self._grown, {}
         for partition in grown:
-            partition.wake_followers(now)
+            partition.waits.wake_followers(now)
 
 
 def _too_few_in_sync(partition: Partition) -> ProtocolError:

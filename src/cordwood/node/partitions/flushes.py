@@ -105,4 +105,5 @@ class FlushBook:
             partition.unsynced_messages = offsets.end - offsets.durable_end
             if not partition.unsynced_messages:
                 self._unsynced.pop(partition, None)
-            partition.synced(offsets.durable_end, now)
+            partition.waits.durable_up_to(offsets.durable_end)
+            partition.moved(now)

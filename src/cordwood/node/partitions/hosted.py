@@ -17,8 +17,9 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.serving import Serving
-from cordwood.node.partitions.partition import Partition, WaitingAck, no_such_partition, not_led_here
+from cordwood.node.partitions.partition import Partition, no_such_partition, not_led_here
 from cordwood.node.partitions.role import NO_LEADER
+from cordwood.node.partitions.waits import WaitingAck
 
 
 class Deposed(NamedTuple):
@@ -238,9 +239,9 @@ class HostedReplicas:
             partition.lead(image, leader_epoch, now)
         else:
             acks = partition.follow(leader, leader_epoch, image)
-            if partition.waiting_readers and not before.leads:
+            if partition.waits.readers and not before.leads:
                 # Clients that read at this follower look again: it may have another leader, or be out of sync.
-                self._loop.after(0, partition.wake_readers)
+                self._loop.after(0, partition.waits.wake_readers)
         if partition.replicated:
             self.on_role(partition)
         return Deposed(partition, acks) if before.leads and partition.role is not before else None

@@ -85,7 +85,7 @@ class Cuts:
         )
         partition.begin_cut()
         # Clients that read here go to the leader: the log belongs to the thread.
-        partition.wake_readers(self._loop.now)
+        partition.waits.wake_readers(self._loop.now)
         self._checkpoints.when_idle(partial(self._cut, partition, following, offset, anew, ended))
 
     def _cut(

@@ -361,8 +361,8 @@ class Fetcher:
             return
         if partition in self._rooms.withheld.partitions:
             self._rooms.withheld.let_go(partition)
-        if moved and partition.waiting_readers:
-            partition.wake_readers(now)
+        if moved and partition.waits.readers:
+            partition.waits.wake_readers(now)
         if not records:
             return
         partition.appended_bytes += len(records)
@@ -417,7 +417,7 @@ class Fetcher:
                 self.hurry_soon()
                 self._ask_soon()
 
-        partition.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)
+        partition.waits.when_durable(following.log.offsets.end - 1, NEVER_MS, synced)
 
     # Pauses
 

@@ -9,6 +9,7 @@ once more, for the followers whose logs end above the high watermark that they k
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordwood.node.partitions.role import NO_LEADER
@@ -42,7 +43,7 @@ class LastNews:
         for partition in self._hosted:
             if partition.opened is not None and self._lacks_news(partition, partition.opened.offsets.end):
                 self._ends[partition] = partition.opened.offsets.end
-                partition.waiting_readers[self] = None
+                partition.waits.readers[self] = partial(self._woken_by, partition)
                 news_until_ms = self._loop.now.boot_ms + LAST_NEWS_MS
                 partition.news_until_ms = max(partition.news_until_ms, news_until_ms)
                 self._fetchers.tell_soon(partition)
@@ -56,7 +57,7 @@ class LastNews:
             return False
         return self._hosted.hosts(partition) and partition.high_watermark < min(end, log.offsets.end)
 
-    def woken_by(self, partition: Partition, now: Moment) -> None:
+    def _woken_by(self, partition: Partition, now: Moment) -> None:
         """Looks again: the high watermark moved, the partition has another leader, or it is gone."""
         if partition in self._ends and not self._lacks_news(partition, self._ends[partition]):
             self._leave(partition)
@@ -70,4 +71,4 @@ class LastNews:
 
     def _leave(self, partition: Partition) -> None:
         del self._ends[partition]
-        partition.waiting_readers.pop(self, None)
+        partition.waits.readers.pop(self, None)

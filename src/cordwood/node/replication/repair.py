@@ -232,7 +232,7 @@ class Repair:
             case Repaired(findings, broker_ids):
                 self._pauses.pop(place, None)
                 self._damage.repaired_from(findings, broker_ids)
-                partition.wake_everybody(self._loop.now)
+                partition.waits.wake_everybody(self._loop.now)
                 data = self._damage.findings.to_bytes()
                 self._rooms.in_background(lambda: self._damage.write(data), self._saved)
             case NotRepaired(reason, failure):

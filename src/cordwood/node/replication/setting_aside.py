@@ -45,7 +45,7 @@ class SettingAside:
         """Takes the log from all other users until `give_back`, or the end of `begin`. Clients that read here go to the
         leader."""
         partition.begin_cut()
-        partition.wake_readers(self._loop.now)
+        partition.waits.wake_readers(self._loop.now)
 
     def give_back(self, partition: Partition) -> None:
         partition.end_cut()

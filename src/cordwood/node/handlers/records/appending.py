@@ -13,7 +13,8 @@ from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFai
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.partitions.acks import ALL_REPLICAS
 from cordwood.node.partitions.early_batches import EarlyBatch
-from cordwood.node.partitions.partition import Done, Partition
+from cordwood.node.partitions.partition import Partition
+from cordwood.node.partitions.waits import Done
 from cordwood.node.requests.request import Request
 from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
 from cordwood.records.validate import InvalidBatch

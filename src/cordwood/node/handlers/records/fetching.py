@@ -10,6 +10,7 @@ waits until that moves, too. A client that names its rack may be sent to a follo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import ColdRead, Log
@@ -166,11 +167,12 @@ class Fetching:
 
     def _wait_at(self, partition: Partition) -> None:
         """Listens for moves of the partition: its high watermark, its log's end, or both."""
+        look = partial(self._woken_by, partition)
         if self._follower >= 0:
-            partition.waiting_followers[self] = None
+            partition.waits.followers[self] = look
             if self._plan.targets[self._places[partition]].high_watermark == UNKNOWN_HIGH_WATERMARK:
                 return
-        partition.waiting_readers[self] = None
+        partition.waits.readers[self] = look
 
     def _answer_or_wait(self) -> None:
         self._reading = False
@@ -186,7 +188,7 @@ class Fetching:
             if not self._urgent:
                 self._timer = self._rooms.loop.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
 
-    def woken_by(self, partition: Partition, now: Moment) -> None:
+    def _woken_by(self, partition: Partition, now: Moment) -> None:
         """Reads a partition again that has moved, or is gone."""
         place = self._places[partition]
         if place in self._cold:
@@ -245,8 +247,8 @@ class Fetching:
 
     def _leave(self) -> None:
         for partition in self._places:
-            partition.waiting_readers.pop(self, None)
-            partition.waiting_followers.pop(self, None)
+            partition.waits.readers.pop(self, None)
+            partition.waits.followers.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         self._rooms.parked.unpark(self._request.reply.connection_id, self)

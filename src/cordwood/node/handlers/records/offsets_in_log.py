@@ -280,7 +280,7 @@ def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -
     before = len(log.segments)
     if target > log.offsets.start:
         log.delete_records_before(target)
-        partition.wake_everybody(rooms.loop.now)
+        partition.waits.wake_everybody(rooms.loop.now)
     dropped = before - len(log.segments)
     if dropped >= DROPPED_AT_ONCE:
         rooms.maintenance.drop_soon(partition)
