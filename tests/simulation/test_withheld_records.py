@@ -71,7 +71,7 @@ def accept_loss(world: World, at: int, broker_id: int | None = None) -> int:
 
 
 def withholds(world: World, broker_id: int) -> bool:
-    return hosted(world, broker_id) in world.machine_of(broker_id).node.withheld.partitions
+    return hosted(world, broker_id) in world.machine_of(broker_id).node.hosted.withheld
 
 
 def set_aside(world: World, broker_id: int) -> list[str]:

@@ -141,8 +141,7 @@ class Node:
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
         fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
         self._fetchers = Fetchers(fetching)
-        self.withheld = fetching.withheld
-        self.last_news = LastNews(loop, hosted, self._fetchers, self.withheld)
+        self.last_news = LastNews(loop, hosted, self._fetchers)
         self.librdkafka_clients = LibrdkafkaClients()
         self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)

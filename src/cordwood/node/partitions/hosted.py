@@ -54,6 +54,8 @@ class HostedReplicas:
         """Called when a partition with several replicas may have another role, leader or epoch."""
         self.topics: dict[str, dict[int, Partition]] = {}
         """Hosted partitions by topic and number. A topic without a hosted partition has no entry."""
+        self.withheld: dict[Partition, None] = {}
+        """Followers that keep committed records which their leaders lack, until an operator accepts the loss."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
@@ -210,7 +212,7 @@ class HostedReplicas:
             if not self.topics[topic.name]:
                 del self.topics[topic.name]
             acks = partition.follow(NO_LEADER, image.leader_epoch, image)
-            given_up = partition.withholds or image.lossy_epoch > partition.agreed_epoch
+            given_up = partition in self.withheld or image.lossy_epoch > partition.agreed_epoch
             lost = Deposed(partition, acks, hosted=False, given_up=given_up)
             self.on_role(partition)
             return lost

@@ -288,7 +288,7 @@ class Fetcher:
         match step:
             case Append(records, taken_over):
                 self._append(partition, following, records, taken_over, answer, now)
-            case Cut(offset) if partition in self._rooms.withheld.partitions and offset < following.high_watermark:
+            case Cut(offset) if partition in self._rooms.hosted.withheld and offset < following.high_watermark:
                 # A controller of an earlier release did not note that an operator accepted the loss.
                 self._give_up(partition, following, offset)
             case GiveUp(offset):
@@ -296,7 +296,7 @@ class Fetcher:
             case Cut(offset):
                 self._begin_cut(partition, following, offset, anew=False)
             case Withhold(offset):
-                if partition not in self._rooms.withheld.partitions:
+                if partition not in self._rooms.hosted.withheld:
                     # After a kill the replica knows only the saved facts about these records.
                     self._rooms.checkpoints.soon()
                 self._rooms.withheld.keep(partition, following, offset)
@@ -359,7 +359,7 @@ class Fetcher:
             self._rooms.reports.failed_write(failure)
             self._rest(partition, self._rooms.image.settings.replica_fetch_backoff_ms, now)
             return
-        if partition in self._rooms.withheld.partitions:
+        if partition in self._rooms.hosted.withheld:
             self._rooms.withheld.let_go(partition)
         if moved and partition.waits.readers:
             partition.waits.wake_readers(now)

@@ -20,18 +20,16 @@ if TYPE_CHECKING:
     from cordwood.node.partitions.hosted import HostedReplicas
     from cordwood.node.partitions.partition import Partition
     from cordwood.node.replication.fetchers import Fetchers
-    from cordwood.node.replication.withheld import Withheld
 
 LAST_NEWS_MS = 500
 """The wait of a broker that stops for the news. Records that no leader commits now would keep it for ever."""
 
 
 class LastNews:
-    def __init__(self, loop: Loop, hosted: HostedReplicas, fetchers: Fetchers, withheld: Withheld) -> None:
+    def __init__(self, loop: Loop, hosted: HostedReplicas, fetchers: Fetchers) -> None:
         self._loop = loop
         self._hosted = hosted
         self._fetchers = fetchers
-        self._withheld = withheld
         self._ends: dict[Partition, int] = {}
         """The partitions that wait for news, and the ends of their logs when the broker asked."""
         self._heard: Callable[[], None] = lambda: None
@@ -53,7 +51,7 @@ class LastNews:
     def _lacks_news(self, partition: Partition, end: int) -> bool:
         """True if a leader may still tell the follower that its records below this end are committed."""
         log, role = partition.opened, partition.role
-        if log is None or role.leads or role.leader == NO_LEADER or partition in self._withheld.partitions:
+        if log is None or role.leads or role.leader == NO_LEADER or partition in self._hosted.withheld:
             return False
         return self._hosted.hosts(partition) and partition.high_watermark < min(end, log.offsets.end)
 

@@ -33,8 +33,7 @@ class Withheld:
         self._hosted = hosted
         self._aside = aside
         self._reports = reports
-        self.partitions: dict[Partition, None] = {}
-        """The partitions whose logs are kept as they are."""
+        self._partitions = hosted.withheld
         self._told: tuple[str, ...] = ()
 
     def keep(self, partition: Partition, following: FollowerReplica, offset: int) -> None:
@@ -48,7 +47,7 @@ class Withheld:
             f"one back, or give the records up: `cordwood cluster accept-loss {partition.name.topic} "
             f"{partition.name.partition}` sets them aside here; with --broker it lets this broker lead",
         )
-        self.partitions[partition] = None
+        self._partitions[partition] = None
         self._tell()
 
     def give_up(
@@ -72,13 +71,13 @@ class Withheld:
 
     def let_go(self, partition: Partition) -> None:
         """Ends the keeping: the leader goes on from this log, or the log is set aside."""
-        if self.partitions.pop(partition, partition) is None:
+        if self._partitions.pop(partition, partition) is None:
             self._tell()
 
     def _tell(self) -> None:
-        for partition in [each for each in self.partitions if each.role.leads or not self._hosted.hosts(each)]:
-            del self.partitions[partition]
-        names = sorted(damaged_name(each.topic_id, each.name.partition) for each in self.partitions)
+        for partition in [each for each in self._partitions if each.role.leads or not self._hosted.hosts(each)]:
+            del self._partitions[partition]
+        names = sorted(damaged_name(each.topic_id, each.name.partition) for each in self._partitions)
         withheld = tuple(names) if len(names) <= MOST_TOLD else (ALL_DAMAGED,)
         if withheld == self._told:
             return
