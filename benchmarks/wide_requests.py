@@ -247,7 +247,7 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Wide(1, _alter),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Wide(
-        2, lambda count, stage: {"dirs": [{"path": "/elsewhere", "topics": _numbers(count, stage, "name")}]}
+        2, lambda count, stage: {"dirs": [{"path": "/elsewhere", "topics": _numbers(count - 1, stage, "name")}]}
     ),
     ApiKey.DESCRIBE_LOG_DIRS: Wide(2, lambda count, stage: {"topics": _numbers(count, stage, "topic")}),
     ApiKey.CREATE_PARTITIONS: Wide(
