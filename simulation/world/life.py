@@ -133,6 +133,7 @@ class Life:
         self._may_be_newer = False
         """True if the logs may be newer than the metadata: no witness shows the state that the broker had seen."""
         self._known_epochs: dict[tuple[str, int], int] = {}
+        self._without_logs: list[tuple[str, int]] = []
 
     def start(self) -> None:
         """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
@@ -165,6 +166,7 @@ class Life:
         for _ in self.node.recover_all():
             pass
         if self._may_be_newer:
+            self._without_logs = self.node.without_logs()
             self._known_epochs = self.node.epochs_in_logs()
         self.driver.drive(self.node, self.flusher, self.metadata_writer)
         if self._setup.clustered:
@@ -227,7 +229,7 @@ class Life:
                     await self.metadata_writer.partitions.raise_epochs(self._known_epochs)
                     self._may_be_newer = False
                     self._keep_witness()
-                await self.metadata_writer.ready(self.node.doubtful_logs.names)
+                await self.metadata_writer.ready([*self.node.doubtful_logs.names, *self._without_logs])
                 return
             except StoreFailure:
                 await asyncio.sleep(RETRY_S)

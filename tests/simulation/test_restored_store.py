@@ -186,3 +186,57 @@ def test_replicas_with_later_epochs_follow_a_replica_that_the_older_copy_lets_le
     assert ends(world, BEFORE) == [3, 3, 3]
     found = [machine.node.hosted.get(BEFORE, 0) for machine in world.machines]
     assert len({content(partition.log) for partition in found if partition is not None}) == 1
+
+
+def go_on_with(world: World, backup: MemoryStore, first: int | None = None) -> None:
+    """Has an operator go on with the copy; the first broker starts some time before the others."""
+    world.kill()
+    world.store = backup.reopened()
+    for machine in world.machines:
+        machine.disk.platter_witness = None  # moved away, as the refusal says
+    if first is not None:
+        world.machine_of(first).start()
+        world.advance(9000)
+    world.start().advance(30_000)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_broker_whose_log_was_deleted_since_the_older_copy_does_not_lead(world: World, alone: bool) -> None:
+    create(world, BEFORE)
+    write(world, BEFORE, b"known to the backup")
+    first = leader(world, BEFORE)
+    others = [machine.broker_id for machine in world.machines if machine.broker_id != first]
+    backup = world.copy_of_store()
+    move = {"name": BEFORE, "partitions": [{"partition_index": 0, "replicas": others}]}
+    world.ask_at(first, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[move], timeout_ms=1000)
+    world.advance(9000)
+    assert ends(world, BEFORE)[first - 1] == -1, "the log is deleted"
+    go_on_with(world, backup, first if alone else None)
+    assert ends(world, BEFORE) == [1, 1, 1]
+    write(world, BEFORE, b"goes on")
+    assert ends(world, BEFORE) == [2, 2, 2]
+
+
+def test_a_partition_without_records_has_a_leader_by_the_older_copy(world: World) -> None:
+    create(world, BEFORE)
+    go_on_with(world, world.copy_of_store())
+    write(world, BEFORE, b"goes on")
+    assert ends(world, BEFORE) == [1, 1, 1]
+
+
+def test_replicas_set_records_aside_that_the_leader_by_the_older_copy_lacks(world: World) -> None:
+    create(world, BEFORE)
+    write(world, BEFORE, b"known to all")
+    backup = world.copy_of_store()
+    behind = world.machine_of(leader(world, BEFORE))
+    behind.stop()
+    world.advance(6000)
+    write(world, BEFORE, b"unknown to the first leader")
+    others = [machine for machine in world.machines if machine is not behind]
+    for machine in others:
+        machine.stop()
+    behind.start()
+    go_on_with(world, backup, behind.broker_id)
+    for machine in others:
+        (aside,) = [name for name in machine.disk.list_directories("/data") if name.startswith(f"{BEFORE}-0.")]
+        assert b"unknown to the first leader" in machine.disk.read_bytes(f"/data/{aside}/{0:020}.log")

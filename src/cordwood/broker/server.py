@@ -218,6 +218,7 @@ class Server:
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, writer)
         await self._recover()
+        without_logs = self.node.without_logs() if storage.may_be_newer else []
         if storage.may_be_newer:
             await writer.partitions.raise_epochs(self.node.epochs_in_logs())
         if self._witness is not None:
@@ -269,7 +270,7 @@ class Server:
             assert writer.registration.renewing is not None
             writer.registration.renewing.add_done_callback(self._registration_ended)
             # Clients that come earlier would find no controller, and wait for their own timeouts.
-            if not await writer.take_part(TAKE_PART_S, self.node.doubtful_logs.names):
+            if not await writer.take_part(TAKE_PART_S, [*self.node.doubtful_logs.names, *without_logs]):
                 logger.warning("the cluster has not taken note of this broker yet: it leads nothing until then")
 
     def _records_unreadable(self, path: str, failure: StorageFailure) -> None:

@@ -163,8 +163,8 @@ class MetadataWriter:
 
     async def ready(self, doubtful: Collection[PartitionName] = ()) -> None:
         """Tells the cluster that this broker answers requests, so that its fence can be lifted. `doubtful`: partitions
-        whose logs here may lack records at their ends: this broker leaves their in-sync sets first. Raises
-        StoreFailure."""
+        whose logs here are missing, or may lack records at their ends: this broker leaves their in-sync sets first.
+        Raises StoreFailure."""
         if not self._clustered:
             return
         if doubtful:

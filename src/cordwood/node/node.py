@@ -278,6 +278,11 @@ class Node:
                     self.reports.failure(failure)
         return known
 
+    def without_logs(self) -> list[tuple[str, int]]:
+        """The replicated partitions that have no log here. By a metadata store that may be older than the logs this
+        broker may be in sync, although the partitions have moved away since, and their logs are deleted."""
+        return [each.name for each in self.hosted if each.replicated and not self.logs.has_log(each.name)]
+
     def stop_waiting(self, now: Moment) -> None:
         """Stops waiting: answers waiting fetches with the records at hand, and waiting members with a refusal."""
         self.loop.now = now

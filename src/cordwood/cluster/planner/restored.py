@@ -3,8 +3,9 @@
 Elections since the copy have left epochs in the logs that the copy does not know. A leader that began in an epoch below
 those in its log, or in an epoch in which another broker wrote other records, would share no history with its followers.
 So a broker raises the epochs of its partitions before its fence is lifted, by more than the number of elections since.
-The copy may name a leader that lacks acknowledged records: the new epoch notes this (`lossy_epoch`); otherwise replicas
-would keep records that the operator has given up.
+The copy may name a leader that lacks acknowledged records: the new epoch notes this (`lossy_epoch`), and that an
+operator accepted it (`accepted_epoch`). Replicas that have these records set their logs aside; without the note they
+would keep out of sync, and with a loss alone they would cut the records.
 """
 
 from cordwood.cluster.metadata.image import ClusterImage
@@ -27,7 +28,10 @@ def plan_later_epoch(image: ClusterImage, topic_name: str, index: int, known_epo
         return None
     epoch = max(present, known_epoch) + MARGIN
     row = partition_row(partition)._replace(
-        leader_epoch=epoch, lossy_epoch=epoch, partition_epoch=partition.partition_epoch + 1
+        leader_epoch=epoch,
+        lossy_epoch=epoch,
+        accepted_epoch=epoch,
+        partition_epoch=partition.partition_epoch + 1,
     )
     if len(partition.replicas) == 1:
         # The registrations of a lone replica count from this epoch on.
