@@ -11,14 +11,14 @@ from tests.unit.cluster.metadata import Metadata
 
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.metadata.partitions import PartitionImage
-from cordwood.cluster.metadata.rows import Endpoint, LogEnd, broker_epoch_key, broker_key, damaged_name
+from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, LogEnd, broker_epoch_key, broker_key, damaged_name
+from cordwood.cluster.metadata.versions import SUPPORTED
 from cordwood.cluster.planner import failover
 from cordwood.cluster.planner.failover import plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange, plan_isr_change, together
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.registration import (
     Condition,
-    Registration,
     condition_of,
     plan_lift,
     plan_own_row,
@@ -136,16 +136,18 @@ class Cluster:
         if pending and fate != "emptied" and fate != "unclean":
             # What an earlier, unseen registration lost is lost: only the last one is told.
             fate = "unclean"
-        registration = Registration(
-            broker,
+        registration = BrokerRow(
+            0,
             "incarnation",
             (Endpoint("PLAINTEXT", "host", 9092),),
+            None,
+            SUPPORTED,
             storage_id=self.storage[broker],
             unclean=fate == "unclean",
             fenced=True,
         )
         epoch = await self.metadata.store.get(broker_epoch_key(broker))
-        await self.metadata.carry_out(plan_registration(registration, epoch).plan)
+        await self.metadata.carry_out(plan_registration(broker, registration, epoch).plan)
 
     def _others_lost(self, topic: TopicImage, broker: int) -> set[str]:
         partition, data = topic.partitions[0], self.data[topic.name]
@@ -215,9 +217,10 @@ class Cluster:
             ready = ready_to_serve(image, {broker for step in steps for broker in step.holds_up})
             if not ready:
                 return True
-            item = await self.metadata.store.get(broker_key(ready[0].broker_id))
+            first = next(iter(ready))
+            item = await self.metadata.store.get(broker_key(first))
             assert item is not None
-            await self.metadata.store.txn(*plan_lift(item, ready[0].broker_id, present(item.key)))
+            await self.metadata.store.txn(*plan_lift(item, first, present(item.key)))
             await self.metadata.refresh()
             self.check()
         return False

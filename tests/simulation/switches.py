@@ -10,10 +10,10 @@ from simulation.world.disk import SimulatedDisk
 from cordwood.cluster import registration
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata.partitions import NOBODY, Leadership, PartitionImage, partition_row
-from cordwood.cluster.metadata.rows import PartitionRow, decode_partition, encode_partition
+from cordwood.cluster.metadata.rows import BrokerRow, PartitionRow, decode_partition, encode_partition
 from cordwood.cluster.planner import failover, isr, reassignment
 from cordwood.cluster.planner.isr import GuardedPut, IsrChange
-from cordwood.cluster.planner.registration import Registration
+from cordwood.cluster.planner.registration import RegisteredBroker, plan_registration
 from cordwood.log.log import Log
 from cordwood.log.parts.offsets import LogOffsets
 from cordwood.log.upkeep.truncation import Truncation
@@ -232,10 +232,10 @@ def adds_replicas_of_an_earlier_registration(patch: Patch) -> None:
 
 
 def registers_without_a_fence(patch: Patch) -> None:
-    def register(*arguments: Any, **options: Any) -> Registration:
-        return Registration(*arguments, **options)._replace(fenced=False)
+    def register(broker_id: int, row: BrokerRow, *arguments: Any) -> RegisteredBroker:
+        return plan_registration(broker_id, row._replace(fenced=False), *arguments)
 
-    patch.setattr(registration, "Registration", register)
+    patch.setattr(registration, "plan_registration", register)
 
 
 def elects_without_candidates(patch: Patch) -> None:

@@ -281,8 +281,8 @@ class Server:
         """Keeps a connection to each other broker that takes part in the cluster."""
         image = self.node.image
         if delta.brokers_changed and self._peers is not None and not self.failed.done():
-            others = [broker for broker in image.brokers.values() if broker.broker_id != image.node_id]
-            self._peers.keep({broker.broker_id for broker in others if not broker.fenced})
+            registered = {broker_id for broker_id, broker in image.brokers.items() if not broker.fenced}
+            self._peers.keep(registered - {image.node_id})
 
     def _note_epochs(self, image: ClusterImage) -> "NoteEpoch":
         """Notes in the witness the epochs in which the broker registers, and the end of its epoch when it stops."""

@@ -14,10 +14,9 @@ from itertools import islice
 
 from cordwood.cluster.authority import Authority
 from cordwood.cluster.follower import ImageFollower
-from cordwood.cluster.metadata.brokers import BrokerImage, ControllerImage
-from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.metadata.image import ClusterImage, ControllerImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata.replaced_storage import told_by_controller
-from cordwood.cluster.metadata.rows import broker_key
+from cordwood.cluster.metadata.rows import BrokerRow, broker_key, decode_broker
 from cordwood.cluster.planner.failover import Steps, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import MOST_COMPARES, GuardedPut, batches, together
 from cordwood.cluster.planner.reassignment import plan_steps
@@ -194,10 +193,10 @@ class Controller:
         if not everything:
             return True
         lifted = True
-        for broker in ready_to_serve(self._image, holds_up):
+        for broker_id, row in ready_to_serve(self._image, holds_up).items():
             # A broker that registered while the topics were looked at waits for the next look.
-            if fenced.get(broker.broker_id) == broker.epoch:
-                lifted = await self._lift(broker, controller) and lifted
+            if fenced.get(broker_id) == row.epoch:
+                lifted = await self._lift(broker_id, row, controller) and lifted
         if not lifted:
             self._dirty = None
         return lifted
@@ -246,16 +245,16 @@ class Controller:
             return False, 0
         return result.succeeded, result.revision
 
-    async def _lift(self, broker: BrokerImage, controller: ControllerImage) -> bool:
+    async def _lift(self, broker_id: int, row: BrokerRow, controller: ControllerImage) -> bool:
         """Lifts the fence of a broker. True if that succeeded, or is no longer due."""
-        item = await self._store.get(broker_key(broker.broker_id))
-        if item is None or item.mod_revision != broker.mod_revision:
+        item = await self._store.get(broker_key(broker_id))
+        if item is None or decode_broker(item.key, item.value) != row:
             return False
-        replaced = told_by_controller(self._image, broker.broker_id)
-        result = await self._authority.transact(plan_lift(item, broker.broker_id, is_controller(controller)))
+        replaced = told_by_controller(self._image, broker_id)
+        result = await self._authority.transact(plan_lift(item, broker_id, is_controller(controller)))
         await self._follower.reach(result.revision)
         if result.succeeded:
-            logger.info("broker %d takes part in epoch %d", broker.broker_id, broker.epoch)
+            logger.info("broker %d takes part in epoch %d", broker_id, row.epoch)
             if replaced is not None:
                 logger.error("%s", replaced)
         return result.succeeded

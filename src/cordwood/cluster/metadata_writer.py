@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.isr_writer import IsrWriter
-from cordwood.cluster.metadata.brokers import BrokerImage
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
-from cordwood.cluster.metadata.rows import PRODUCER_ID_BLOCK, Endpoint
+from cordwood.cluster.metadata.rows import PRODUCER_ID_BLOCK, BrokerRow, Endpoint
 from cordwood.cluster.partition_writer import PartitionName, PartitionWriter
 from cordwood.cluster.plan_execution import TOPICS_AT_ONCE, PlanExecution
 from cordwood.cluster.planner.configs import (
@@ -144,7 +143,7 @@ class MetadataWriter:
             self.evidence.start()
 
     @property
-    def _own_row(self) -> BrokerImage | None:
+    def _own_row(self) -> BrokerRow | None:
         """The row of this registration; None: the image does not show it."""
         broker = self.image.brokers.get(self.image.node_id)
         return broker if broker is not None and broker.epoch == self.broker_epoch else None

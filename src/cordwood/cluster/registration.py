@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority, Fenced
-from cordwood.cluster.metadata.brokers import BrokerImage
 from cordwood.cluster.metadata.rows import (
     CLUSTER_ID,
     IMPORT,
@@ -33,7 +32,6 @@ from cordwood.cluster.metadata.versions import SUPPORTED, VersionRange, check_su
 from cordwood.cluster.planner.registration import (
     Condition,
     RegisteredBroker,
-    Registration,
     condition_of,
     finalised_version,
     plan_cluster_id,
@@ -130,7 +128,7 @@ class BrokerRegistration:
         self._condition = Condition(starting=standing.clustered)
         self._said = self._condition
         """The content of the broker's row, as this process knows it."""
-        self._registration: Registration
+        self._registration: BrokerRow
         self._new_id: Callable[[], UUID]
         self._registered: RegisteredBroker
         self.lease = 0
@@ -146,8 +144,8 @@ class BrokerRegistration:
         # The version is read before any row: a row of a newer version would be misread.
         await self._metadata_version()
         standing = self._standing
-        self._registration = Registration(
-            self._authority.broker_id,
+        self._registration = BrokerRow(
+            0,
             str(new_id()),
             tuple(endpoints),
             settings.broker_rack or None,
@@ -190,7 +188,7 @@ class BrokerRegistration:
             self._refuse_earlier(0 if epoch is None else int(epoch.value))
             condition = self._condition
             registration = self._registration._replace(unclean=self._unclean, key=key, **condition._asdict())
-            registered = plan_registration(registration, epoch, lease, finalised)
+            registered = plan_registration(broker_id, registration, epoch, lease, finalised)
             if self._note_epoch is not None:
                 await self._note_epoch(registered.epoch, registers=True)
             if (await self._authority.commit(registered.plan, registers=True)).succeeded:
@@ -235,7 +233,7 @@ class BrokerRegistration:
         """Notes that the controller knows of the restart: later registrations of this process are clean."""
         self._unclean = False
 
-    def row_shows(self, row: BrokerImage) -> None:
+    def row_shows(self, row: BrokerRow) -> None:
         """Takes the row of this registration in the image. A row that a late write changed back is corrected at the
         next renewal: no other process would ever correct it."""
         self._said = condition_of(row)

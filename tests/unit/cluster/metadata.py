@@ -4,8 +4,9 @@ import uuid
 from collections.abc import Iterable
 
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
-from cordwood.cluster.metadata.rows import Endpoint, broker_epoch_key
-from cordwood.cluster.planner.registration import Registration, plan_registration
+from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_epoch_key
+from cordwood.cluster.metadata.versions import SUPPORTED
+from cordwood.cluster.planner.registration import plan_registration
 from cordwood.cluster.planner.topics import NewTopic, TopicCreation, plan_create_topics
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.memory import MemoryStore
@@ -34,9 +35,9 @@ class Metadata:
 
     async def register(self, *broker_ids: int) -> "Metadata":
         for broker_id in broker_ids:
-            registration = Registration(broker_id, "incarnation", (Endpoint("PLAINTEXT", "host", 9092),))
+            registration = BrokerRow(0, "incarnation", (Endpoint("PLAINTEXT", "host", 9092),), None, SUPPORTED)
             epoch = await self.store.get(broker_epoch_key(broker_id))
-            await self.carry_out(plan_registration(registration, epoch).plan)
+            await self.carry_out(plan_registration(broker_id, registration, epoch).plan)
         return self
 
     async def carry_out(self, plan: Plan | None) -> ImageDelta:

@@ -1,7 +1,5 @@
 """A cordoned broker gets no replicas of new partitions until it is uncordoned, or forgotten."""
 
-from dataclasses import replace
-
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
@@ -64,7 +62,7 @@ async def test_a_refused_topic_names_the_brokers_that_do_not_take_part_yet() -> 
     await cordon(metadata, "4")
     brokers = metadata.image.brokers
     metadata.image.storage_ids[3] = "disk"
-    brokers[2], brokers[3] = replace(brokers[2], fenced=True), replace(brokers[3], draining=True)
+    brokers[2], brokers[3] = brokers[2]._replace(fenced=True), brokers[3]._replace(draining=True)
     _, reason = refusal(only(metadata.plan(NewTopic("t", 1, 3)).values()))
     assert reason.partition(" because ")[2] == (
         "only 2 broker(s) can take replicas. Not counted, since cordoned: 4 (`cordwood cluster uncordon 4`). "

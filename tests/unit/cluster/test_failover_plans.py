@@ -4,11 +4,12 @@ from itertools import permutations, product
 
 from tests.unit.cluster.metadata import Metadata
 
-from cordwood.cluster.metadata.rows import Endpoint, broker_epoch_key, broker_key
+from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_epoch_key, broker_key
+from cordwood.cluster.metadata.versions import SUPPORTED
 from cordwood.cluster.planner.failover import decide, plan_topic, preferred_elections, ready_to_serve
 from cordwood.cluster.planner.isr import together
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Condition, Registration, plan_lift, plan_own_row, plan_registration
+from cordwood.cluster.planner.registration import Condition, plan_lift, plan_own_row, plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import Delete, present
 
@@ -16,10 +17,10 @@ from cordwood.cluster.stores.interface import Delete, present
 async def restart(metadata: Metadata, broker_id: int, *, unclean: bool = False, storage_id: str = "") -> None:
     endpoints = (Endpoint("PLAINTEXT", "host", 9092),)
     epoch = await metadata.store.get(broker_epoch_key(broker_id))
-    registration = Registration(
-        broker_id, "incarnation", endpoints, storage_id=storage_id, unclean=unclean, fenced=True
+    registration = BrokerRow(
+        0, "incarnation", endpoints, None, SUPPORTED, storage_id=storage_id, unclean=unclean, fenced=True
     )
-    await metadata.carry_out(plan_registration(registration, epoch).plan)
+    await metadata.carry_out(plan_registration(broker_id, registration, epoch).plan)
 
 
 async def topic_of(durability: str, *replicas: int) -> Metadata:
@@ -47,7 +48,7 @@ async def test_of_replicas_that_all_forgot_something_only_the_last_leader_stays_
     noted = metadata.image.topics["t"].partitions[0]
     assert noted.lossy_epoch == noted.leader_epoch > before.leader_epoch, "the loss is recorded before the election"
     assert plan_topic(metadata.image, metadata.image.topics["t"]).writes == []
-    assert [broker.broker_id for broker in ready_to_serve(metadata.image, ())] == [1, 2, 3]
+    assert list(ready_to_serve(metadata.image, ())) == [1, 2, 3]
 
 
 async def test_a_replica_that_forgot_something_makes_way_for_one_that_is_away() -> None:
@@ -62,7 +63,7 @@ async def test_nothing_on_disk_is_forgotten() -> None:
     for broker in (1, 3):
         await restart(metadata, broker, unclean=True)
     assert await carried_out(metadata) == (-1, (3, 1))
-    assert [broker.broker_id for broker in ready_to_serve(metadata.image, ())] == [1, 3]
+    assert list(ready_to_serve(metadata.image, ())) == [1, 3]
 
 
 async def test_a_broker_that_came_back_a_moment_ago_leads_only_where_no_other_in_sync_replica_can() -> None:

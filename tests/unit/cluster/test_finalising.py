@@ -5,6 +5,7 @@ from tests.unit.cluster.metadata import Metadata
 from tests.unit.cluster.test_controller import Cluster, cluster
 
 from cordwood.cluster.metadata.rows import (
+    BrokerRow,
     Endpoint,
     broker_epoch_key,
     broker_key,
@@ -15,7 +16,7 @@ from cordwood.cluster.metadata.rows import (
 from cordwood.cluster.metadata.versions import ONLY_FIRST
 from cordwood.cluster.planner.finalising import plan_finalising
 from cordwood.cluster.planner.placement import Assignment
-from cordwood.cluster.planner.registration import Registration, plan_registration
+from cordwood.cluster.planner.registration import plan_registration
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import Delete, Put
 from cordwood.cluster.stores.memory import MemoryStore
@@ -30,11 +31,9 @@ async def old_cluster(*brokers: int) -> Metadata:
 
 
 async def register_older(metadata: Metadata, broker_id: int) -> None:
-    registration = Registration(
-        broker_id, "older", (Endpoint("PLAINTEXT", "host", 9092),), metadata_versions=ONLY_FIRST
-    )
+    registration = BrokerRow(0, "older", (Endpoint("PLAINTEXT", "host", 9092),), None, ONLY_FIRST)
     epoch = await metadata.store.get(broker_epoch_key(broker_id))
-    await metadata.carry_out(plan_registration(registration, epoch).plan)
+    await metadata.carry_out(plan_registration(broker_id, registration, epoch).plan)
 
 
 def refused(metadata: Metadata, version: int) -> tuple[ErrorCode, str]:

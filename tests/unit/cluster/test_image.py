@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
 from tests.unit.node.lines import Lines
 
-from cordwood.cluster.metadata.brokers import ControllerImage
-from cordwood.cluster.metadata.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata.image import ClusterImage, ControllerImage, ImageDelta
 from cordwood.cluster.metadata.rows import (
     BrokerRow,
     ControllerRow,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.cluster.metadata.brokers import BrokerImage
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata.partitions import PartitionImage
+from cordwood.cluster.metadata.rows import BrokerRow
 from cordwood.cluster.planner.failover import decide
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import TopicId
@@ -19,7 +19,7 @@ def decided(
     """ISR and ELR after these brokers have registered again after a power cut."""
     image = ClusterImage(1, BrokerSettings.from_texts({}))
     for broker in returned:
-        image.brokers[broker] = BrokerImage(broker, 2, "", (), None, storage_id="same", unclean=True, fenced=True)
+        image.brokers[broker] = BrokerRow(2, "", (), None, storage_id="same", unclean=True, fenced=True)
         image.storage_ids[broker] = "same"
         image.broker_epochs[broker] = 2
     partition = PartitionImage(leader, 5, 1, REPLICAS, isr, 7, elr)

@@ -3,12 +3,20 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
-from cordwood.cluster.metadata.rows import Endpoint, broker_config_key, broker_epoch_key, broker_key, encode_overrides
+from cordwood.cluster.metadata.rows import (
+    BrokerRow,
+    Endpoint,
+    broker_config_key,
+    broker_epoch_key,
+    broker_key,
+    encode_overrides,
+)
+from cordwood.cluster.metadata.versions import SUPPORTED
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.placement import Assignment, placeable, places
 from cordwood.cluster.planner.reassignment import Move, plan_move
-from cordwood.cluster.planner.registration import Registration, plan_lift, plan_registration
+from cordwood.cluster.planner.registration import plan_lift, plan_registration
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
@@ -27,11 +35,10 @@ async def members(*broker_ids: int, away: tuple[int, ...] = (), racks: dict[int,
     metadata = Metadata(offsets_topic_num_partitions="6")
     for broker_id in broker_ids:
         endpoint = Endpoint("PLAINTEXT", f"host-{broker_id}", 9092)
-        registration = Registration(
-            broker_id, "one", (endpoint,), (racks or {}).get(broker_id), storage_id=f"disk {broker_id}", fenced=True
-        )
+        rack = (racks or {}).get(broker_id)
+        registration = BrokerRow(0, "one", (endpoint,), rack, SUPPORTED, f"disk {broker_id}", fenced=True)
         epoch = await metadata.store.get(broker_epoch_key(broker_id))
-        await metadata.carry_out(plan_registration(registration, epoch).plan)
+        await metadata.carry_out(plan_registration(broker_id, registration, epoch).plan)
         item = await metadata.store.get(broker_key(broker_id))
         assert item is not None
         assert (await metadata.store.txn(*plan_lift(item, broker_id, present(item.key)))).succeeded

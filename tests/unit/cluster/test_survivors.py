@@ -1,13 +1,17 @@
 """All replicas may have lost records with their power: who of them leads, and for how long others are waited for."""
 
-from dataclasses import replace
-
 import pytest
 
-from cordwood.cluster.metadata.brokers import BrokerImage
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata.partitions import PartitionImage
-from cordwood.cluster.metadata.rows import LogEnd, PartitionRow, damaged_name, decode_broker, decode_partition
+from cordwood.cluster.metadata.rows import (
+    BrokerRow,
+    LogEnd,
+    PartitionRow,
+    damaged_name,
+    decode_broker,
+    decode_partition,
+)
 from cordwood.cluster.planner.failover import plan_topic
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS, STARTS_WITHIN_MS
 from cordwood.model.broker_settings import BrokerSettings
@@ -29,12 +33,12 @@ class Replicas:
         for name, end in ends.items():
             broker = int(name[1:])
             told = () if end is None else (LogEnd(damaged_name(ID, 0), EPOCH, *end, *(0,) * (3 - len(end))),)
-            self.image.brokers[broker] = BrokerImage(broker, 2, "", (), None, storage_id="same", log_ends=told)
+            self.image.brokers[broker] = BrokerRow(2, "", (), None, storage_id="same", log_ends=told)
             self.image.storage_ids[broker] = "same"
             self.image.broker_epochs[broker] = 2
 
     def change(self, broker: int, **changes: object) -> "Replicas":
-        self.image.brokers[broker] = replace(self.image.brokers[broker], **changes)  # type: ignore[arg-type]
+        self.image.brokers[broker] = self.image.brokers[broker]._replace(**changes)  # type: ignore[arg-type]
         return self
 
     def elected(self, asked_for_ms: int = 0) -> PartitionRow | None:
@@ -99,7 +103,7 @@ def test_an_end_that_was_told_in_another_epoch_does_not_count() -> None:
 
 def test_ends_are_found_among_many() -> None:
     ends = tuple(sorted(LogEnd(damaged_name(ID, index), EPOCH, 4, index, 0) for index in range(100)))
-    broker = BrokerImage(1, 2, "", (), None, log_ends=ends)
+    broker = BrokerRow(2, "", (), None, log_ends=ends)
     assert [broker.log_end(ID, index, EPOCH) for index in range(100)] == [
         next(end for end in ends if end.end == index) for index in range(100)
     ]

@@ -6,8 +6,16 @@ from simulation.world.world import World
 
 from cordwood.cluster.metadata.image import TopicImage
 from cordwood.cluster.metadata.partitions import Leadership
-from cordwood.cluster.metadata.rows import Endpoint, PartitionRow, broker_epoch_key, encode_partition, partition_key
-from cordwood.cluster.planner.registration import Registration, plan_registration
+from cordwood.cluster.metadata.rows import (
+    BrokerRow,
+    Endpoint,
+    PartitionRow,
+    broker_epoch_key,
+    encode_partition,
+    partition_key,
+)
+from cordwood.cluster.metadata.versions import SUPPORTED
+from cordwood.cluster.planner.registration import plan_registration
 from cordwood.cluster.stores.interface import Operation, Put
 
 ME, OTHER, NOBODY = 1, 2, -1
@@ -31,9 +39,9 @@ def write(world: World, *operations: Operation) -> None:
 def register(world: World, broker_id: int = OTHER, *endpoints: Endpoint, key: int = 0) -> None:
     """`key` 0: the other broker's release has no keys."""
     endpoints = endpoints or (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
-    registration = Registration(broker_id, "incarnation", endpoints, key=key)
+    registration = BrokerRow(0, "incarnation", endpoints, None, SUPPORTED, key=key)
     epoch = run(world.store.get(broker_epoch_key(broker_id)))
-    write(world, *plan_registration(registration, epoch).plan.commit.operations)
+    write(world, *plan_registration(broker_id, registration, epoch).plan.commit.operations)
 
 
 def leadership(world: World, topic: str, index: int = 0) -> Leadership:

@@ -1,7 +1,7 @@
 """The cluster's metadata as this broker knows it: topics, partitions, brokers and dynamic settings.
 
 The image is built from a listing of the store and kept up by the store's events, in the event loop. Its values
-(`TopicImage`, `PartitionImage`, `BrokerImage`) are immutable: a change replaces a value, so a reference taken at the
+(`TopicImage`, `PartitionImage`, `BrokerRow`) are immutable: a change replaces a value, so a reference taken at the
 start of a request stays coherent. Deltas are sorted by topic name.
 
 A topic is in the image if and only if its name key is in the store. Other keys of a topic id without a name key are
@@ -11,16 +11,8 @@ left from an interrupted creation or deletion: the image holds them apart (`stra
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from cordwood.cluster.metadata.brokers import (
-    BrokerImage,
-    ControllerImage,
-    MemberImage,
-    broker_image,
-    controller_image,
-    member_image,
-)
 from cordwood.cluster.metadata.partitions import Leadership, PartitionImage
 from cordwood.cluster.metadata.rows import (
     BROKER_EPOCHS,
@@ -36,8 +28,11 @@ from cordwood.cluster.metadata.rows import (
     TOPIC_CONFIGS,
     TOPIC_NAMES,
     TOPICS,
+    BrokerRow,
     DamagedMetadata,
     MemberRow,
+    decode_broker,
+    decode_controller,
     decode_member,
     decode_overrides,
     decode_partition,
@@ -58,6 +53,13 @@ from cordwood.model.settings import InvalidSetting
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+class ControllerImage(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    create_revision: int
+    """The controller's epoch: the revision at which the broker became the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class ClusterImage:
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.deleted_topics: dict[TopicId, Tombstone] = {}
         """Tombstones of deleted topics whose directories may still exist."""
-        self.brokers: dict[int, BrokerImage] = {}
+        self.brokers: dict[int, BrokerRow] = {}
         self.broker_epochs: dict[int, int] = {}
         self.storage_ids: dict[int, str] = {}
         """The storage ids with which the fences of brokers were lifted last."""
@@ -153,11 +155,12 @@ class ClusterImage:
         return -1 if broker is None else broker.epoch
 
     @property
-    def members(self) -> dict[int, MemberImage]:
+    def members(self) -> dict[int, MemberRow]:
         """All brokers, by id: those that are registered, and those that took part and were not forgotten since."""
         return {
-            broker_id: member_image(self.brokers.get(broker_id), self._last_seen.get(broker_id))
+            broker_id: MemberRow(known.endpoints, known.rack)
             for broker_id in sorted({*self.storage_ids, *self.brokers})
+            for known in [self.brokers.get(broker_id) or self._last_seen.get(broker_id) or MemberRow()]
         }
 
     def electable_brokers(self) -> list[int]:
@@ -337,13 +340,14 @@ class ClusterImage:
             case "brokers":
                 before = self.brokers.pop(int(rest), None)
                 if event.value is not None:
-                    after = broker_image(int(rest), event.key, event.value, event.mod_revision)
+                    after = decode_broker(event.key, event.value)
                     self.brokers[int(rest)] = after
                     if before is not None and before.fenced != after.fenced:
                         touched.registered.add(int(rest))
                 touched.brokers = True
             case "controller":
-                self.controller = None if event.value is None else controller_image(event.value, event.create_revision)
+                row = None if event.value is None else decode_controller(event.value)
+                self.controller = None if row is None else ControllerImage(row.broker, row.epoch, event.create_revision)
                 touched.brokers = True
             case "evidence":
                 self._take_evidence(rest, event)
@@ -351,8 +355,8 @@ class ClusterImage:
             case "storage":
                 _keep(self.storage_ids, int(rest), None if event.value is None else event.value.decode())
             case "members":
-                row = None if event.value is None else decode_member(event.key, event.value)
-                _keep(self._last_seen, int(rest), row)
+                member = None if event.value is None else decode_member(event.key, event.value)
+                _keep(self._last_seen, int(rest), member)
             case "broker_epoch":
                 _keep(self.broker_epochs, int(rest), None if event.value is None else int(event.value))
                 touched.registered.add(int(rest))

@@ -32,6 +32,7 @@ when it is written again.
 """
 
 import json
+from bisect import bisect_left
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -90,8 +91,11 @@ class LogEnd(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
+    """A broker as it is registered. Its epoch is 0 before that."""
+
     epoch: int
     incarnation: str
+    """An id of this run of the broker."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     metadata_versions: VersionRange = ONLY_FIRST
@@ -118,6 +122,47 @@ class BrokerRow(NamedTuple):
     """The ends of logs that the controller asks for, by partition, while it looks for the longest."""
     unknown: Unknown = ()
 
+    def __repr__(self) -> str:
+        """The row without its secret, for logs."""
+        told = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items() if name != "key")
+        return f"BrokerRow({told})"
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The broker's endpoint for clients of a listener; None: the broker has no such listener."""
+        return _endpoint(self.endpoints, listener)
+
+    @property
+    def electable(self) -> bool:
+        """True if the broker may become the leader of a partition."""
+        return not (self.fenced or self.draining)
+
+    def is_damaged(self, topic_id: TopicId, partition: int) -> bool:
+        """True if the broker's log of the partition has damage that is not repaired."""
+        return _names(self.damaged, topic_id, partition)
+
+    def withholds(self, topic_id: TopicId, partition: int) -> bool:
+        """True if the broker's log of the partition has committed records that the leader lacks."""
+        return _names(self.withheld, topic_id, partition)
+
+    def log_end(self, topic_id: TopicId, partition: int, leader_epoch: int) -> LogEnd | None:
+        """The end of the broker's log of the partition, as the broker reported it in this epoch of the partition's row;
+        None: it did not."""
+        name = damaged_name(topic_id, partition)
+        place = bisect_left(self.log_ends, (name, leader_epoch))
+        told = self.log_ends[place] if place < len(self.log_ends) else None
+        if told is None or (told.partition, told.leader_epoch) != (name, leader_epoch):
+            return None
+        return told
+
+    @property
+    def takes_records(self) -> bool:
+        """True if the broker may lead, or come into an in-sync set, with room for new records."""
+        return self.electable and not self.disk_full
+
+
+def _names(named: tuple[str, ...], topic_id: TopicId, partition: int) -> bool:
+    return bool(named) and (named[0] == ALL_DAMAGED or damaged_name(topic_id, partition) in named)
+
 
 class MemberRow(NamedTuple):
     """The last address of a broker when it began to take part: its registration is gone while it is away."""
@@ -126,6 +171,14 @@ class MemberRow(NamedTuple):
     """Empty: not known, since a controller of an earlier release lifted the broker's fence."""
     rack: str | None = None
     unknown: Unknown = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The broker's endpoint for clients of a listener; None: it had no such listener, or that is not known."""
+        return _endpoint(self.endpoints, listener)
+
+
+def _endpoint(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
+    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
 
 
 class ControllerRow(NamedTuple):

@@ -26,10 +26,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cordwood.cluster.metadata.brokers import BrokerImage
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata.partitions import NOBODY, PartitionImage, partition_row
-from cordwood.cluster.metadata.rows import PartitionRow, encode_partition, partition_key
+from cordwood.cluster.metadata.rows import BrokerRow, PartitionRow, encode_partition, partition_key
 from cordwood.cluster.planner.isr import GuardedPut, in_sync
 from cordwood.cluster.planner.registration import authority_of
 from cordwood.cluster.planner.survivors import NEVER_ASKED, longest_log, survivor_of, with_note
@@ -393,14 +392,15 @@ def plan_leaving(image: ClusterImage, topic_name: str, index: int, broker_id: in
     return None if row is None else guarded(image, topic, index, row)
 
 
-def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> list[BrokerImage]:
-    """Fenced brokers whose fences can be lifted, by id. `holds_up`: the brokers held up by any partition."""
-    return [
-        broker
+def ready_to_serve(image: ClusterImage, holds_up: Collection[int]) -> dict[int, BrokerRow]:
+    """Fenced brokers whose fences can be lifted, in the order of their ids. `holds_up`: the brokers held up by any
+    partition."""
+    return {
+        broker_id: broker
         for broker_id, broker in sorted(image.brokers.items())
         if broker.fenced
         and not broker.starting
         and broker_id not in holds_up
         # A broker of a node id that was never seen may register at the moment at which a version is finalised.
         and image.metadata_version in broker.metadata_versions
-    ]
+    }

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.cluster.metadata.brokers import BrokerImage, ControllerImage
+from cordwood.cluster.metadata.image import ControllerImage
 from cordwood.cluster.metadata.rows import (
     CLUSTER_ID,
     CONTROLLER,
@@ -12,7 +12,6 @@ from cordwood.cluster.metadata.rows import (
     BrokerRow,
     ControllerRow,
     DamagedMetadata,
-    Endpoint,
     LogEnd,
     MemberRow,
     broker_epoch_key,
@@ -24,7 +23,7 @@ from cordwood.cluster.metadata.rows import (
     member_key,
     storage_key,
 )
-from cordwood.cluster.metadata.versions import FIRST_VERSION, SUPPORTED, VersionRange
+from cordwood.cluster.metadata.versions import FIRST_VERSION
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import (
     Compare,
@@ -43,28 +42,6 @@ PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
 """A block has more ids than any broker hands out, so the counter stays behind the clock. Ids are below 2^53 until the
 year 2255."""
-
-
-class Registration(NamedTuple):
-    """The registration of a broker at its start."""
-
-    broker_id: int
-    incarnation: str
-    """An id of this run of the broker."""
-    endpoints: tuple[Endpoint, ...]
-    rack: str | None = None
-    metadata_versions: VersionRange = SUPPORTED
-    storage_id: str = ""
-    unclean: bool = False
-    fenced: bool = False
-    draining: bool = False
-    starting: bool = False
-    disk_full: bool = False
-    damaged: tuple[str, ...] = ()
-    key: int = 0
-    """A secret of brokers, different for each registration."""
-    withheld: tuple[str, ...] = ()
-    log_ends: tuple[LogEnd, ...] = ()
 
 
 class Condition(NamedTuple):
@@ -107,9 +84,13 @@ def finalised_version(item: KeyValue) -> int:
 
 
 def plan_registration(
-    registration: Registration, epoch: KeyValue | None, lease: int = 0, finalised: KeyValue | None = None
+    broker_id: int,
+    registration: BrokerRow,
+    epoch: KeyValue | None,
+    lease: int = 0,
+    finalised: KeyValue | None = None,
 ) -> RegisteredBroker:
-    """Raises the broker's epoch and replaces its row, which lives as long as the lease.
+    """Raises the broker's epoch, and replaces its row by `registration` in that epoch, for as long as the lease lives.
 
     `epoch` and `finalised` are the keys of the epoch and of the metadata version as they were read: no other version
     may be finalised before the broker's range can be seen.
@@ -117,31 +98,9 @@ def plan_registration(
     The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
     (docs/decisions/leader-epochs.md).
     """
-    key = broker_epoch_key(registration.broker_id)
+    key = broker_epoch_key(broker_id)
     new_epoch = 1 if epoch is None else _number(epoch) + 1
-    row = Put(
-        broker_key(registration.broker_id),
-        encode_broker(
-            BrokerRow(
-                new_epoch,
-                registration.incarnation,
-                registration.endpoints,
-                registration.rack,
-                registration.metadata_versions,
-                registration.storage_id,
-                registration.unclean,
-                registration.fenced,
-                registration.draining,
-                registration.starting,
-                registration.disk_full,
-                registration.damaged,
-                registration.key,
-                registration.withheld,
-                registration.log_ends,
-            )
-        ),
-        lease,
-    )
+    row = Put(broker_key(broker_id), encode_broker(registration._replace(epoch=new_epoch)), lease)
     same_version = () if finalised is None else (unchanged_since(finalised),)
     commit = StoreTxn(
         (absent(key) if epoch is None else unchanged_since(epoch), *same_version),
@@ -189,7 +148,7 @@ def plan_lift(item: KeyValue, broker_id: int, guard: Compare) -> StoreTxn:
     )
 
 
-def condition_of(row: BrokerRow | BrokerImage) -> Condition:
+def condition_of(row: BrokerRow) -> Condition:
     return Condition(row.starting, row.draining, row.disk_full, row.damaged, row.withheld, row.log_ends)
 
 

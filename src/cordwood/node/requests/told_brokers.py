@@ -16,8 +16,8 @@ from cordwood.wire.endpoints import NodeEndpoint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cordwood.cluster.metadata.brokers import BrokerImage, MemberImage
     from cordwood.cluster.metadata.image import ClusterImage
+    from cordwood.cluster.metadata.rows import BrokerRow, MemberRow
     from cordwood.node.loop.loop import Loop
     from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
 
@@ -29,8 +29,8 @@ class ToldBrokers:
     def __init__(self, loop: Loop, image: ClusterImage, librdkafka_clients: LibrdkafkaClients) -> None:
         self._loop = loop
         self._image = image
-        self._taking_part: dict[int, BrokerImage] = {}
-        self._left: dict[int, tuple[BrokerImage, int]] = {}
+        self._taking_part: dict[int, BrokerRow] = {}
+        self._left: dict[int, tuple[BrokerRow, int]] = {}
         """Brokers that no longer take part, each with its last row and the time on the boot clock."""
         self._librdkafka_clients = librdkafka_clients
         self.brokers_changed()
@@ -63,7 +63,7 @@ class ToldBrokers:
             found = reached_by(listener, {**left, **self._image.brokers})
         return found
 
-    def _this_broker(self) -> dict[int, BrokerImage]:
+    def _this_broker(self) -> dict[int, BrokerRow]:
         """The row of this broker, from its registration or its last one; empty if it never registered."""
         own = self._image.node_id
         if own in self._image.brokers:
@@ -71,7 +71,7 @@ class ToldBrokers:
         return {own: self._left[own][0]} if own in self._left else {}
 
 
-def reached_by(listener: str, brokers: Mapping[int, BrokerImage | MemberImage]) -> list[NodeEndpoint]:
+def reached_by(listener: str, brokers: Mapping[int, BrokerRow | MemberRow]) -> list[NodeEndpoint]:
     """The brokers, as clients of a listener reach them. Brokers without this listener are left out."""
     found = []
     for broker_id, broker in sorted(brokers.items()):
