@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cluster.planner.balance import Placed, PlannedMove, after_moves, loads_of, rack_names
-from cordwood.cluster.planner.rebalance import (
+from cordwood.cluster.planner.rebalancing.plan import (
     FEWEST_BYTES,
     FULL,
     NOISE_OF_BYTES,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from cordwood.cluster.metadata.rows import broker_epoch_key
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Compare, MetadataStore, OutcomeUnknown, StoreFailure, TxnResult, holds
 
 _CONCURRENT_TRANSACTIONS = 64

@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.image import ImageDelta
 from cordwood.cluster.metadata.rows import broker_key, decode_broker, evidence_key
 from cordwood.cluster.planner.evidence import Verdict, is_proven, observing_turn, suspected, verdicts
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.planner.store_transactions import StoreTxn
 from cordwood.cluster.stores.interface import Delete, MetadataStore, Put, StoreFailure
 
 logger = logging.getLogger("cordwood.cluster")

@@ -7,8 +7,8 @@ from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_epoch_key
 from cordwood.cluster.metadata.versions import SUPPORTED
 from cordwood.cluster.planner.registration import plan_registration
+from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.topics import NewTopic, TopicCreation, plan_create_topics
-from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -7,6 +7,7 @@ from cordwood.cluster.metadata.tombstones import Tombstone
 from cordwood.cluster.planner.forgetting import plan_directories_gone
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.placement import Assignment
+from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
@@ -17,7 +18,6 @@ from cordwood.cluster.planner.topics import (
     plan_create_partitions,
     plan_delete_topics,
 )
-from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId

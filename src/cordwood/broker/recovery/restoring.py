@@ -17,7 +17,7 @@ from cordwood.broker.storage.storage import METADATA_FILE
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import TOPIC_NAMES
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
-from cordwood.cluster.planner.transactions import Plan
+from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory

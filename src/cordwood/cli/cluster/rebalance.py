@@ -48,7 +48,7 @@ def rebalance(
     from cordwood.cli.cluster.moving import carry_out
     from cordwood.cli.connection import Connection
     from cordwood.cli.terminal.output import remark
-    from cordwood.cluster.planner.rebalance import plan_rebalance
+    from cordwood.cluster.planner.rebalancing.plan import plan_rebalance
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)

@@ -2,7 +2,7 @@
 
 A replica goes to the broker that has the fewest replicas of its topic, then to the one with the least load: the bytes
 of its replicas, plus a little for each replica, so that empty partitions are spread as well. No two replicas of a
-partition are on one broker, and they are in as many racks as possible. `rebalance.py` evens out existing replicas.
+partition are on one broker, and they are in as many racks as possible. `rebalancing` evens out existing replicas.
 """
 
 from collections import Counter

@@ -20,10 +20,9 @@ from cordwood.cluster.metadata.rows import (
     topic_key,
     topic_name_key,
 )
-from cordwood.cluster.planner.ordering import check_scope
-from cordwood.cluster.planner.topic_configs import check_overrides, text_weight
+from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
+from cordwood.cluster.planner.topic_configs import check_overrides, check_scope, text_weight
 from cordwood.cluster.planner.topics import topic_by_name
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name

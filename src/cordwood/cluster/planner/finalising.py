@@ -4,7 +4,7 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import METADATA_VERSION
 from cordwood.cluster.metadata.versions import FEATURE, RELEASES
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import Put, has_mod_revision, has_value
 from cordwood.model.errors import ErrorCode, ProtocolError
 

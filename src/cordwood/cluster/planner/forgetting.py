@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import broker_config_key, broker_key, deleted_topic_key, member_key, storage_key
 from cordwood.cluster.metadata.tombstones import encode_tombstone
-from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.planner.store_transactions import StoreTxn
 from cordwood.cluster.stores.interface import (
     MAX_OPERATIONS,
     Compare,

@@ -22,7 +22,7 @@ from cordwood.cluster.metadata.rows import (
     broker_config_key,
     storage_key,
 )
-from cordwood.cluster.planner.transactions import StoreTxn, chunks
+from cordwood.cluster.planner.store_transactions import StoreTxn, chunks
 from cordwood.cluster.stores.interface import Delete, KeyValue, Put, absent, has_value
 
 _UNDER_LEASES = (BROKERS, EVIDENCE, CONTROLLER)

@@ -12,7 +12,7 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.partitions import PartitionImage, partition_row
 from cordwood.cluster.metadata.rows import encode_partition, partition_key
 from cordwood.cluster.planner.registration import authority_of
-from cordwood.cluster.planner.transactions import StoreTxn
+from cordwood.cluster.planner.store_transactions import StoreTxn
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, Compare, Put, has_mod_revision
 from cordwood.model.identifiers import TopicId
 

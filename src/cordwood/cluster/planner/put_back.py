@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.rows import (
     topic_key,
 )
 from cordwood.cluster.planner.placement import place
-from cordwood.cluster.planner.transactions import Plan, plan_creation, plan_in_chunks
+from cordwood.cluster.planner.store_transactions import Plan, plan_creation, plan_in_chunks
 from cordwood.cluster.stores.interface import Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, check_topic_name

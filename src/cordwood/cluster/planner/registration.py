@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.rows import (
     storage_key,
 )
 from cordwood.cluster.metadata.versions import FIRST_VERSION
-from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.stores.interface import (
     Compare,
     Delete,

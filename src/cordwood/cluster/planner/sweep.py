@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from cordwood.cluster.metadata.rows import encode_topic, partition_key, partitions_prefix, topic_config_key, topic_key
 from cordwood.cluster.metadata.strays import StrayPartitions, StrayTopic
-from cordwood.cluster.planner.transactions import StoreTxn, chunks
+from cordwood.cluster.planner.store_transactions import StoreTxn, chunks
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, Delete, DeletePrefix, Operation, Put, has_mod_revision
 
 

@@ -25,10 +25,9 @@ from cordwood.cluster.metadata.rows import (
 )
 from cordwood.cluster.metadata.strays import StrayPartitions
 from cordwood.cluster.metadata.tombstones import tombstone_of
-from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
 from cordwood.cluster.planner.placement import Assignment, check_assignment, place_new
-from cordwood.cluster.planner.topic_configs import check_overrides
-from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
+from cordwood.cluster.planner.store_transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
+from cordwood.cluster.planner.topic_configs import check_overrides, check_partition_growth, check_scope
 from cordwood.cluster.stores.interface import (
     Compare,
     Delete,

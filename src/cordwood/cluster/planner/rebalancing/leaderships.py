@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from cordwood.cluster.planner.balance import Key, Placed
-from cordwood.cluster.planner.holdings import Holdings
+from cordwood.cluster.planner.rebalancing.holdings import Holdings
 
 LEAST_TRAFFIC: Final = 10_000.0
 """The least gain, in bytes a second, that is worth an exchange of leaderships."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 
 from cordwood.cluster.planner.balance import Key
-from cordwood.cluster.planner.gaps import LEAST_SHARE, Exchange, Gap, best_exchange
+from cordwood.cluster.planner.rebalancing.gaps import LEAST_SHARE, Exchange, Gap, best_exchange
 
 
 class Holdings:

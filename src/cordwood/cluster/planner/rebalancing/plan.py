@@ -20,9 +20,9 @@ from itertools import islice
 from typing import Final
 
 from cordwood.cluster.planner.balance import Key, Placed, PlannedMove, planned_move, rack_names
-from cordwood.cluster.planner.gaps import LEAST_SHARE
-from cordwood.cluster.planner.holdings import Holdings
-from cordwood.cluster.planner.leaderships import Leaderships
+from cordwood.cluster.planner.rebalancing.gaps import LEAST_SHARE
+from cordwood.cluster.planner.rebalancing.holdings import Holdings
+from cordwood.cluster.planner.rebalancing.leaderships import Leaderships
 
 FULL: Final = 1.5
 """Counts are evened out as long as no broker gets more than this multiple of the mean of the brokers' bytes."""

@@ -1,0 +1,1 @@
+"""Plans of a rebalance: replicas, bytes, leaderships and traffic are evened out over the brokers."""
