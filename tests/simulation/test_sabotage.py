@@ -11,7 +11,7 @@ from simulation.world.disk import SimulatedDisk, SimulatedFile
 from simulation.world.profile import Fault, Profile
 
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.log import Appended
 from cordwood.log.opening import recovery
 from cordwood.log.parts.producers import ProducerStates

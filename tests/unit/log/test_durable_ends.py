@@ -8,8 +8,8 @@ import pytest
 from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, batch_bytes, fill, values
 
-from cordwood.log.directory import durable_ends
 from cordwood.log.directory.data_directory import DataDirectory
+from cordwood.log.directory.offsets import durable_ends
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log

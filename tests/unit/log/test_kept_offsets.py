@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.files.memory_filesystem import UNBOUNDED_BYTES, MemoryFilesystem
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicPartition

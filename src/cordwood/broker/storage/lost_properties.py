@@ -14,7 +14,7 @@ from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.log.directory.directory_set import Place
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, writing_command
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import partitions_in
 from cordwood.log.directory.strays import read_topic_id
 from cordwood.log.opening.partition_files import holds_a_log

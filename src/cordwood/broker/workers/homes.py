@@ -10,7 +10,7 @@ from cordwood.broker.workers.journal import Move
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN, CLEAN_SHUTDOWN_FILE, WORKERS
 from cordwood.log.directory.findings import FILE_NAME as FINDINGS_FILE
 from cordwood.log.directory.findings import Finding, Findings
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.end_witness import FILE_NAMES, EndKey, decode_ends, encode_ends, end_key

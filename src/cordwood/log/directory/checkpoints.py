@@ -6,10 +6,10 @@ that are cut, deleted, or about to move to another directory are left out.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from cordwood.log.directory.cuts import Cuts
-from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.in_steps import Steps, in_one_step
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.cuts import Cuts
+from cordwood.log.directory.offsets.durable_ends import DurableEnds, do_nothing
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
 from cordwood.log.directory.topic_descriptions import TopicDescriptions
 from cordwood.log.log import Log

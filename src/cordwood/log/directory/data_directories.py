@@ -14,10 +14,10 @@ from cordwood.log.directory.condemned import Removal
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import Claim, Place
 from cordwood.log.directory.dropped_notes import dropped_next
-from cordwood.log.directory.durable_ends import do_nothing
 from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.identity import Identity
 from cordwood.log.directory.in_steps import Steps
+from cordwood.log.directory.offsets.durable_ends import do_nothing
 from cordwood.log.directory.strays import SERVED, Fate, Known, Verdict
 from cordwood.log.directory.two_logs import refuse_two_logs, two_logs
 from cordwood.log.log import Log

@@ -12,11 +12,11 @@ from typing import Protocol, runtime_checkable
 
 from cordwood.log.directory.checkpoints import DirectoryCheckpoints
 from cordwood.log.directory.condemned import Condemned, Removal
-from cordwood.log.directory.cuts import Cuts
 from cordwood.log.directory.dropped_notes import dropped_before
-from cordwood.log.directory.durable_ends import DurableEnds, do_nothing
 from cordwood.log.directory.identity import PROPERTIES_FILE, Identity, claim_directory, read_owner
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.cuts import Cuts
+from cordwood.log.directory.offsets.durable_ends import DurableEnds, do_nothing
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
 from cordwood.log.directory.setting_aside import SettingAside
 from cordwood.log.directory.strays import Known, Verdict, read_topic_id

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from cordwood.log.directory.condemned import empty_logs
-from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.misnamed import straighten_names
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.set_aside import read_note, remove_note, set_aside
 from cordwood.log.directory.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions

@@ -9,8 +9,8 @@ from functools import partial
 
 from cordwood.log.directory.checkpoints import DirectoryCheckpoints
 from cordwood.log.directory.condemned import Condemned, Removal
-from cordwood.log.directory.cuts import Cuts
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.cuts import Cuts
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
 from cordwood.log.directory.set_aside import move_aside, write_note
 from cordwood.log.log import Log

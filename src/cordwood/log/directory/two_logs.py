@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from cordwood.log.directory.kept_offsets import KeptOffsets
 from cordwood.log.directory.misnamed import straightened
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.directory.partitions_on_disk import PartitionsOnDisk
 from cordwood.log.directory.strays import SERVED, Known, judge, read_topic_id
 from cordwood.log.directory.topic_descriptions import TopicDescriptions

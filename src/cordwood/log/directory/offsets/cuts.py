@@ -8,8 +8,8 @@ log is forgotten, and the next use of the partition recovers it as a start would
 import threading
 from collections.abc import Callable, MutableMapping
 
-from cordwood.log.directory.durable_ends import DurableEnds
-from cordwood.log.directory.kept_offsets import KeptOffsets
+from cordwood.log.directory.offsets.durable_ends import DurableEnds
+from cordwood.log.directory.offsets.kept_offsets import KeptOffsets
 from cordwood.log.log import Log
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.end_witness import end_key

@@ -10,6 +10,7 @@ from itertools import groupby
 from struct import pack
 from typing import Any
 
+from cordwood.wire.compiling.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 from cordwood.wire.primitives import (
     INT32,
     compact_array_count,
@@ -20,7 +21,6 @@ from cordwood.wire.primitives import (
     uvarint,
 )
 from cordwood.wire.schema import Entity, Field, Struct
-from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 
 Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]

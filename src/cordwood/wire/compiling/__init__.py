@@ -1,0 +1,1 @@
+"""Functions that read and write messages, compiled from schemas."""
