@@ -4,6 +4,7 @@ CORDWOOD_TEST_BOOTSTRAP=host:port in the environment runs the tests that need on
 instead: Apache Kafka, say, to see whether a test is right.
 """
 
+import gc
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from tests.etcd.fixtures import (
     shared_etcd,
     start_etcd,
 )
+from tests.order import dealt
 from tests.seeds import SOAKING
 from tests.suites import suites_of
 
@@ -50,10 +52,24 @@ settings.load_profile("soak" if SOAKING else "landing")
 EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         for suite in suites_of(item.path, {mark.name for mark in item.iter_markers()}):
             item.add_marker(suite)
+    yield  # pytest drops the tests of other suites
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        on_spark = ["spark" in getattr(item, "fixturenames", ()) for item in items]
+        items[:] = [items[index] for index in dealt([item.path for item in items], on_spark, workers)]
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collection what lives until the end, which is the modules and ten thousand tests.
+
+    Without it each look at all objects takes most of a second, and tests that look for objects find those of others.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)

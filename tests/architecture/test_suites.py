@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.order import dealt
 from tests.suites import HOMES, LANDING, SUITES, TESTS, first_seed_of, suites_of
 
 MAKEFILE = (TESTS.parent / "Makefile").read_text()
@@ -36,6 +37,23 @@ def test_every_suite_has_a_target_that_runs_its_tests(name: str) -> None:
     assert recipe is not None
     assert f"$(SUITE) {name} --" in recipe[1]
     assert f"$(PYTEST) -m {name}" in MAKEFILE
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_each_worker_has_its_share_of_stories_and_the_first_one_has_spark(workers: int) -> None:
+    files = [TESTS / folder / f"test_{number}.py" for folder in ("cluster", "spark", "unit") for number in range(8)]
+    tests = [file for file in files for _ in range(5)]
+    on_spark = [file.parent.name == "spark" and file.stem < "test_2" for file in tests]
+    order = dealt(tests, on_spark, workers)
+    assert sorted(order) == list(range(len(tests)))
+    assert [tests[index].stem for index in order[:10]] == ["test_0"] * 5 + ["test_1"] * 5
+    length = len(tests) // workers
+    for run in (order[at : at + length] for at in range(0, len(tests), length)):
+        begun = [tests[index] for index in run]
+        assert begun.count(begun[0]) == 5
+        stories = [file.parent.name != "unit" for file in begun]
+        assert stories == sorted(stories, reverse=True)
+        assert 0 < sum(stories) < length or workers == 1
 
 
 def test_folders_with_a_suite_of_their_own_exist() -> None:
