@@ -33,7 +33,10 @@ def produce_all(producer: Producer, records: Iterable[dict[str, Any]], timeout_s
 
 
 def reader(bootstrap: str, config: Mapping[str, Any] | None = None) -> Consumer:
-    """A consumer for assignment; it has a group id because librdkafka insists on one."""
+    """A consumer for assignment; it has a group id because librdkafka insists on one.
+
+    It asks often whether a partition has ended: librdkafka tells the end with the answer to a fetch, which waits.
+    """
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -41,6 +44,7 @@ def reader(bootstrap: str, config: Mapping[str, Any] | None = None) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             **(config or {}),
         }
     )
@@ -78,13 +82,15 @@ def read_to_end(
     """
     consumer = reader(bootstrap, config)
     try:
+        # librdkafka asks half a second later for offsets of partitions whose leader it does not know yet.
+        consumer.list_topics(topic, timeout=timeout_s)
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
         messages: list[Message] = []
         waiting = set(partitions)
         deadline = time.monotonic() + timeout_s
         while waiting:
             assert time.monotonic() < deadline, f"no end of partitions {waiting} within {timeout_s} s"
-            for message in consumer.consume(1000, timeout=0.2):
+            for message in consumer.consume(1000, timeout=0.02):
                 error = message.error()
                 if error is None:
                     messages.append(message)
