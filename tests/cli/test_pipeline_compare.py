@@ -17,9 +17,8 @@ from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.log_ends import topic_ids
-from cordwood.pipelines.editions.offset_sets import OffsetSet
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.editions.requeue_plan import RequeuePlan, write_plan
+from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, write_plan
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.idle import has_nothing_to_requeue
 

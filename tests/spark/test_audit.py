@@ -18,8 +18,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.model.failure import ExitCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.audit import running
-from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions
-from cordwood.pipelines.audit.report import Check, Report
+from cordwood.pipelines.audit.report import BadQuestion, Check, EventId, Questions, Report
 
 NOW_MS = 1_700_000_000_000
 

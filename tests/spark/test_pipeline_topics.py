@@ -12,9 +12,8 @@ from tests.spark.conftest import Produce, numbered
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition
-from cordwood.pipelines.editions.offset_sets import OffsetSet
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.editions.requeue_plan import RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.execution.requeueing import Requeue
 from cordwood.pipelines.execution.running import prepare_topics
 from cordwood.pipelines.execution.topics import ensure_topics

@@ -8,8 +8,7 @@ from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, Boo
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.pipelines.audit.questions import Questions
-    from cordwood.pipelines.audit.report import Finding, Report
+    from cordwood.pipelines.audit.report import Finding, Questions, Report
 
 CHECKS = ("split-keys", "inversions", "duplicates", "gaps", "skew")
 
@@ -77,8 +76,7 @@ def _questions(
     skew_ratio: float,
     bootstrap_servers: str,
 ) -> "Questions":
-    from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions
-    from cordwood.pipelines.audit.report import FAILING, Check
+    from cordwood.pipelines.audit.report import FAILING, BadQuestion, Check, EventId, Questions
 
     try:
         return Questions(
@@ -100,7 +98,7 @@ def _run(questions: "Questions", master: str) -> "Report":
     from pyspark.sql import SparkSession
 
     from cordwood.client.errors import BrokerUnreachable, ClientError
-    from cordwood.pipelines.audit.questions import BadQuestion
+    from cordwood.pipelines.audit.report import BadQuestion
     from cordwood.pipelines.audit.running import audit as audit_on
     from cordwood.spark import session
 

@@ -7,7 +7,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from cordwood.pipelines.tables.merge_scope import MAX_RANGES, FileBounds, MergeScope, merge_scope  # noqa: E402
+from cordwood.pipelines.tables.merge_rules import MAX_RANGES, FileBounds, MergeScope, merge_scope  # noqa: E402
 
 
 def scope(keys: list[Any], files: list[tuple[Any, Any]]) -> MergeScope:

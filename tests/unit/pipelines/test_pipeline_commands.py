@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from cordwood.cli.app import app
 from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.checkpoint import effects_position, note_begun
 from cordwood.pipelines.editions.editions import PipelineState
-from cordwood.pipelines.editions.effects import effects_position, note_begun
 from cordwood.pipelines.editions.project import Project, table_path
 from cordwood.pipelines.editions.swapping import rollback
 

@@ -13,9 +13,8 @@ from cordwood.pipelines.definition.errors import AlreadyRunning, DamagedState, N
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.editions.editions import PipelineState
-from cordwood.pipelines.editions.live_edition import locked_live_edition
+from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
 from cordwood.pipelines.editions.project import Project, table_path, topic_name
-from cordwood.pipelines.editions.trying import adopting
 from cordwood.pipelines.execution.replaying import edition_for
 
 FILE = """

@@ -25,9 +25,9 @@ from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.sessions import doing_in_words
 from cordwood.pipelines.execution.spark_failures import end_of_java, refusal_of
 from cordwood.pipelines.execution.supervisor import Supervisor
-from cordwood.pipelines.execution.telling import doing_in_words
 from cordwood.spark.java import NoJava
 
 FILE = """

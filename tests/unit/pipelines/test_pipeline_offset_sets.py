@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.pipelines.definition.errors import DamagedState
-from cordwood.pipelines.editions.offset_sets import OffsetSet
+from cordwood.pipelines.editions.requeue_plan import OffsetSet
 
 ADDRESSES = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 30)))
 

@@ -11,9 +11,8 @@ from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.checkpoint import unfinished_batch
 from cordwood.pipelines.editions.editions import PipelineState
-from cordwood.pipelines.editions.offset_sets import OffsetSet
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.editions.requeue_plan import RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.execution.requeueing import Requeue
 from cordwood.pipelines.execution.running import Running
 

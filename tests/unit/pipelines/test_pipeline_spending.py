@@ -1,7 +1,6 @@
 """The parts of a batch's time, in words."""
 
-from cordwood.pipelines.editions.events import in_words
-from cordwood.pipelines.editions.spending import Spent, spent_in_batch, spent_in_words
+from cordwood.pipelines.editions.events import Spent, in_words, spent_in_batch, spent_in_words
 
 OUTPUTS = {"priced": Spent(1500, 1100, 350, 30), "orders": Spent(700, 200, 500, 400)}
 

@@ -11,8 +11,7 @@ from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import Failure
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.events import Event, in_words
-from cordwood.pipelines.editions.failures import clear_failure, note_failure
+from cordwood.pipelines.editions.events import Event, clear_failure, in_words, note_failure
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.running import Ending
 from cordwood.pipelines.execution.supervisor import Supervisor

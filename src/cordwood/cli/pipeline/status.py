@@ -10,8 +10,8 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
     with refusals():
         from cordwood.cli.pipeline.view import COLUMNS, editions_of
         from cordwood.model.moments import time_in_words
+        from cordwood.pipelines.editions.events import spent_in_words
         from cordwood.pipelines.editions.project import Project
-        from cordwood.pipelines.editions.spending import spent_in_words
 
         state = Project(directory).known(name)
         name = state.name

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from cordwood.model.moments import time_in_words
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.failures import last_failure
+from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.swapping import running
 from cordwood.pipelines.execution.running import progress_path
 

@@ -17,8 +17,7 @@ from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
-from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions
-from cordwood.pipelines.audit.report import Check, Finding, PartitionShare, Report
+from cordwood.pipelines.audit.report import BadQuestion, Check, EventId, Finding, PartitionShare, Questions, Report
 
 STRIDE = 4096
 """Offsets are counted in strides; only strides with missing offsets are examined one by one."""

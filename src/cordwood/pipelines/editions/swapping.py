@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.pipelines.definition.errors import AlreadyRunning, WrongState, shown_path
-from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.checkpoint import committed_position, effects_position
 from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
-from cordwood.pipelines.editions.effects import effects_position
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest, in_words
 from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
 from cordwood.pipelines.tables.stores import TablePlace

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows, Refusal
 from cordwood.pipelines.definition.formats import ParsedBy
+from cordwood.pipelines.editions.events import spent_in_batch
 from cordwood.pipelines.editions.positions import Positions
-from cordwood.pipelines.editions.spending import spent_in_batch
 from cordwood.pipelines.execution.outputs import OtherPoison, Outputs, Work
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.decoding import inputs_of
@@ -61,7 +61,7 @@ class BatchReport:
     duration_ms: int
     remarks: Sequence[str] = ()
     spent: Mapping[str, Any] = field(default_factory=dict)
-    """The parts of the batch's time, in milliseconds (`spending.py`)."""
+    """The parts of the batch's time, in milliseconds (`events.py`)."""
 
 
 class Batches:

@@ -6,9 +6,8 @@ from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.log_ends import log_ends, log_starts, topic_ids
-from cordwood.pipelines.editions.offset_sets import OffsetSet
 from cordwood.pipelines.editions.positions import ahead, distance
-from cordwood.pipelines.editions.requeue_plan import read_plan
+from cordwood.pipelines.editions.requeue_plan import OffsetSet, read_plan
 from cordwood.pipelines.execution.reading_here import committed_records
 from cordwood.pipelines.rows.quarantine import PREFIX
 

@@ -17,7 +17,7 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 from cordwood.pipelines.definition.definition import RECORD, Pipeline, Table, TableFormat, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
-from cordwood.pipelines.editions.spending import Spent
+from cordwood.pipelines.editions.events import Spent
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.watching import keeps_order, saw

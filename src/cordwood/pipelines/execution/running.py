@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions import checkpoint
+from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.effects import note_begun
 from cordwood.pipelines.editions.events import Tell, say
-from cordwood.pipelines.editions.live_edition import locked_live_edition
+from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import RunLock
-from cordwood.pipelines.editions.trying import adopting
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream

@@ -1,14 +1,18 @@
-"""The Spark session in which the worker runs a pipeline."""
+"""The Spark session in which the worker runs a pipeline, and reports of what it does before its first batch is done."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.editions.events import Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from cordwood.pipelines.execution.running import Running
 
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _READING: Final = "cordwood.spark.source.range_reading"
@@ -52,3 +56,36 @@ def _start_workers(spark: "SparkSession", pipeline: Pipeline) -> None:
     with suppress(Exception):
         numbers = spark.range(cores, numPartitions=cores)
         numbers.mapInArrow(ready, "id long").mapInArrow(ready, "id long").collect()
+
+
+_LOOK_S: Final = 0.5
+_IN_WORDS: Final = {
+    "Initializing sources": "starting the source",
+    "Getting offsets": "asking the broker how far the log goes",
+    "Processing new data": "the first batch is under way",
+    "Waiting for data": "waiting for records",
+}
+"""Beginnings of the messages of `StreamingQuery.status`, and their meaning for a waiting user."""
+
+
+def doing_in_words(message: str) -> str | None:
+    """The meaning of Spark's message; None for one that says nothing new."""
+    return next((text for beginning, text in _IN_WORDS.items() if message.startswith(beginning)), None)
+
+
+def tell_what_is_done(running: "Running", tell: Tell) -> None:
+    """Reports in a thread of its own what the query does, until its first batch is done or it ends."""
+
+    def watch() -> None:
+        said = None
+        try:
+            while running.query.isActive and not running.has_done_a_batch:
+                text = doing_in_words(running.query.status["message"])
+                if text is not None and text != said:
+                    said = text
+                    tell({**running.who, "event": "doing", "text": text})
+                time.sleep(_LOOK_S)
+        except Exception:
+            return  # Spark is gone; the thread that waits for the query reports it
+
+    threading.Thread(target=watch, name="cordwood-telling", daemon=True).start()

@@ -21,8 +21,7 @@ from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_d
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.keyed_rows import stage_keyed
 from cordwood.pipelines.tables.latest_rows import DELETED, is_told_to_merge, ordered_rows
-from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
-from cordwood.pipelines.tables.merge_scope import FileBounds, MergeScope, merge_scope
+from cordwood.pipelines.tables.merge_rules import FileBounds, MergeScope, merge_rules, merge_scope, quoted
 from cordwood.pipelines.tables.staged import (
     ADDED_TO,
     KEYED,
