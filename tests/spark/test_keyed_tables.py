@@ -10,7 +10,7 @@ from cordwood.pipelines.definition.definition import table
 from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.tables import keyed_rows
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
-from cordwood.pipelines.tables.reading import rows_of
+from cordwood.pipelines.tables.formats import rows_of
 from cordwood.pipelines.tables.staged import Change
 
 

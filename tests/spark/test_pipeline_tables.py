@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,9 +21,7 @@ from cordwood.pipelines.definition.formats import json
 from cordwood.pipelines.execution.comparing import compare
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.tables.delta import DeltaBatches
-from cordwood.pipelines.tables.iceberg import IcebergBatches
-from cordwood.pipelines.tables.parquet import ParquetBatches
-from cordwood.pipelines.tables.reading import rows_of, snapshot
+from cordwood.pipelines.tables.formats import rows_of, snapshot, writer
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES, BatchTable
 from cordwood.pipelines.tables.stores import LocalStore
 
@@ -33,11 +30,7 @@ RECORDED = f"{ROWS}, _record struct<topic: string, partition: int, offset: long,
 
 
 def opened(directory: Path, declared: Table) -> BatchTable:
-    if declared.format is TableFormat.PARQUET:
-        return ParquetBatches(directory, declared)
-    if declared.format is TableFormat.ICEBERG:
-        return IcebergBatches(directory, declared)
-    return DeltaBatches(directory, declared, directory.parent / "staging")
+    return writer(directory, declared, directory.parent / "staging")
 
 
 def write(batches: BatchTable, rows: DataFrame, batch_id: int, application: str = "query") -> None:
@@ -101,8 +94,8 @@ def test_timestamps_are_compared_and_sent_to_the_microsecond(spark: SparkSession
 
     found = []
     for name, microseconds in (("one", 123_456), ("two", 123_856)):
-        write(opened(tmp_path / name, table(name, format="parquet")), row(microseconds), 0)
-        found.append(snapshot(tmp_path / name, TableFormat.PARQUET))
+        write(opened(tmp_path / name, table(name)), row(microseconds), 0)
+        found.append(snapshot(tmp_path / name, TableFormat.DELTA))
     one, two = found
     assert one is not None
     assert two is not None
@@ -269,10 +262,6 @@ def test_rows_that_a_table_cannot_take_are_refused(spark: SparkSession, tmp_path
     assert batches.stage(spark.createDataFrame([(None, 1, None), ("a", 1, None)], ROWS)).null_keys == 1
     with pytest.raises(InvalidRows, match="the column n was int and is now string"):
         batches.stage(spark.createDataFrame([("a", "x")], "id string, n string"))
-    append_only = opened(tmp_path / "p", table("p", format="parquet"))
-    write(append_only, plain(spark, [1]), 0)
-    with pytest.raises(InvalidRows, match="its rows were"):
-        append_only.stage(spark.createDataFrame([("a", 1)], "id string, n int"))
 
 
 @pytest.mark.usefixtures("merged_by")
@@ -341,31 +330,24 @@ def test_names_may_have_any_characters(spark: SparkSession, tmp_path: Path) -> N
     assert sorted(tuple(row) for row in rows_of(spark, found).collect()) == [("a", 1), ("b", 3)]
 
 
-@pytest.mark.parametrize("format_", [TableFormat.DELTA, TableFormat.PARQUET])
-def test_small_files_are_made_few_while_readers_keep_theirs(
-    spark: SparkSession, tmp_path: Path, format_: TableFormat
-) -> None:
+def test_small_files_are_made_few_while_readers_keep_theirs(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
-    declared = table("t", format=format_.value)
-    batches = opened(directory, declared)
+    batches = opened(directory, table("t"))
     rows = plain(spark, range(100)).repartition(MANY_SMALL_FILES // 2)
     write(batches, rows, 0)
     assert batches.tidy(now_ms=0) is None
     write(batches, rows, 1)
-    before = snapshot(directory, format_)
+    before = snapshot(directory, TableFormat.DELTA)
     assert before is not None
     assert len(before.files) >= MANY_SMALL_FILES
     assert f"files of table t made {1}" in str(batches.tidy(now_ms=0))
-    after = snapshot(directory, format_)
+    after = snapshot(directory, TableFormat.DELTA)
     assert after is not None
     assert len(after.files) == 1
-    numbers = [row[1] for row in content(spark, directory, format_)]
+    numbers = [row[1] for row in content(spark, directory)]
     assert sorted(numbers) == sorted([*range(100), *range(100)])
     assert rows_of(spark, before).count() == 200, "the files of an older snapshot are still there"
     assert batches.last_batch("query") == 1, "compaction forgets no batch"
-    if format_ is TableFormat.PARQUET:
-        batches.tidy(now_ms=25 * 3_600_000)
-        assert len(list(directory.glob("*.parquet"))) == 1
 
 
 def test_files_that_merges_replaced_are_removed_though_there_are_never_many(
@@ -394,20 +376,6 @@ def test_files_that_merges_replaced_are_removed_though_there_are_never_many(
     left = len(list(directory.glob("*.parquet")))
     batches.tidy(now_ms=25 * 3_600_000)
     assert len(list(directory.glob("*.parquet"))) < left
-
-
-def test_files_that_no_manifest_names_are_removed_after_a_day(spark: SparkSession, tmp_path: Path) -> None:
-    """Failed tasks and interrupted batches leave such files."""
-    directory = tmp_path / "t"
-    batches = opened(directory, table("t", format="parquet"))
-    write(batches, plain(spark, [1]), 0)
-    left = batches.stage(plain(spark, [2])).files
-    now_ms = int(time.time() * 1000)
-    batches.tidy(now_ms)
-    assert all((directory / file.name).exists() for file in left), "a batch under way may be about to name them"
-    batches.tidy(now_ms + 25 * 3_600_000)
-    assert not any((directory / file.name).exists() for file in left)
-    assert [row[1] for row in content(spark, directory, TableFormat.PARQUET)] == [1]
 
 
 def test_values_that_python_has_no_word_for_are_written_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def opened(directory: Path) -> IcebergBatches:
-    return IcebergBatches(directory / "t", table("t", format="iceberg"))
+    return IcebergBatches(directory / "t", table("t", format="iceberg"), directory)
 
 
 def staged(batches: IcebergBatches, rows: Sequence[dict[str, Any]], schema: StructType = ROWS) -> Staged:

@@ -82,7 +82,8 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
         (lambda: topic("a/b"), "cannot be a topic's name"),
         (lambda: topic("orders", value="json"), "is no format"),  # type: ignore[arg-type]
         (lambda: table("t", format="orc"), "no format 'orc'"),
-        (lambda: table("t", format="parquet", key="id"), "not replaced by key"),
+        (lambda: table("t", format="parquet"), "no format 'parquet'"),
+        (lambda: table("t", format="iceberg", key="id"), "not replaced by key"),
         (lambda: table("t", delete_when="x"), "for tables with a key"),
         (lambda: table("t", key="order.id"), "'order.id' cannot be a key"),
         (lambda: budget(rows=-1), "rows >= 0"),

@@ -36,7 +36,6 @@ Function = Callable[..., "DataFrame | Mapping[str, DataFrame]"]
 
 class TableFormat(StrEnum):
     DELTA = "delta"
-    PARQUET = "parquet"
     ICEBERG = "iceberg"
 
 
@@ -185,7 +184,7 @@ def table(
     With `key`, one column or several, a row replaces the row of the same key, and a record without a value (a
     tombstone) deletes it. If a batch has several rows of one key, the last one counts: by the columns `latest_by` if
     they are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an
-    SQL condition for deletes of your own. `format` is delta; for tables without a key also iceberg, or parquet.
+    SQL condition for deletes of your own. `format` is delta; for tables without a key also iceberg.
 
     `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
     `storage_options` go to the `deltalake` package. Credentials are better left to the environment.
@@ -194,7 +193,8 @@ def table(
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         raise InvalidDefinition(f"{name!r} cannot be a table's name", site, "letters, digits, dashes, underscores")
     if format not in list(TableFormat):
-        raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, "delta, iceberg or parquet")
+        hint = f"{' or '.join(TableFormat)}, both of which keep their rows in Parquet files"
+        raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, hint)
     keys = _columns(key)
     if format != TableFormat.DELTA and keys:
         hint = "leave out key=, or use format='delta'"

@@ -16,7 +16,7 @@ from cordwood.pipelines.definition.errors import NotFound, WrongState
 from cordwood.pipelines.definition.loading import same_name
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.tables.reading import rows_of, snapshot
+from cordwood.pipelines.tables.formats import rows_of, snapshot
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 
 if TYPE_CHECKING:

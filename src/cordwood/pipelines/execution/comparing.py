@@ -5,8 +5,9 @@ on one side and once on the other is one difference. Records of a topic are matc
 records, or another number of them, has changed; records without a key are counted. The order of a topic's records is
 not compared.
 
-Small outputs are compared in this process (`comparing_here`), in a second; larger ones on Spark, with bounded memory.
-Either way each side is read as of one moment.
+Small outputs are compared in this process (`comparing_here`): 20,000 rows take 0.2 s of CPU, and 24 s on Spark, most of
+them for its start. Larger ones are compared on Spark, with bounded memory. Either way each side is read as of one
+moment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.rows.encoding import JSON_OPTIONS
-from cordwood.pipelines.tables.reading import rows_of
+from cordwood.pipelines.tables.formats import rows_of
 from cordwood.pipelines.tables.staged import Snapshot
 
 if TYPE_CHECKING:

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
-from cordwood.pipelines.definition.definition import RECORD, Pipeline, Table, TableFormat, Topic
+from cordwood.pipelines.definition.definition import RECORD, Pipeline, Table, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.editions.events import Spent
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.watching import keeps_order, saw
-from cordwood.pipelines.tables.delta import DeltaBatches
-from cordwood.pipelines.tables.iceberg import IcebergBatches
+from cordwood.pipelines.tables.formats import writer
 from cordwood.pipelines.tables.latest_rows import null_key_rows
-from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 from cordwood.wire.apis import ApiKey
@@ -265,8 +263,4 @@ def _open_table(table: Table, place: Place) -> BatchTable:
     if isinstance(where, ObjectStore):
         # The edition's facts have no credentials; the definition may have some.
         where = where.with_options(table.storage_options)
-    elif table.format is TableFormat.PARQUET:
-        return ParquetBatches(where, table)
-    elif table.format is TableFormat.ICEBERG:
-        return IcebergBatches(where, table)
-    return DeltaBatches(where, table, place.staging / table.name)
+    return writer(where, table, place.staging / table.name)

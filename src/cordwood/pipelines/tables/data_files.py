@@ -213,18 +213,6 @@ def _written(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def rewrite_data_files(names: list[str], store: TableStore, schema: "pa.Schema") -> DataFile:
-    """Writes one new file with the rows of others, in their order, holding no more than a row group in memory."""
-    import pyarrow.parquet as pq
-
-    writer = FileWriter(store, schema)
-    for name in names:
-        with pq.ParquetFile(name) as file:
-            for batch in file.iter_batches(batch_size=16_384):
-                writer.write(batch)
-    return writer.close()
-
-
 def copy_rows(path: Path, store: TableStore, chosen: "NDArray[np.bool_]") -> DataFile:
     """Writes one new file with the chosen rows of another."""
     import pyarrow as pa

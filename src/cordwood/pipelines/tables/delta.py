@@ -256,7 +256,6 @@ class DeltaBatches:
 
 
 def delta_snapshot(place: TablePlace) -> Snapshot | None:
-    """The table as it is now; None if nothing was ever written to it."""
     from deltalake import DeltaTable
 
     store = store_of(place)

@@ -17,7 +17,7 @@ from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.tables.data_files import arrow_schema, write_data_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
-from cordwood.pipelines.tables.stores import LocalStore
+from cordwood.pipelines.tables.stores import LocalStore, TablePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,8 @@ _KEPT_MS: Final = 7 * _TIDYING_INTERVAL_MS
 
 
 class IcebergBatches:
-    def __init__(self, directory: Path, table: Table) -> None:
+    def __init__(self, directory: TablePlace, table: Table, staging: Path) -> None:
+        assert isinstance(directory, Path), "Iceberg tables are on a file system"
         assert not table.key, "rows of an Iceberg table are only added"
         self._directory = directory
         self._table = table
@@ -140,10 +141,10 @@ class IcebergBatches:
             raise InvalidRows(f"table {self._table.name}: its columns do not fit into Iceberg: {error}") from error
 
 
-def iceberg_snapshot(directory: Path) -> Snapshot | None:
-    """The table as it is now; None if nothing was ever written to it."""
+def iceberg_snapshot(directory: TablePlace) -> Snapshot | None:
     from pyspark.sql.types import StructType
 
+    assert isinstance(directory, Path), "Iceberg tables are on a file system"
     opened = _load(directory, directory.name)
     if opened is None:
         return None

@@ -1,26 +1,42 @@
-"""Reads a table as Spark rows: the files of one moment, however long it takes and whatever is written meanwhile."""
+"""The formats of tables: how each is written, and how its rows are read.
 
-from collections.abc import Iterator
+A read takes the files of one moment, however long it takes and whatever is written meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.pipelines.definition.definition import TableFormat
+from cordwood.pipelines.definition.definition import Table, TableFormat
 from cordwood.pipelines.tables.data_files import arrow_schema
-from cordwood.pipelines.tables.delta import delta_snapshot
-from cordwood.pipelines.tables.iceberg import iceberg_snapshot
-from cordwood.pipelines.tables.parquet import parquet_snapshot
-from cordwood.pipelines.tables.staged import Snapshot
+from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
+from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot
+from cordwood.pipelines.tables.staged import BatchTable, Snapshot
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class _Format(NamedTuple):
+    writer: Callable[[TablePlace, Table, Path], BatchTable]
+    """Takes the place of the table, its declaration, and a directory for rows that wait to be merged."""
+    snapshot: Callable[[TablePlace], Snapshot | None]
+
+
+_FORMATS: Final[Mapping[TableFormat, _Format]] = {
+    TableFormat.DELTA: _Format(DeltaBatches, delta_snapshot),
+    TableFormat.ICEBERG: _Format(IcebergBatches, iceberg_snapshot),
+}
+
+
+def writer(place: TablePlace, table: Table, staging: Path) -> BatchTable:
+    return _FORMATS[table.format].writer(place, table, staging)
+
+
 def snapshot(place: TablePlace, format_: TableFormat) -> Snapshot | None:
-    if format_ is TableFormat.DELTA:
-        return delta_snapshot(place)
-    assert isinstance(place, Path), "only Delta tables are in object stores"
-    return parquet_snapshot(place) if format_ is TableFormat.PARQUET else iceberg_snapshot(place)
+    """The table as it is now; None if nothing was ever written to it."""
+    return _FORMATS[format_].snapshot(place)
 
 
 def rows_of(spark: "SparkSession", found: Snapshot) -> "DataFrame":
