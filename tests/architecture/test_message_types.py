@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from cordwood.cli import raw_request
+from cordwood.administration import brokers as raw_request
 from cordwood.node.loop.peers import PeerAnswer, PeerOutcome, PeerRequest
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.wire.apis import ApiKey
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.heartbeat import Heartbeat
 
 LISTING = (
-    "import sys, cordwood.broker.server, cordwood.node.apis, cordwood.client.brokers, cordwood.cli.raw_request;"
+    "import sys, cordwood.broker.server, cordwood.node.apis, cordwood.client.brokers, cordwood.administration.brokers;"
     f"print([name for name in sys.modules if name.startswith('cordwood.wire.{TYPES}')])"
 )
 

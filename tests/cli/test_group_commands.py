@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
-from cordwood.cli.connection import Connection
-from cordwood.cli.group import view
-from cordwood.cli.group.lag import LagReader
+from cordwood.administration.connection import Connection
+from cordwood.administration.group import view
+from cordwood.administration.group.lag import LagReader
 from cordwood.model.failure import ExitCode, Failure
 
 

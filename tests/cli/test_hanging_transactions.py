@@ -14,8 +14,8 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.connection import Connection
-from cordwood.cli.transaction import hanging, view
+from cordwood.administration.connection import Connection
+from cordwood.administration.transaction import hanging, view
 from cordwood.embedded import Broker, Cluster
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.failure import ExitCode

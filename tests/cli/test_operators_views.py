@@ -11,15 +11,14 @@ from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
 from cordwood import __version__
+from cordwood.administration.cluster.node_facts import ClientUse, NodeFacts
+from cordwood.administration.cluster.view import PartitionState
+from cordwood.administration.topic.by_state import Wanted
+from cordwood.administration.transaction import hanging
+from cordwood.administration.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
 from cordwood.cli.client.list import ClientView, clients_of
-from cordwood.cli.cluster.view import PartitionState
-from cordwood.cli.node_facts import NodeFacts
-from cordwood.cli.topic.by_state import Wanted
-from cordwood.cli.transaction import hanging
-from cordwood.cli.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
 from cordwood.model.failure import ExitCode
 from cordwood.model.quantities import ranges
-from cordwood.node.requests.census import ClientUse
 
 
 def _commit(cordwood_cli: Cordwood, group: str, topic: str, offsets: dict[int, int]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.starting_point import Span, StartingPoint
+from cordwood.administration.topic.starting_point import Span, StartingPoint
 from cordwood.model.failure import ExitCode
 
 CORDWOOD = [sys.executable, "-m", "cordwood.cli"]

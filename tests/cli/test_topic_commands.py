@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.topic.view import topic_id_of
+from cordwood.administration.topic.view import topic_id_of
 from cordwood.model.failure import ExitCode
 
 

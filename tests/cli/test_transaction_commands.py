@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.cli.conftest import Cordwood
 
-from cordwood.cli.raw_request import ask
+from cordwood.administration.asking import ask
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyPlan
 from cordwood.client.settings import ClientSettings

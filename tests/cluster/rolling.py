@@ -7,8 +7,8 @@ from typing import NamedTuple
 from tests.cluster.local_cluster import LocalCluster
 from tests.deadline import eventually
 
-from cordwood.cli.cluster.view import cluster_view
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.view import cluster_view
+from cordwood.administration.connection import Connection
 from cordwood.model.failure import Failure
 
 IN_SYNC_WITHIN_S = 180.0

@@ -16,10 +16,10 @@ from tests.cluster.local_cluster import LocalCluster
 from tests.cluster.test_leader_killed import create
 from tests.interop.confluent_clients import read_to_end
 
-from cordwood.cli.cluster.electing import PREFERRED, elect
-from cordwood.cli.cluster.mover import begin
-from cordwood.cli.connection import Connection
-from cordwood.cli.raw_request import brokers
+from cordwood.administration.brokers import brokers
+from cordwood.administration.cluster.electing import PREFERRED, elect
+from cordwood.administration.cluster.mover import begin
+from cordwood.administration.connection import Connection
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 6

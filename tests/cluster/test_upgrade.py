@@ -23,8 +23,8 @@ from tests.deadline import eventually
 from tests.etcd.finding import Etcd
 from tests.seeds import FIRST_SEED
 
-from cordwood.cli.cluster.versions import ClusterVersions, cluster_versions, finalise
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.versions import ClusterVersions, cluster_versions, finalise
+from cordwood.administration.connection import Connection
 from cordwood.model.failure import Failure
 
 pytestmark = pytest.mark.timeout(600)

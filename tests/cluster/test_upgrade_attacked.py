@@ -23,8 +23,8 @@ from tests.etcd.members import EtcdCluster
 from tests.pausing import pause, resume
 from tests.seeds import FIRST_SEED
 
-from cordwood.cli.cluster.versions import ClusterVersions, cluster_versions, finalise
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.versions import ClusterVersions, cluster_versions, finalise
+from cordwood.administration.connection import Connection
 from cordwood.model.failure import Failure
 
 pytestmark = pytest.mark.timeout(300)

@@ -33,7 +33,7 @@ from cordwood.cli.demo.command import demo
 from cordwood.cli.doctor.command import doctor
 from cordwood.cli.group.delete import delete_groups
 from cordwood.cli.group.describe import describe_group
-from cordwood.cli.group.lags import group_lag
+from cordwood.cli.group.lag import group_lag
 from cordwood.cli.group.list import list_groups
 from cordwood.cli.group.reset import reset as reset_group
 from cordwood.cli.group.watch import watch_group

@@ -50,9 +50,9 @@ def audit(
         import pyspark  # noqa: F401
     except ImportError:
         raise Failure("SPARK_MISSING", "the audit runs on Spark", "in a clone: pip install '.[spark]'") from None
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import partition_indexes
     from cordwood.cli.terminal.output import print_json, remark
-    from cordwood.cli.topic.view import partition_indexes
 
     questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
     # Spark takes seconds to start, and its client a minute to give up on a missing broker.

@@ -2,13 +2,12 @@
 
 import sys
 import time
-import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.produce import no_such_partition
-from cordwood.cli.starting_point import StartingPoint
+from cordwood.administration.topic.reading import damaged, no_such_partition, open_consumer
+from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
@@ -25,9 +24,9 @@ from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Message
 
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 _BATCH = 500
 _POLL_S = 0.2
@@ -89,8 +88,8 @@ def consume(
     where = StartingPoint.parse(start or ("committed" if group is not None else "beginning"))
     if where.kind == "committed" and group is None:
         raise Failure("USAGE", "--from committed needs --group", "name the group that committed", ExitCode.USAGE)
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.view import partition_indexes
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import partition_indexes
 
     connection = Connection(bootstrap_servers, timeout_s)
     indexes = partition_indexes(connection, topic)
@@ -176,43 +175,6 @@ def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
     return list(headers or [])
 
 
-def damaged(connection: "Connection", message: "Message") -> Failure:
-    """The failure for damaged records: librdkafka found a wrong checksum, or the broker refuses the offsets."""
-    from cordwood.cli.topic.view import damage_in
-
-    error = message.error()
-    topic, index, offset = message.topic(), message.partition(), message.offset()
-    assert error is not None
-    assert topic is not None
-    assert offset is not None
-    offsets = f"is damaged from offset {offset} on"
-    going_on = "`cordwood inspect --verify` on a stopped broker finds all damage; --from OFFSET reads on behind it"
-    for known in damage_in(connection, topic):
-        if known.partition == index and known.first_offset <= offset <= known.last_offset:
-            offsets = f"is damaged: offsets {known.first_offset} to {known.last_offset}"
-            going_on = f"--partition {index} --from {known.last_offset + 1} reads on behind the damage"
-    return Failure(
-        "CORRUPT_MESSAGE",
-        f"partition {index} of {topic} {offsets}; the bytes on the broker's disk are not those that were written "
-        f"({error.str()})",
-        f"nothing of that batch was printed; {going_on}",
-    )
-
-
-def open_consumer(connection: "Connection", group: str | None = None) -> "Consumer":
-    """A consumer that joins no group, reads the partitions assigned to it and reports their ends."""
-    return connection.consumer(
-        {
-            # librdkafka reads only with a group id. Nothing joins or commits under this one.
-            "group.id": group or f"cordwood-cli-{uuid.uuid4()}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
-        }
-    )
-
-
 class _Reading:
     """One pass over some partitions, from a starting point to the end or for ever."""
 
@@ -290,7 +252,7 @@ class _Reading:
     def _is_end(self, message: "Message") -> bool:
         from confluent_kafka import KafkaError
 
-        from cordwood.cli.connection import failure_of
+        from cordwood.administration.connection import failure_of
 
         error = message.error()
         assert error is not None

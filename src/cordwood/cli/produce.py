@@ -30,7 +30,7 @@ from cordwood.model.quantities import count_in_words
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 
 _RECORDS_PER_POLL = 1000
@@ -114,7 +114,7 @@ def produce(
         raise Failure("USAGE", "--json-input reads lines of stdin only", "see --help", ExitCode.USAGE)
     if tombstone and (key is None or values):
         raise Failure("USAGE", "a tombstone has a key and no value", "give --key, and no VALUE", ExitCode.USAGE)
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
     headers = headers_from_options(header)
     connection = Connection(bootstrap_servers, timeout_s)
@@ -137,7 +137,8 @@ def _require_topic(connection: "Connection", topic: str, partition: int | None) 
     """Fails early, with similar names, unless the topic exists or the broker creates topics on first use."""
     from confluent_kafka.admin import ConfigResource
 
-    from cordwood.cli.topic.view import partition_indexes, settings_of
+    from cordwood.administration.topic.reading import no_such_partition
+    from cordwood.administration.topic.view import partition_indexes, settings_of
 
     try:
         indexes = partition_indexes(connection, topic)
@@ -153,17 +154,6 @@ def _require_topic(connection: "Connection", topic: str, partition: int | None) 
         return
     if partition is not None and partition not in indexes:
         raise no_such_partition(topic, partition, indexes)
-
-
-def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure:
-    return Failure(
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        f"{topic} has no partition {partition}",
-        f"the topic has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
-        if len(indexes) > 1
-        else "the topic has one partition: 0",
-        ExitCode.NOT_FOUND,
-    )
 
 
 def _stdin_lines() -> Iterator[bytes]:
@@ -223,7 +213,7 @@ class _Sending:
         """Sends all records. A million lines are usual input: the work for each of them is small."""
         from confluent_kafka import KafkaException
 
-        from cordwood.cli.connection import failure_of
+        from cordwood.administration.connection import failure_of
 
         produce, topic, delivered = self._producer.produce, self._topic, self._delivered
         usual = _arguments(OutgoingRecord(None, None), headers, partition)
@@ -260,7 +250,7 @@ class _Sending:
 
     def finish(self, *, as_json: bool) -> None:
         """Waits for the acknowledgements and reports them. Raises Failure if a record was not written."""
-        from cordwood.cli.connection import failure_of
+        from cordwood.administration.connection import failure_of
 
         self._producer.flush(self._connection.timeout_s + 1)
         written = sum(self._written.values())

@@ -25,7 +25,7 @@ from cordwood.model.listeners import EVERY_INTERFACE, host_and_port, parse_addre
 from cordwood.model.storage_settings import directories_in
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
     from cordwood.model.broker_settings import BrokerSettings
 
 LOG_TAIL_BYTES: Final = 1 << 20
@@ -122,7 +122,7 @@ def collect(
     bootstrap_servers: str, timeout_s: float, config: str | None, data_dir: str | None, log_file: str | None
 ) -> tuple[list[Part], list[str]]:
     """The parts of a bundle, and a line for each missing part."""
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
     parts: list[Part] = []
@@ -139,7 +139,7 @@ def collect(
             missing.append(f"{what}: {error}")
 
     def find_brokers() -> Iterable[Part]:
-        from cordwood.cli.raw_request import brokers_that_take_part
+        from cordwood.administration.brokers import brokers_that_take_part
 
         hosts.update({broker: host for broker, (host, _) in brokers_that_take_part(connection).items()})
         return ()
@@ -246,16 +246,16 @@ def _about() -> Iterator[Part]:
 
 
 def _settings_of(connection: "Connection", broker: int) -> dict[str, str]:
-    from cordwood.cli.config.changes import broker_resource
-    from cordwood.cli.topic.view import settings_of
+    from cordwood.administration.config.changes import broker_resource
+    from cordwood.administration.topic.view import settings_of
 
     settings = settings_of(connection, broker_resource(str(broker)))
     return {name: setting.value or "" for name, setting in sorted(settings.items())}
 
 
 def _state(connection: "Connection") -> Iterator[Part]:
+    from cordwood.administration.cluster.view import cluster_view
     from cordwood.cli.cluster.status import status_as_json, with_releases
-    from cordwood.cli.cluster.view import cluster_view
 
     yield "status.json", _as_json(status_as_json(with_releases(cluster_view(connection), connection.timeout_s)))
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
@@ -304,7 +304,8 @@ def _files(directory: str, part: str) -> Iterator[Part]:
 
 
 def _health(here: BrokerHere) -> Iterator[Part]:
-    from cordwood.cli.doctor.command import findings_as_json, findings_of
+    from cordwood.cli.doctor.command import findings_as_json
+    from cordwood.cli.doctor.measuring import findings_of
 
     yield f"doctor{here.label}.json", _as_json(findings_as_json(findings_of(here.settings)))
 

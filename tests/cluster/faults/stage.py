@@ -25,8 +25,8 @@ from tests.etcd.finding import Etcd
 from tests.etcd.members import EtcdCluster, EtcdMember, Place
 from tests.etcd.tenant import Tenant
 
-from cordwood.cli.cluster.view import PartitionState, cluster_view, partitions_of
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.view import PartitionState, cluster_view, partitions_of
+from cordwood.administration.connection import Connection
 from cordwood.model.failure import Failure
 
 CLIENTS = 0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from cordwood.administration.connection import parse_server
 from cordwood.cli.app import app
-from cordwood.cli.connection import parse_server
 from cordwood.cli.reference import EXIT_CODE_MEANINGS
 from cordwood.cli.terminal.options import parse_assignments
 from cordwood.model.failure import ExitCode, Failure, near_names

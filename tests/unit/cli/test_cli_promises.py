@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.promises import ack_promise, order_promise
+from cordwood.administration.topic.promises import ack_promise, order_promise
 
 
 @pytest.mark.parametrize(

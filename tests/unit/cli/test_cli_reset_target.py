@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.group.reset import Target, parse_target
+from cordwood.administration.group.reset import Target, parse_target
 
 
 @pytest.mark.parametrize("back", ["99999999999d", "99999999999999999999d", "9" * 1000 + "ms"])

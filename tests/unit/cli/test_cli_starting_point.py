@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.cli.starting_point import StartingPoint
+from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.model.failure import ExitCode, Failure
 
 

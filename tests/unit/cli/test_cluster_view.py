@@ -2,8 +2,9 @@
 
 import pytest
 
-from cordwood.cli.cluster.causes import Cause, by_cause
-from cordwood.cli.cluster.view import (
+from cordwood.administration.asking import first_answer
+from cordwood.administration.cluster.causes import Cause, by_cause
+from cordwood.administration.cluster.view import (
     WITHHOLDS,
     GoneNode,
     NodeView,
@@ -18,7 +19,6 @@ from cordwood.cli.cluster.view import (
     why_no_leader,
     with_counts,
 )
-from cordwood.cli.raw_request import first_answer
 from cordwood.model.failure import ExitCode, Failure
 
 ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cordwood.cli.app import app
-from cordwood.cli.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember, log_file_of, ports_of
-from cordwood.cli.doctor.judgement import (
+from cordwood.administration.doctor.facts import Clock, Disk, Limits, Memory, Port, StoreMember
+from cordwood.administration.doctor.judgement import (
     Finding,
     State,
     judge_clock,
@@ -26,6 +25,8 @@ from cordwood.cli.doctor.judgement import (
     judge_ports,
     judge_store,
 )
+from cordwood.cli.app import app
+from cordwood.cli.doctor.measuring import log_file_of, ports_of
 from cordwood.embedded import Broker
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import ExitCode

@@ -5,27 +5,33 @@ import errno
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 import pytest
 
-from cordwood.cli.cluster import mover as moving_along
-from cordwood.cli.cluster.drain import check_empty
-from cordwood.cli.cluster.forget import next_step
-from cordwood.cli.cluster.gathering import Gathered, Reassignment, placed
-from cordwood.cli.cluster.mover import SMALL_AT_ONCE, Mover, Refused, led_by_others, refusals_in_words, waits_in_words
-from cordwood.cli.cluster.moving import (
-    carry_out,
+from cordwood.administration.cluster import mover as moving_along
+from cordwood.administration.cluster.gathering import Gathered, Reassignment, placed
+from cordwood.administration.cluster.mover import (
+    SMALL_AT_ONCE,
+    Mover,
+    Refused,
+    led_by_others,
+    refusals_in_words,
+    waits_in_words,
+)
+from cordwood.administration.cluster.moving import (
     leaders_in_words,
     lifting_in_words,
-    loads_table,
     stuck_failure,
     stuck_in_words,
 )
-from cordwood.cli.cluster.view import NodeView, PartitionState
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.view import NodeView, PartitionState
+from cordwood.administration.connection import Connection
+from cordwood.cli.cluster.carrying_out import carry_out, loads_table
+from cordwood.cli.cluster.drain import check_empty
+from cordwood.cli.cluster.forget import next_step
 from cordwood.cluster.planner.balance import NoPlace, Placed, PlannedMove, plan_drain
 from cordwood.model.failure import ExitCode, Failure
 
@@ -232,8 +238,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(monkeypatch)
 
 
-def mover(moves: Sequence[PlannedMove], at_once: int = 2) -> Mover:
-    return Mover(cast("Connection", type("Fake", (), {"timeout_s": 1.0})()), gathered(), moves, at_once, None)
+def mover(moves: Sequence[PlannedMove], at_once: int = 2, say: Callable[[str], None] = lambda text: None) -> Mover:
+    return Mover(cast("Connection", type("Fake", (), {"timeout_s": 1.0})()), gathered(), moves, at_once, say, None)
 
 
 def test_few_large_partitions_and_many_small_ones_move_at_once(cluster: Cluster) -> None:
@@ -245,12 +251,9 @@ def test_few_large_partitions_and_many_small_ones_move_at_once(cluster: Cluster)
     assert moves.moved == len(large) + len(small)
 
 
-def test_moves_that_wait_for_several_nodes_say_so_once_and_again_when_a_wait_comes_back(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moves_that_wait_for_several_nodes_say_so_once_and_again_when_a_wait_comes_back(cluster: Cluster) -> None:
     said: list[str] = []
-    monkeypatch.setattr(moving_along, "remark", lambda text: said.append(text.split(",")[0]))
-    moves = mover([])
+    moves = mover([], say=lambda text: said.append(text.split(",")[0]))
     waits = {("t", 0): (1, 4), ("u", 0): (1, 5)}
     for moving in (waits, waits, waits, {("t", 0): (1, 4)}, waits):
         moves.moving = dict(moving)

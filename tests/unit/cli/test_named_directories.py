@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cordwood.cli.cluster.directories import named_directory
+from cordwood.administration.cluster.directories import named_directory
 from cordwood.model.failure import Failure
 
 PATHS = ["/disk-1/cordwood", "/disk-2/cordwood", "/disk-2/more"]

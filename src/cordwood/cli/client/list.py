@@ -20,8 +20,8 @@ from cordwood.cli.terminal.output import print_json, print_names, print_table, r
 from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.node_facts import NodeFacts
+    from cordwood.administration.cluster.node_facts import NodeFacts
+    from cordwood.administration.connection import Connection
 
 ASKED_FOR = 1_000
 """The most clients in a broker's answer."""
@@ -64,7 +64,7 @@ def list_clients(
     connections. Each broker lists the 1,000 clients with the most requests since it started; other brokers are clients
     as well.
     """
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
     found = rates(Connection(bootstrap_servers, timeout_s), sample_s)
     if as_json:
@@ -95,7 +95,7 @@ def list_clients(
 
 def rates(connection: Connection, sample_s: float) -> list[ClientView]:
     """All clients, from two looks at all brokers; those with the most requests now come first."""
-    from cordwood.cli.node_facts import facts_of_nodes
+    from cordwood.administration.cluster.node_facts import facts_of_nodes
 
     before = facts_of_nodes(connection, ASKED_FOR)
     began_s = time.monotonic()

@@ -17,7 +17,7 @@ from cordwood.cli.terminal.options import (
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.view import NodeView, PartitionState, ReplicaLog
+    from cordwood.administration.cluster.view import NodeView, PartitionState, ReplicaLog
 
 
 class ReplicaLeft(NamedTuple):
@@ -88,11 +88,12 @@ def accept_loss(
     `--broker` that replica leads instead. With `--on` all records of the partition are lost; a node that comes back
     after all sets its log aside, and `cordwood recover list` shows it.
     """
-    from cordwood.cli.cluster.electing import UNCLEAN, elect
-    from cordwood.cli.cluster.view import nodes_of, partitions_of, replica_logs
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.produce import no_such_partition
-    from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.administration.asking import first_answer
+    from cordwood.administration.brokers import brokers
+    from cordwood.administration.cluster.electing import UNCLEAN, elect
+    from cordwood.administration.cluster.view import nodes_of, partitions_of, replica_logs
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.reading import no_such_partition
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 
@@ -175,8 +176,8 @@ def loss_of(
 ) -> Loss:
     """The remains of a partition, and its leader after the loss: the broker, or the live replica with the longest log
     among those that know the latest leader. `on`: a broker on which the partition is to begin anew."""
-    from cordwood.cli.cluster.gathering import ABSENT
-    from cordwood.cli.cluster.view import why_no_leader
+    from cordwood.administration.cluster.gathering import ABSENT
+    from cordwood.administration.cluster.view import why_no_leader
 
     states = {node.node_id: node.state for node in nodes}
     complete = {*partition.isr, *partition.elr}
@@ -230,7 +231,7 @@ def _show(loss: Loss) -> None:
 
 def check(loss: Loss, broker: int | None, on: int | None) -> None:
     """Raises Failure if there is nothing to accept, or no replica to lead."""
-    from cordwood.cli.cluster.gathering import ABSENT
+    from cordwood.administration.cluster.gathering import ABSENT
 
     partition = loss.partition
     name = f"{partition.topic}-{partition.partition}"

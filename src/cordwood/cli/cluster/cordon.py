@@ -15,7 +15,7 @@ from cordwood.cli.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 Nodes = Annotated[list[int], typer.Argument(metavar="NODE", min=0, help="One or more brokers.", show_default=False)]
 
@@ -49,8 +49,8 @@ def uncordon(
 def _change(
     nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, dry_run: bool, as_json: bool
 ) -> None:
-    from cordwood.cli.cluster.gathering import gather
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.failure import Failure
 
@@ -73,7 +73,7 @@ def _change(
 
 def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool, dry_run: bool = False) -> None:
     """Cordons or uncordons brokers, also those that are away. Raises Failure."""
-    from cordwood.cli.config.changes import change_broker
+    from cordwood.administration.config.changes import change_broker
     from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
 
     for node in nodes:

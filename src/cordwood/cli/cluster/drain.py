@@ -15,7 +15,7 @@ from cordwood.cli.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.gathering import Gathered
+    from cordwood.administration.cluster.gathering import Gathered
 
 
 def drain(
@@ -37,10 +37,10 @@ def drain(
     for moves away from them. The drain skips partitions whose only copies are on brokers that are away; the command
     names them, moves all others, and exits with 1.
     """
+    from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.connection import Connection
+    from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.cluster.cordon import set_cordons
-    from cordwood.cli.cluster.gathering import gather
-    from cordwood.cli.cluster.moving import carry_out
-    from cordwood.cli.connection import Connection
     from cordwood.cli.terminal.output import remark
     from cordwood.cluster.planner.balance import NoPlace, plan_drain
     from cordwood.model.failure import Failure
@@ -89,7 +89,7 @@ def drain(
 
 def check_empty(gathered: "Gathered", nodes: list[int]) -> None:
     """Raises Failure if topics that were created between the plan and the cordon put replicas on the nodes."""
-    from cordwood.cli.cluster.gathering import names_of
+    from cordwood.administration.cluster.gathering import names_of
     from cordwood.model.failure import Failure
 
     if came := [each.key for each in gathered.movable if set(nodes) & set(each.replicas)]:

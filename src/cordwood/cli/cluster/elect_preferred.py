@@ -30,10 +30,11 @@ def elect_preferred(
 
     Brokers do so by themselves unless `auto.leader.rebalance.enable` is false.
     """
-    from cordwood.cli.cluster.electing import NOT_NEEDED, PREFERRED, elect
-    from cordwood.cli.cluster.view import partitions_of
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.administration.asking import first_answer
+    from cordwood.administration.brokers import brokers
+    from cordwood.administration.cluster.electing import NOT_NEEDED, PREFERRED, elect
+    from cordwood.administration.cluster.view import partitions_of
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.quantities import count_in_words
 

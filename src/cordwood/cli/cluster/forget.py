@@ -15,7 +15,7 @@ from cordwood.cli.terminal.options import (
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.gathering import Gathered
+    from cordwood.administration.cluster.gathering import Gathered
 
 
 def forget(
@@ -30,9 +30,10 @@ def forget(
     For a node that is away the cluster keeps a note of each topic that was deleted meanwhile. The command refuses a
     node that runs, or that is a replica of a partition.
     """
-    from cordwood.cli.cluster.gathering import gather
-    from cordwood.cli.connection import Connection, code_name
-    from cordwood.cli.raw_request import ask, brokers, first_answer
+    from cordwood.administration.asking import ask, code_name, first_answer
+    from cordwood.administration.brokers import brokers
+    from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.errors import ErrorCode
     from cordwood.wire.apis import ApiKey
@@ -67,7 +68,7 @@ def forget(
 
 def refusal(node_id: int, gathered: "Gathered") -> str:
     """The reason why a known node cannot be forgotten, as the next step; empty: it can."""
-    from cordwood.cli.cluster.gathering import ABSENT
+    from cordwood.administration.cluster.gathering import ABSENT
 
     moving = any(node_id in move.replicas for move in gathered.reassignments)
     has_replicas = moving or any(node_id in each.replicas for each in gathered.partitions)
@@ -77,7 +78,7 @@ def refusal(node_id: int, gathered: "Gathered") -> str:
 
 def next_step(node_id: int, gathered: "Gathered") -> str:
     """The step that is needed before the node can be forgotten."""
-    from cordwood.cli.cluster.gathering import ABSENT
+    from cordwood.administration.cluster.gathering import ABSENT
 
     states = gathered.states
     if node_id not in states:

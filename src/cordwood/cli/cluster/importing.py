@@ -5,15 +5,15 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
+from cordwood.administration.cluster.gathering import gather, moves_to
+from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
+from cordwood.administration.connection import Connection
 from cordwood.broker.importing.steps import Import, Source
 from cordwood.broker.recovery.offline import taken
 from cordwood.broker.storage.import_note import Note, State, read_note
 from cordwood.broker.storage.storage import open_store
 from cordwood.broker.supervision.local_brokers import registered
-from cordwood.cli.cluster.gathering import gather, moves_to
-from cordwood.cli.cluster.moving import carry_out
-from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
-from cordwood.cli.connection import Connection
+from cordwood.cli.cluster.carrying_out import carry_out
 from cordwood.cli.serving.start import Flags, settings_from
 from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.importing import CannotImport
@@ -234,7 +234,7 @@ def raise_topics(
     except EnvironmentFailure as failure:
         raise Failure("CLUSTER", str(failure)) from failure
     connection = Connection(servers, timeout_s)
-    wait_for_own_topics(connection)
+    wait_for_own_topics(connection, remark)
     gathered = gather(connection)
     carry_out(
         connection,

@@ -25,9 +25,9 @@ def cluster_leaders(
 
     `cordwood topic describe --led-by NODE` lists them one by one.
     """
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.by_state import all_partitions
     from cordwood.cli.terminal.output import print_json, print_table, remark
-    from cordwood.cli.topic.by_state import all_partitions
     from cordwood.model.quantities import ranges
 
     led: dict[tuple[int, str], list[int]] = {}

@@ -17,8 +17,8 @@ from cordwood.cli.terminal.options import (
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.raw_request import Address
+    from cordwood.administration.asking import Address
+    from cordwood.administration.connection import Connection
 
 LOOK_AGAIN_S = 0.5
 
@@ -47,9 +47,9 @@ def move_dir(
 
     Without `--to` the command shows where the logs are. The present directory of a log as the target ends its move.
     """
-    from cordwood.cli.cluster.directories import begin_moves, directories_of, named_directory, throttled
-    from cordwood.cli.cluster.moving import rate_of
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.directories import begin_moves, directories_of, named_directory, throttled
+    from cordwood.administration.cluster.moving import rate_of
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, print_table, remark, say
     from cordwood.model.quantities import count_in_words, size_in_words
 
@@ -78,7 +78,7 @@ def move_dir(
             remark(DRY_RUN)
         return
     if to:
-        with throttled(connection, node_id, rate_of(throttle)):
+        with throttled(connection, node_id, rate_of(throttle), remark):
             begin_moves(address, topic, [log.partition for log in logs], to, timeout_s)
             if wait:
                 _wait(address, node_id, topic, {log.partition for log in logs}, to, timeout_s, quiet=as_json)
@@ -104,8 +104,9 @@ def move_dir(
 
 
 def _broker(connection: "Connection", broker: int | None) -> "tuple[int, Address]":
-    from cordwood.cli.cluster.view import nodes_of
-    from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.administration.asking import first_answer
+    from cordwood.administration.brokers import brokers
+    from cordwood.administration.cluster.view import nodes_of
 
     _, (_, nodes) = first_answer(brokers(connection), lambda asked: nodes_of(asked, connection.timeout_s))
     if broker is None:
@@ -125,7 +126,7 @@ def _wait(
     """Waits until no copy is left, and reports the progress. Raises Failure for logs that are not in the directory."""
     import time
 
-    from cordwood.cli.cluster.directories import directories_of
+    from cordwood.administration.cluster.directories import directories_of
     from cordwood.cli.terminal.output import remark
     from cordwood.model.quantities import count_in_words, size_in_words
 

@@ -16,8 +16,8 @@ from cordwood.cli.terminal.options import (
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.gathering import Gathered
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.gathering import Gathered
+    from cordwood.administration.connection import Connection
 
 
 def reassign(
@@ -71,10 +71,12 @@ def reassign(
     moves under way, also those of other tools; `--cancel` goes back to the former replicas. With
     `--all --replication-factor 3` every topic with fewer replicas gets three; no topic loses any.
     """
-    from cordwood.cli.cluster.gathering import gather, moves_to
-    from cordwood.cli.cluster.moving import carry_out, read_plan
-    from cordwood.cli.cluster.raising import targets_of_all, wait_for_own_topics
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.gathering import gather, moves_to
+    from cordwood.administration.cluster.moving import read_plan
+    from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
+    from cordwood.administration.connection import Connection
+    from cordwood.cli.cluster.carrying_out import carry_out
+    from cordwood.cli.terminal.output import remark
 
     connection = Connection(bootstrap_servers, timeout_s)
     if sum((list_moves, cancel, file is not None, replicas is not None, factor is not None)) != 1:
@@ -91,7 +93,7 @@ def reassign(
         if factor is None or topic is not None:
             raise Failure("USAGE", "--all needs --replication-factor, and no topic", "", ExitCode.USAGE)
         if not dry_run:
-            wait_for_own_topics(connection)
+            wait_for_own_topics(connection, remark)
     gathered = gather(connection)
     if file is not None:
         targets = read_plan(file)
@@ -147,9 +149,10 @@ def _targets(
 
 
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:
-    from cordwood.cli.cluster.gathering import reassignments
-    from cordwood.cli.cluster.mover import begin, refusals_in_words
-    from cordwood.cli.raw_request import brokers, first_answer
+    from cordwood.administration.asking import first_answer
+    from cordwood.administration.brokers import brokers
+    from cordwood.administration.cluster.gathering import reassignments
+    from cordwood.administration.cluster.mover import begin, refusals_in_words
     from cordwood.cli.terminal.output import print_json, print_table, say
     from cordwood.model.quantities import count_in_words
 

@@ -44,9 +44,9 @@ def rebalance(
     tenth of the mean, by exchanges that leave the counts alone. Then the first replica of each partition is elected,
     even if nothing moves. A plan that was carried out leaves nothing to do for the next one.
     """
-    from cordwood.cli.cluster.gathering import ABSENT, gather
-    from cordwood.cli.cluster.moving import carry_out
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.gathering import ABSENT, gather
+    from cordwood.administration.connection import Connection
+    from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
     from cordwood.cluster.planner.rebalancing.plan import plan_rebalance
 

@@ -13,8 +13,8 @@ from cordwood.cli.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.view import ClusterView, GoneNode, NodeView, Trouble
-    from cordwood.cli.raw_request import Address
+    from cordwood.administration.asking import Address
+    from cordwood.administration.cluster.view import ClusterView, GoneNode, NodeView, Trouble
 
 CAUSES_SHOWN = 50
 """The most causes that people are shown; scripts get all of them."""
@@ -32,8 +32,8 @@ def cluster_status(
     as_json: AsJson = False,
 ) -> None:
     """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
-    from cordwood.cli.cluster.view import cluster_view
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.view import cluster_view
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json
     from cordwood.model.failure import ExitCode
 
@@ -48,7 +48,7 @@ def cluster_status(
 
 def with_releases(view: "ClusterView", timeout_s: float) -> "ClusterView":
     """The view, with the release of each broker."""
-    from cordwood.cli.node_facts import PATIENCE_S, facts_of
+    from cordwood.administration.cluster.node_facts import PATIENCE_S, facts_of
 
     patience_s = min(timeout_s, PATIENCE_S)
     nodes = (node._replace(facts=facts_of(node.address, patience_s)) for node in view.nodes)
@@ -119,8 +119,8 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 
 
 def _show(view: "ClusterView") -> None:
-    from cordwood.cli.cluster.causes import by_cause
-    from cordwood.cli.connection import MAKE_ROOM
+    from cordwood.administration.cluster.causes import by_cause
+    from cordwood.administration.connection import MAKE_ROOM
     from cordwood.cli.terminal.output import print_table, remark, say
     from cordwood.model.quantities import count_in_words, ranges
 

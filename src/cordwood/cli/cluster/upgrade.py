@@ -14,7 +14,7 @@ from cordwood.cli.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.versions import ClusterVersions
+    from cordwood.administration.cluster.versions import ClusterVersions
 
 
 def upgrade(
@@ -39,8 +39,8 @@ def upgrade(
     Shows the versions that each node supports. Until a version is finalised every node can go back to the previous
     release. Refused while a node runs an older release, or is away.
     """
-    from cordwood.cli.cluster.versions import cluster_versions, finalise
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.cluster.versions import cluster_versions, finalise
+    from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, say
 
     connection = Connection(bootstrap_servers, timeout_s)

@@ -47,8 +47,8 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a topic, a group, a running broker or all brokers. If one change is refused, none is made."""
-    from cordwood.cli.config.changes import change_broker, change_settings
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.config.changes import change_broker, change_settings
+    from cordwood.administration.connection import Connection
 
     settings = parse_assignments(assignments)
     if not settings and not delete:

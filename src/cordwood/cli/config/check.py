@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from cordwood.administration.config.setting_tables import broker_settings
 from cordwood.cli.serving.start import content_of
-from cordwood.cli.setting_tables import broker_settings
 from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, print_table, remark, say
 from cordwood.model.failure import ExitCode

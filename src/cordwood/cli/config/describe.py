@@ -27,8 +27,8 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Show the settings of a topic, a group or a broker: each value, and its source."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.view import settings_of
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import settings_of
     from cordwood.model.failure import Failure
 
     connection = Connection(bootstrap_servers, timeout_s)

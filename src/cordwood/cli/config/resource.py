@@ -10,7 +10,7 @@ from cordwood.model.failure import ExitCode, Failure
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigResource
 
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 TopicOption = Annotated[
     str | None,
@@ -35,8 +35,8 @@ def named_resource(
     connection: "Connection", topic: str | None, group: str | None, broker: int | None
 ) -> "ConfigResource":
     """The topic, the group or the broker that the options name; without an option, the only broker."""
-    from cordwood.cli.config.changes import broker_resource, group_resource, topic_resource
-    from cordwood.cli.raw_request import brokers_that_take_part
+    from cordwood.administration.brokers import brokers_that_take_part
+    from cordwood.administration.config.changes import broker_resource, group_resource, topic_resource
 
     if sum(given is not None for given in (topic, group, broker)) > 1:
         raise one_resource_only()

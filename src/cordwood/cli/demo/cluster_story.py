@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.cli.cluster.view import ClusterView, PartitionState, cluster_view, partitions_of
-from cordwood.cli.connection import Connection
+from cordwood.administration.cluster.view import ClusterView, PartitionState, cluster_view, partitions_of
+from cordwood.administration.connection import Connection
 from cordwood.cli.demo.chapters import Chapter
 from cordwood.cli.demo.cluster_process import NODES, ClusterProcess
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Acknowledged, Shop, order_of, orders

@@ -13,6 +13,7 @@ from itertools import pairwise
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.administration.topic.promises import ack_promise, order_promise
 from cordwood.cli.demo import cluster_story, pipeline_story
 from cordwood.cli.demo.broker_process import BrokerFailed, BrokerProcess
 from cordwood.cli.demo.chapters import Chapter, chosen
@@ -21,7 +22,6 @@ from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
 from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
 from cordwood.cli.demo.stage import Stage
 from cordwood.cli.demo.whole_topic import read_all, rises
-from cordwood.cli.promises import ack_promise, order_promise
 from cordwood.log.inspection.directory import read_data_directory
 from cordwood.log.inspection.verify import verify
 from cordwood.model.failure import Failure

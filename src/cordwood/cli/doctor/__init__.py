@@ -1,4 +1,4 @@
 """`cordwood doctor`: finds trouble for a broker on this machine before it happens.
 
-facts.py measures the machine, judgement.py judges the facts, command.py shows the findings.
+measuring.py measures the machine, `administration/doctor` judges the facts, command.py shows the findings.
 """

@@ -8,8 +8,7 @@ from cordwood.cli.terminal.options import AsJson
 from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:
-    from cordwood.cli.doctor.judgement import Finding
-    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.administration.doctor.judgement import Finding
 
 
 def doctor(
@@ -40,7 +39,8 @@ def doctor(
     """
     import os
 
-    from cordwood.cli.doctor.judgement import State
+    from cordwood.administration.doctor.judgement import State
+    from cordwood.cli.doctor.measuring import findings_of
     from cordwood.cli.serving.start import Flags, settings_from
     from cordwood.cli.terminal.output import print_json, print_table
 
@@ -56,34 +56,6 @@ def doctor(
         print_table(["area", "state", "what"], rows)
     if any(each.state is State.PROBLEM for each in findings):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
-
-
-def findings_of(settings: "BrokerSettings") -> "list[Finding]":
-    """The findings about this machine for a broker with these settings."""
-    from cordwood.cli.doctor import facts
-    from cordwood.cli.doctor.judgement import (
-        judge_clock,
-        judge_directories,
-        judge_disk,
-        judge_limits,
-        judge_log_file,
-        judge_memory,
-        judge_ports,
-        judge_store,
-    )
-
-    disks = [facts.disk_of(path) for path in settings.data_directories]
-    newest = max(disks, key=lambda disk: disk.newest_s)
-    return [
-        *(finding for disk in disks for finding in judge_disk(disk)),
-        *judge_directories(facts.directory_faults(settings)),
-        *judge_log_file(facts.log_file_of(settings)),
-        judge_limits(facts.limits_of(settings)),
-        judge_memory(facts.memory_of(settings)),
-        *judge_clock(facts.clock(), newest),
-        *judge_ports(facts.ports_of(settings), broker_runs=any(disk.in_use for disk in disks)),
-        *judge_store(facts.store_members(settings)),
-    ]
 
 
 def findings_as_json(findings: "list[Finding]") -> list[dict[str, str]]:

@@ -30,8 +30,8 @@ def delete_groups(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups that have no members, with all their positions. There is no way back."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.group.view import committed_offsets, describe
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.group.view import committed_offsets, describe
 
     connection = Connection(bootstrap_servers, timeout_s)
     names = list(dict.fromkeys(groups))

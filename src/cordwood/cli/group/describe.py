@@ -34,8 +34,8 @@ def describe_group(
     as_json: AsJson = False,
 ) -> None:
     """Show a group: its state, its members, and in every partition its lag and the time until it loses records."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.group.lag import LagReader
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.group.lag import LagReader
     from cordwood.cli.group.table import COLUMNS, cells
 
     reader = LagReader(Connection(bootstrap_servers, timeout_s), name)

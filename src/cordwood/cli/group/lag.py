@@ -1,204 +1,49 @@
-"""A group's lag, lag time, drain rate and time to data loss, from facts that any Kafka client can see.
+"""`cordwood group lag`: the lag of all groups in one table."""
 
-A client does not see segments. It sees a log's start, end and size, the topic's settings, and the timestamps of the
-first unread and of the newest record. `lag/estimate.py` spreads records evenly between the two and cuts them into
-segments as the settings say. The forecast over segments is the same as in the broker's metrics.
-"""
+from typing import Annotated
 
-import time
-import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+import typer
 
-from cordwood.cli.group.view import GroupView, PositionView, describe, positions
-from cordwood.lag.arrival import Mark
-from cordwood.lag.data_loss import RULING_SETTINGS, Growth, RetentionRules
-from cordwood.lag.estimate import estimated_span
-from cordwood.lag.position import PositionLag, Standing, evaluate
-from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.model.topic_settings import resolve
-
-if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
-
-READING_S = 3.0
-MAX_READ_PARTITIONS = 256
-"""The most first unread records that one look reads, for their timestamps: more would make a look take long."""
-
-Place = tuple[str, int]
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    Quiet,
+    TimeoutSeconds,
+    checked_names,
+)
+from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
 
 
-class GroupLook(NamedTuple):
-    """A group at one moment."""
+def group_lag(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="GROUP", callback=checked_names, help="Groups; all if none is named.", show_default=False
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show the lag of all groups in one table, by topic; the largest comes first.
 
-    group: GroupView
-    rows: list["LagRow"]
+    `cordwood group describe` shows one group with its partitions, its speed and the time until it loses records.
+    """
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.group.lags import lags
 
-
-class LagRow(NamedTuple):
-    position: PositionView
-    lag: PositionLag | None
-    """None if the topic is gone."""
-    foreseen: bool
-    """True if the time to data loss is known. If it is known and None, no data will be lost."""
-
-    def as_json(self) -> dict[str, Any]:
-        lag = self.lag
-        loss_ms = None if lag is None else lag.time_to_data_loss_ms
-        return {
-            **self.position._asdict(),
-            "lag": self.position.lag if lag is None else lag.lag_records,
-            "standing": None if lag is None else lag.standing.value,
-            "lost": 0 if lag is None else lag.lost_records,
-            "lag_s": None if lag is None or lag.lag_ms is None else lag.lag_ms / 1000,
-            "drain_per_s": None if lag is None else lag.drain_per_s,
-            "time_to_data_loss_s": None if loss_ms is None or not self.foreseen else loss_ms / 1000,
-            "loss_is_foreseen": self.foreseen and loss_ms is not None,
-        }
-
-
-class LogFacts(NamedTuple):
-    """The facts that a client knows about one partition."""
-
-    start: int
-    end: int
-    size_bytes: int | None
-    newest_ms: int
-
-
-class LagReader:
-    """Looks at one group again and again. Rates come from all looks so far."""
-
-    def __init__(self, connection: "Connection", name: str) -> None:
-        self._connection = connection
-        self._name = name
-        self._rules: dict[str, RetentionRules] = {}
-        self._ends: dict[Place, tuple[Sample, ...]] = {}
-        self._committed: dict[Place, tuple[Sample, ...]] = {}
-        self._timestamps: dict[tuple[str, int, int], int] = {}
-
-    def look(self) -> GroupLook:
-        group = describe(self._connection, self._name)
-        found = positions(self._connection, group)
-        now_ms = int(time.time() * 1000)
-        facts: dict[Place, LogFacts] = {}
-        for topic in sorted({each.topic for each in found if each.end is not None}):
-            partitions = [each.partition for each in found if each.topic == topic]
-            facts.update(((topic, index), known) for index, known in self._facts(topic, partitions).items())
-        unread = [
-            (*place, max(each.committed, known.start))
-            for each in found
-            if each.committed is not None
-            and (known := facts.get(place := (each.topic, each.partition))) is not None
-            and max(each.committed, known.start) < known.end
-        ]
-        self._read_timestamps(unread)
-        return GroupLook(group, [self._row(each, facts.get((each.topic, each.partition)), now_ms) for each in found])
-
-    def _facts(self, topic: str, partitions: list[int]) -> dict[int, LogFacts]:
-        from confluent_kafka import TopicPartition
-        from confluent_kafka.admin import OffsetSpec
-
-        from cordwood.cli.topic.view import sizes_of
-
-        connection = self._connection
-        # Settings are read on every look: a watch may run for days, and an operator who sees a loss coming raises the
-        # retention.
-        self._rules[topic] = self._retention_rules(topic)
-        ends = connection.known_offsets(topic, partitions, OffsetSpec.latest())
-        partitions = list(ends)
-        if not partitions:
-            return {}
-        starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
-        asked = {TopicPartition(topic, index): OffsetSpec.max_timestamp() for index in partitions}
-        newest = connection.ask_all(lambda admin: admin.list_offsets(asked))
-        newest_ms = {partition.partition: answer.timestamp for partition, answer in newest.items()}
-        sizes = sizes_of(connection, topic)
-        return {index: LogFacts(starts[index], ends[index], sizes.get(index), newest_ms[index]) for index in partitions}
-
-    def _retention_rules(self, topic: str) -> RetentionRules:
-        from confluent_kafka.admin import ConfigResource
-
-        from cordwood.cli.topic.view import settings_of
-
-        found = settings_of(self._connection, ConfigResource(ConfigResource.Type.TOPIC, topic))
-        texts = {name: found[name].value for name in RULING_SETTINGS if name in found}
-        return RetentionRules.of(resolve({name: text for name, text in texts.items() if text is not None}, {}))
-
-    def _read_timestamps(self, unread: list[tuple[str, int, int]]) -> None:
-        """Reads the timestamps of these first unread records, except those known from an earlier look."""
-        from confluent_kafka import KafkaError, TopicPartition
-
-        known = self._timestamps
-        self._timestamps = {place: known[place] for place in unread if place in known}
-        missing = [place for place in unread if place not in known][:MAX_READ_PARTITIONS]
-        if not missing:
-            return
-        consumer = self._connection.consumer(
-            {
-                # librdkafka reads only with a group id. Nothing joins or commits under this one.
-                "group.id": f"cordwood-cli-{uuid.uuid4()}",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                # Retention also deletes records that an open transaction holds back.
-                "isolation.level": "read_uncommitted",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
-                "fetch.message.max.bytes": 1024,
-                "queued.min.messages": 1,
-            }
+    found = lags(Connection(bootstrap_servers, timeout_s), set(names or ()))
+    if as_json:
+        print_json([each._asdict() for each in found])
+    elif quiet:
+        print_names(dict.fromkeys(each.group for each in found))
+    elif found:
+        print_table(
+            ["group", "state", "topic", "partitions", "lag", "largest", "unknown"],
+            [(*each[:-1], each.unknown or None) for each in found],
         )
-        try:
-            consumer.assign([TopicPartition(*place) for place in missing])
-            wanted = {place[:2]: place for place in missing}
-            deadline_s = time.monotonic() + READING_S
-            while wanted and (left_s := deadline_s - time.monotonic()) > 0:
-                message = consumer.poll(min(left_s, 0.5))
-                if message is None:
-                    continue
-                problem = message.error()
-                if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-                    continue
-                topic, partition = message.topic(), message.partition()
-                assert topic is not None
-                assert partition is not None
-                place = wanted.pop((topic, partition), None)
-                if place is not None and problem is None:
-                    self._timestamps[place] = message.timestamp()[1]
-                    consumer.pause([TopicPartition(*place[:2])])
-        finally:
-            consumer.close()
-
-    def _row(self, position: PositionView, facts: LogFacts | None, now_ms: int) -> LagRow:
-        if facts is None:
-            return LagRow(position, None, False)
-        place = (position.topic, position.partition)
-        self._ends[place] = with_sample(self._ends.get(place, ()), Sample(now_ms, facts.end))
-        drain_per_s = None
-        if position.committed is not None:
-            samples = with_sample(self._committed.get(place, ()), Sample(now_ms, position.committed))
-            self._committed[place] = samples
-            drain_per_s = rate_per_s(samples)
-        first_unread = facts.start if position.committed is None else max(position.committed, facts.start)
-        first_ms = self._timestamps.get((*place, first_unread), -1)
-        rules = self._rules[position.topic]
-        records = max(facts.end - facts.start, 1)
-        record_bytes = (facts.size_bytes or 0) / records
-        records_per_ms = (rate_per_s(self._ends[place]) or 0.0) / 1000
-        lag = evaluate(
-            estimated_span(facts.start, facts.end, facts.size_bytes, first_unread, first_ms, facts.newest_ms, rules),
-            position.committed,
-            marks=[Mark(first_unread + 1, first_ms)] if first_ms >= 0 else [],
-            growth=Growth(records_per_ms, records_per_ms * record_bytes),
-            drain_per_s=drain_per_s,
-            wall_ms=now_ms,
-        )
-        return LagRow(position, lag, _can_be_foreseen(lag, rules, first_ms, facts))
-
-
-def _can_be_foreseen(lag: PositionLag, rules: RetentionRules, first_ms: int, facts: LogFacts) -> bool:
-    if lag.standing in (Standing.NEVER_COMMITTED, Standing.AHEAD):
-        return False
-    if not rules.deletes or not lag.lag_records:
-        return True
-    ages_known = rules.retention_ms < 0 or first_ms >= 0
-    return ages_known and (rules.retention_bytes < 0 or facts.size_bytes is not None)
+    else:
+        remark("No group has a position yet.")

@@ -18,8 +18,8 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List the consumer groups."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.group.view import listed
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.group.view import listed
 
     groups = listed(Connection(bootstrap_servers, timeout_s))
     if as_json:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cordwood.cli.group.lag import LagRow
+from cordwood.administration.group.lag import LagRow
 from cordwood.lag.position import Standing
 from cordwood.model.quantities import duration_in_words
 

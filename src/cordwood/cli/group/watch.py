@@ -21,7 +21,7 @@ from cordwood.model.quantities import count_in_words
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cordwood.cli.group.lag import GroupLook
+    from cordwood.administration.group.lag import GroupLook
 
 
 def watch_group(
@@ -44,8 +44,8 @@ def watch_group(
     as_json: AsJson = False,
 ) -> None:
     """Show a group's lag, drain rate and time to data loss, again and again. With --json each look is one line."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.group.lag import LagReader
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.group.lag import LagReader
 
     reader = LagReader(Connection(bootstrap_servers, timeout_s), name)
     if once:

@@ -60,7 +60,7 @@ class _Comparing:
             if self._fresh.topics.get(name, topic) != topic
         }
         if pairs:
-            from cordwood.cli.connection import reachable_family
+            from cordwood.administration.connection import reachable_family
 
             reachable_family(self._servers)
         for name, topics in pairs.items():

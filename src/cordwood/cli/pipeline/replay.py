@@ -39,7 +39,7 @@ def replay(
     place if the same command is given again and the file is the same.
     """
     with refusals():
-        from cordwood.cli.connection import reachable_family
+        from cordwood.administration.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options

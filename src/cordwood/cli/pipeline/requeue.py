@@ -41,7 +41,7 @@ def requeue(
     partition. A record without a key counts as older than every later record of its partition. Runs on Spark.
     """
     with refusals():
-        from cordwood.cli.connection import reachable_family
+        from cordwood.administration.connection import reachable_family
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.editions.live_edition import locked_live_edition, would_be_live_edition
 

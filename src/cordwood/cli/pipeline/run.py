@@ -43,7 +43,7 @@ def run(
     with growing pauses. The run ends after the batch under way on SIGTERM, Ctrl-C or `cordwood pipeline stop`.
     """
     with refusals():
-        from cordwood.cli.connection import reachable_family
+        from cordwood.administration.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.editions.live_edition import locked_live_edition

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from cordwood.cli.connection import Connection, code_name
-from cordwood.cli.raw_request import ask, transaction_coordinator
+from cordwood.administration.asking import ask, code_name
+from cordwood.administration.brokers import transaction_coordinator
+from cordwood.administration.connection import Connection
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.owner import Owner, query_id_of, read_owner

@@ -20,7 +20,7 @@ from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 KEYS_WILL_MOVE = (
     "Order by key ends now: with more partitions, producers put many keys into other partitions than before. The old "
@@ -60,9 +60,9 @@ def alter(
     Adding partitions moves keys to other partitions, so a topic with `ordering.scope=key` refuses it. --force first
     changes the scope to `partition`, and explains the consequence.
     """
-    from cordwood.cli.config.changes import change_settings, topic_resource
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.view import partition_indexes
+    from cordwood.administration.config.changes import change_settings, topic_resource
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import partition_indexes
 
     settings = parse_assignments(config)
     if partitions is None and not settings and not delete_config:
@@ -102,7 +102,7 @@ def _add_partitions(connection: "Connection", topic: str, partitions: int, *, fo
     """Adds partitions to the topic. True if it lost its order by key."""
     from confluent_kafka.admin import NewPartitions
 
-    from cordwood.cli.config.changes import change_settings, topic_resource
+    from cordwood.administration.config.changes import change_settings, topic_resource
 
     def grow() -> None:
         wanted = [NewPartitions(topic, partitions)]

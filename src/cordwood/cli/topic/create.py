@@ -26,7 +26,7 @@ from cordwood.model.quantities import count_in_words
 if TYPE_CHECKING:
     from confluent_kafka.admin import NewTopic
 
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 
 class OrderingScope(StrEnum):
@@ -89,8 +89,8 @@ def create(
     """
     from confluent_kafka.admin import NewTopic
 
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.view import describe
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import describe
 
     settings = parse_assignments(config)
     if order is not None:
@@ -131,7 +131,8 @@ def create(
 
 def _planned(connection: "Connection", wanted: "NewTopic", settings: Mapping[str, str]) -> Shape:
     """The shape that a topic would get, with the broker's defaults. librdkafka has no way to ask for it."""
-    from cordwood.cli.raw_request import ask, brokers, first_answer
+    from cordwood.administration.asking import ask, first_answer
+    from cordwood.administration.brokers import brokers
     from cordwood.wire.apis import ApiKey
 
     topic = {

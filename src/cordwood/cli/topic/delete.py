@@ -29,8 +29,8 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records. There is no way back."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.view import describe
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.view import describe
 
     connection = Connection(bootstrap_servers, timeout_s)
     found = []

@@ -21,8 +21,8 @@ from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:
-    from cordwood.cli.topic.damage import DamageView, RepairView
-    from cordwood.cli.topic.view import TopicView
+    from cordwood.administration.topic.damage import DamageView, RepairView
+    from cordwood.administration.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
 """The most partitions that people are shown; a pipe gets all of them."""
@@ -61,9 +61,10 @@ def describe_topics(
     With `--under-replicated`, `--without-leader` or `--led-by` the command lists the partitions of all topics, also of
     internal ones, in one of these states. `--quiet` prints names alone.
     """
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.topic.by_state import Wanted, show_by_state
-    from cordwood.cli.topic.view import describe
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.by_state import Wanted
+    from cordwood.administration.topic.view import describe
+    from cordwood.cli.topic.by_state import show_by_state
 
     connection = Connection(bootstrap_servers, timeout_s)
     wanted = Wanted(under_replicated, without_leader, led_by)
@@ -179,7 +180,7 @@ def repair_in_words(repair: "RepairView") -> str:
 
 def _unknown_ends(view: "TopicView") -> Iterator[str]:
     """Explains the missing offsets in the table."""
-    from cordwood.cli.connection import WHY_END_UNKNOWN
+    from cordwood.administration.connection import WHY_END_UNKNOWN
 
     leaderless = [part.partition for part in view.partitions if part.leader is None]
     waiting = [part.partition for part in view.partitions if part.leader is not None and part.end_offset is None]

@@ -24,7 +24,7 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=timeout_s))

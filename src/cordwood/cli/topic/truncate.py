@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cordwood.cli.starting_point import StartingPoint, out_of_range
+from cordwood.administration.topic.starting_point import StartingPoint, out_of_range
 from cordwood.cli.terminal.asking import DryRun, Yes, confirm
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -19,7 +19,7 @@ from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 
 _PLACES = "end, -N, @TIME or an offset"
@@ -67,7 +67,7 @@ def truncate(
     where = StartingPoint.parse(before, "--before", _PLACES)
     if where.kind == "committed":
         raise Failure("USAGE", "--before does not take committed", _PLACES, ExitCode.USAGE)
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
     cuts = _plan(connection, topic, partition, where)
@@ -90,9 +90,8 @@ def truncate(
 
 
 def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where: StartingPoint) -> list[Cut]:
-    from cordwood.cli.consume import open_consumer
-    from cordwood.cli.produce import no_such_partition
-    from cordwood.cli.topic.view import partition_indexes
+    from cordwood.administration.topic.reading import no_such_partition, open_consumer
+    from cordwood.administration.topic.view import partition_indexes
 
     indexes = partition_indexes(connection, topic)
     for index in chosen or ():

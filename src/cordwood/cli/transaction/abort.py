@@ -17,8 +17,8 @@ from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.in_partition import Place
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.in_partition import Place
 
 
 def abort_transaction(
@@ -64,8 +64,8 @@ def abort_transaction(
     it in one partition. Such an abort is refused while a coordinator still has to end the transaction. In a cluster
     only the listener that brokers use among themselves takes it: give that listener as `--bootstrap-server`.
     """
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.in_partition import Place
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.in_partition import Place
 
     connection = Connection(bootstrap_servers, timeout_s)
     if transactional_id is not None and (topic, partition, start_offset) == (None, None, None):
@@ -83,7 +83,7 @@ def abort_transaction(
 
 
 def _abort_at(connection: "Connection", place: "Place", *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    from cordwood.cli.transaction.in_partition import aborted_at, open_at
+    from cordwood.administration.transaction.in_partition import aborted_at, open_at
 
     opened = open_at(connection, place)
     if not (yes or as_json):
@@ -104,8 +104,8 @@ def _abort_at(connection: "Connection", place: "Place", *, dry_run: bool, yes: b
 
 
 def _abort_by_id(connection: "Connection", transactional_id: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    from cordwood.cli.transaction.family_view import aborted as family_aborted
-    from cordwood.cli.transaction.view import aborted, described
+    from cordwood.administration.transaction.family_view import aborted as family_aborted
+    from cordwood.administration.transaction.view import aborted, described
     from cordwood.model.families import slot_of
 
     found = described(connection, transactional_id)

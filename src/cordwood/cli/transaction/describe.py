@@ -18,8 +18,8 @@ def describe_transaction(
     as_json: AsJson = False,
 ) -> None:
     """Show a transactional id: its state, its producer, how long its transaction is open, and the partitions in it."""
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.view import described
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.view import described
 
     found = described(Connection(bootstrap_servers, timeout_s), transactional_id)
     if as_json:

@@ -24,8 +24,8 @@ def list_families(
     Each writer has a slot of its family. A slot is joined when its writer begins, open once it has written records, and
     completing while its transaction markers are being written.
     """
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.family_view import families
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.family_view import families
 
     found = families(Connection(bootstrap_servers, timeout_s))
     if as_json:

@@ -27,8 +27,8 @@ def forget_family(
 
     Only for a query that never runs again: if it does, it may write its last batch once more.
     """
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.family_view import aborted, described
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.family_view import aborted, described
 
     connection = Connection(bootstrap_servers, timeout_s)
     found = described(connection, family)

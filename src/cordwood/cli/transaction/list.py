@@ -18,7 +18,7 @@ from cordwood.cli.terminal.output import print_json, print_names, print_table, r
 from cordwood.model.failure import ExitCode
 
 if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+    from cordwood.administration.connection import Connection
 
 
 def list_transactions(
@@ -49,8 +49,8 @@ def list_transactions(
     compares the open transactions of all partitions with the knowledge of their coordinators, and ends with code 5 if
     it finds one.
     """
-    from cordwood.cli.connection import Connection
-    from cordwood.cli.transaction.view import listed
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.transaction.view import listed
 
     connection = Connection(bootstrap_servers, timeout_s)
     if hanging:
@@ -68,7 +68,7 @@ def list_transactions(
 
 
 def _show_hanging(connection: "Connection", *, quiet: bool, as_json: bool) -> None:
-    from cordwood.cli.transaction.hanging import hanging
+    from cordwood.administration.transaction.hanging import hanging
     from cordwood.model.quantities import duration_in_words
 
     found = hanging(connection)

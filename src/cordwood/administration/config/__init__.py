@@ -1,0 +1,1 @@
+"""Settings: their tables, and changes of them."""

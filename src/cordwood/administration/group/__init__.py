@@ -1,0 +1,1 @@
+"""Groups: members, positions, lag, and plans that move positions."""

@@ -1,0 +1,1 @@
+"""Topics: their view, promises and damage, and places in their partitions."""

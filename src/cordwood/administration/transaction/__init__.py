@@ -1,0 +1,1 @@
+"""Transactions and families: their view, those that hang, and their abort."""
