@@ -15,8 +15,6 @@ PACKAGES = [
     *sorted(path.parent for path in (ROOT / "src" / "cordwood").glob("*/__init__.py")),
     ROOT / "simulation",
 ]
-WITH_CIRCLES = {"cli"}
-"""Packages that still have circles."""
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -87,9 +85,7 @@ def packages_within(folder: Path) -> set[str]:
     return {".".join(path.parent.relative_to(root).parts) for path in folder.rglob("__init__.py")}
 
 
-@pytest.mark.parametrize(
-    "package", [each for each in PACKAGES if each.name not in WITH_CIRCLES], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda each: each.name)
 def test_no_file_and_no_folder_imports_itself_by_way_of_others(package: Path) -> None:
     imports = imports_within(package)
     for circle in find_circle(imports), find_circle(between_folders(imports, packages_within(package))):

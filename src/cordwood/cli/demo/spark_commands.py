@@ -1,10 +1,8 @@
-"""Commands on Spark that share one process and one Spark session: each session costs many seconds to start.
+"""Commands on Spark that share one process (`cordwood.cli.spark_process`) and one Spark session.
 
-The demo starts the process early, while the machine has little to do. The process reads the arguments of a command as a
-line of JSON, runs the command, and answers with a line of JSON. It ends when its standard input ends.
+The demo starts the process early, while the machine has little to do.
 """
 
-import io
 import json
 import os
 import signal
@@ -12,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
 
@@ -25,12 +22,12 @@ class Ended(NamedTuple):
 
 
 class SparkCommands:
-    """Runs `cordwood` commands one after the other, in the process of this module."""
+    """Runs `cordwood` commands one after the other, in a process of their own."""
 
     def __init__(self, environment: Mapping[str, str], log_path: str) -> None:
         with open(log_path, "a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cordwood.cli.demo.spark_commands"],
+                [sys.executable, "-m", "cordwood.cli.spark_process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -60,32 +57,3 @@ class SparkCommands:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._turns.shutdown(cancel_futures=True)
-
-
-def run_command(arguments: list[str]) -> Ended:
-    """Runs one command in this process."""
-    from cordwood.cli.app import app
-
-    output, errors = io.StringIO(), io.StringIO()
-    code: object = 0
-    with redirect_stdout(output), redirect_stderr(errors):
-        try:
-            app(arguments)
-        except SystemExit as end:
-            code = end.code
-    return Ended(code if isinstance(code, int) else 1, output.getvalue(), errors.getvalue())
-
-
-def main() -> None:
-    # Spark's JVM and its Python workers write to this process's standard output: answers go out elsewhere.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    from cordwood.pipelines.execution.sessions import pipeline_session
-
-    pipeline_session("cordwood demo", {"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
-    for line in sys.stdin:
-        answers.write(json.dumps(run_command(json.loads(line))) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@
 
 import json
 
-from cordwood.cli.demo.spark_commands import run_command
+from cordwood.cli.spark_process import run_command
 from cordwood.model.failure import ExitCode
 
 
