@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from cordwood.administration.asking import CLIENT_ID, code_name, describe_cluster, first_answer
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import ExitCode, Failure, near_names
+from cordwood.model.quantities import count_in_words
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -172,6 +173,18 @@ class Connection:
             "socket.timeout.ms": min(max(10, int(self.timeout_s * 1000)), _MAX_SOCKET_TIMEOUT_MS),
             **extra,
         }
+
+
+def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure:
+    """The failure for a partition that a topic does not have."""
+    return Failure(
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        f"{topic} has no partition {partition}",
+        f"the topic has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
+        if len(indexes) > 1
+        else "the topic has one partition: 0",
+        ExitCode.NOT_FOUND,
+    )
 
 
 def _each(topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[TopicPartition, OffsetSpec]:

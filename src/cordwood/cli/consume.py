@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.administration.topic.reading import damaged, no_such_partition, open_consumer
+from cordwood.administration.topic.reading import damaged, open_consumer
 from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -88,7 +88,7 @@ def consume(
     where = StartingPoint.parse(start or ("committed" if group is not None else "beginning"))
     if where.kind == "committed" and group is None:
         raise Failure("USAGE", "--from committed needs --group", "name the group that committed", ExitCode.USAGE)
-    from cordwood.administration.connection import Connection
+    from cordwood.administration.connection import Connection, no_such_partition
     from cordwood.administration.topic.view import partition_indexes
 
     connection = Connection(bootstrap_servers, timeout_s)

@@ -137,7 +137,7 @@ def _require_topic(connection: "Connection", topic: str, partition: int | None) 
     """Fails early, with similar names, unless the topic exists or the broker creates topics on first use."""
     from confluent_kafka.admin import ConfigResource
 
-    from cordwood.administration.topic.reading import no_such_partition
+    from cordwood.administration.connection import no_such_partition
     from cordwood.administration.topic.view import partition_indexes, settings_of
 
     try:

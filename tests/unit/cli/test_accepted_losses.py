@@ -3,9 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
+from cordwood.administration.cluster.losses import check, lone_replicas, loss_of
 from cordwood.administration.cluster.view import NodeView, PartitionState, ReplicaLog
 from cordwood.cli.app import app
-from cordwood.cli.cluster.accept_loss import check, lone_replicas, loss_of
 from cordwood.model.failure import ExitCode, Failure
 
 NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]

@@ -12,6 +12,8 @@ from typing import Any, TextIO, cast
 import pytest
 
 from cordwood.administration.cluster import mover as moving_along
+from cordwood.administration.cluster.draining import check_empty
+from cordwood.administration.cluster.forgetting import next_step
 from cordwood.administration.cluster.gathering import Gathered, Reassignment, placed
 from cordwood.administration.cluster.mover import (
     SMALL_AT_ONCE,
@@ -30,8 +32,6 @@ from cordwood.administration.cluster.moving import (
 from cordwood.administration.cluster.view import NodeView, PartitionState
 from cordwood.administration.connection import Connection
 from cordwood.cli.cluster.carrying_out import carry_out, loads_table
-from cordwood.cli.cluster.drain import check_empty
-from cordwood.cli.cluster.forget import next_step
 from cordwood.cluster.planner.balance import NoPlace, Placed, PlannedMove, plan_drain
 from cordwood.model.failure import ExitCode, Failure
 

@@ -1,14 +1,14 @@
 """Raising all topics to more replicas: the cluster's own topics first, since groups and transactions depend on them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cordwood.administration.asking import first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.gathering import Gathered, reassignments
 from cordwood.administration.cluster.mover import LATEST_S
 from cordwood.administration.connection import Connection
-from cordwood.cluster.planner.balance import NoPlace, plan_factor
+from cordwood.cluster.planner.balance import NoPlace, Placed, plan_factor
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.quantities import count_in_words
@@ -35,6 +35,13 @@ def targets_of_all(gathered: Gathered, factor: int) -> list[tuple[str, int, tupl
     Failure."""
     chosen = [each for each in gathered.partitions if len(each.replicas) < factor]
     chosen.sort(key=lambda each: (each.topic not in INTERNAL_TOPICS, each.topic, each.partition))
+    return targets_with_factor(gathered, chosen, factor)
+
+
+def targets_with_factor(
+    gathered: Gathered, chosen: Sequence[Placed], factor: int
+) -> list[tuple[str, int, tuple[int, ...]]]:
+    """The replicas of the chosen partitions with this number of replicas, placed evenly. Raises Failure."""
     try:
         planned = plan_factor(gathered.partitions, gathered.racks, chosen, factor, gathered.cordoned)
     except NoPlace as refusal:

@@ -3,8 +3,7 @@
 import uuid
 from typing import TYPE_CHECKING
 
-from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.quantities import count_in_words
+from cordwood.model.failure import Failure
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -46,15 +45,4 @@ def open_consumer(connection: "Connection", group: str | None = None) -> "Consum
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
         }
-    )
-
-
-def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure:
-    return Failure(
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        f"{topic} has no partition {partition}",
-        f"the topic has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
-        if len(indexes) > 1
-        else "the topic has one partition: 0",
-        ExitCode.NOT_FOUND,
     )

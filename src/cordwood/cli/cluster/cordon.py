@@ -1,7 +1,6 @@
 """`cordwood cluster cordon` and `uncordon`: keep brokers free of replicas of new partitions, or end that."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +12,6 @@ from cordwood.cli.terminal.options import (
     BootstrapServers,
     TimeoutSeconds,
 )
-
-if TYPE_CHECKING:
-    from cordwood.administration.connection import Connection
 
 Nodes = Annotated[list[int], typer.Argument(metavar="NODE", min=0, help="One or more brokers.", show_default=False)]
 
@@ -49,6 +45,7 @@ def uncordon(
 def _change(
     nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, dry_run: bool, as_json: bool
 ) -> None:
+    from cordwood.administration.cluster.draining import set_cordons
     from cordwood.administration.cluster.gathering import gather
     from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
@@ -69,13 +66,3 @@ def _change(
         say(f"Node {node} gets {no}replicas of new partitions.")
     if dry_run:
         remark(DRY_RUN)
-
-
-def set_cordons(connection: "Connection", nodes: Iterable[int], *, cordoned: bool, dry_run: bool = False) -> None:
-    """Cordons or uncordons brokers, also those that are away. Raises Failure."""
-    from cordwood.administration.config.changes import change_broker
-    from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
-
-    for node in nodes:
-        settings, defaults = ({CORDONED: ALL_DIRECTORIES}, ()) if cordoned else ({}, (CORDONED,))
-        change_broker(connection, node, settings, defaults, validate_only=dry_run)

@@ -10,9 +10,11 @@ from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeco
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cli.cluster.importing import Imported
+    from cordwood.broker.importing.carrying_out import Imported, ImportRequest
+    from cordwood.model.broker_settings import BrokerSettings
 
 REPLICAS = 3
+MOVES_AT_ONCE = 10
 
 
 def import_directory(
@@ -65,8 +67,8 @@ def import_directory(
     import os
     import sys
 
-    from cordwood.cli.cluster.importing import ImportRequest, carry_out_import, described, raise_topics
-    from cordwood.cli.serving.start import Flags
+    from cordwood.broker.importing.carrying_out import ImportRequest, Place, carry_out_import, described
+    from cordwood.cli.serving.start import Flags, settings_from
     from cordwood.cli.terminal.output import print_json, remark, say
 
     if as_json and raise_to is not None:
@@ -78,7 +80,12 @@ def import_directory(
         raise _no_terminal("--raise moves partitions: this")
     path = os.path.abspath(directory)
     flags = Flags(data_dir=path, config=config, cluster=cluster, store=store, assignments=tuple(assignments or ()))
-    request = ImportRequest(path, flags, dict(os.environ), dry_run=dry_run, give_up=give_up)
+
+    def settings_at(place: Place) -> "BrokerSettings":
+        there = flags._replace(node_id=str(place.node_id), cluster=place.cluster, store=place.store)
+        return settings_from(there, os.environ)
+
+    request = ImportRequest(path, cluster, store, settings_at, dry_run=dry_run, give_up=give_up)
 
     def confirmed(found: "Imported") -> None:
         if yes:
@@ -101,7 +108,7 @@ def import_directory(
         question = f"Wait here until {REPLICAS} brokers serve, then give every topic {REPLICAS} replicas?"
         raise_to = REPLICAS if typer.confirm(question) else None
     if raise_to is not None:
-        raise_topics(done, request, raise_to, timeout_s, yes=yes, throttle=throttle)
+        _raise_topics(done, request, raise_to, timeout_s, yes=yes, throttle=throttle)
 
 
 def _no_terminal(what: str) -> Failure:
@@ -110,7 +117,7 @@ def _no_terminal(what: str) -> Failure:
 
 
 def _say_done(done: "Imported") -> None:
-    from cordwood.cli.cluster.importing import described
+    from cordwood.broker.importing.carrying_out import described
     from cordwood.cli.terminal.output import say
 
     if done.state == "given up":
@@ -126,3 +133,38 @@ def _say_done(done: "Imported") -> None:
             "HOST is a name or an address of the machine that clients and the other brokers reach, not 127.0.0.1. Then:"
         )
         say(f"  cordwood cluster reassign --all --replication-factor {REPLICAS}    # every topic gets replicas")
+
+
+def _raise_topics(
+    done: "Imported", request: "ImportRequest", factor: int, timeout_s: float, *, yes: bool, throttle: str | None
+) -> None:
+    """Waits until enough brokers serve, and gives every topic this many replicas. Raises Failure."""
+    import asyncio
+
+    from cordwood.administration.cluster.gathering import gather, moves_to
+    from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
+    from cordwood.administration.connection import Connection
+    from cordwood.broker.importing.carrying_out import Place, until_enough_serve
+    from cordwood.cli.cluster.carrying_out import carry_out
+    from cordwood.cli.terminal.output import remark
+    from cordwood.model.errors import EnvironmentFailure
+
+    settings = request.settings_at(Place(done.node_id, done.cluster, done.store))
+    try:
+        servers = asyncio.run(until_enough_serve(settings, factor, remark))
+    except EnvironmentFailure as failure:
+        raise Failure("CLUSTER", str(failure)) from failure
+    connection = Connection(servers, timeout_s)
+    wait_for_own_topics(connection, remark)
+    gathered = gather(connection)
+    carry_out(
+        connection,
+        gathered,
+        moves_to(gathered, targets_of_all(gathered, factor)),
+        yes=yes,
+        dry_run=False,
+        at_once=MOVES_AT_ONCE,
+        throttle=throttle,
+        undo_file=None,
+        as_json=False,
+    )

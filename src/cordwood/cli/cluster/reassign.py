@@ -127,7 +127,7 @@ def _targets(
     replicas: str | None,
     factor: int | None,
 ) -> list[tuple[str, int, tuple[int, ...]]]:
-    from cordwood.cluster.planner.balance import NoPlace, plan_factor
+    from cordwood.administration.cluster.raising import targets_with_factor
 
     chosen = [each for each in gathered.partitions if each.topic == topic and partition in (None, each.partition)]
     if not chosen:
@@ -139,13 +139,7 @@ def _targets(
             raise Failure("USAGE", f"--replicas {replicas} is no list of brokers", "as 1,2,3", ExitCode.USAGE) from None
         return [(each.topic, each.partition, wanted) for each in chosen]
     assert factor is not None
-    try:
-        return [
-            (each.topic, each.partition, each.replicas)
-            for each in plan_factor(gathered.partitions, gathered.racks, chosen, factor, gathered.cordoned)
-        ]
-    except NoPlace as refusal:
-        raise Failure("INVALID_REPLICATION_FACTOR", str(refusal)) from None
+    return targets_with_factor(gathered, chosen, factor)
 
 
 def _under_way(connection: "Connection", *, cancel: bool, as_json: bool) -> None:

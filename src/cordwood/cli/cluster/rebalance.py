@@ -1,7 +1,5 @@
 """`cordwood cluster rebalance`: evens out the brokers of a cluster."""
 
-import dataclasses
-import time
 from typing import Annotated
 
 import typer
@@ -44,27 +42,22 @@ def rebalance(
     tenth of the mean, by exchanges that leave the counts alone. Then the first replica of each partition is elected,
     even if nothing moves. A plan that was carried out leaves nothing to do for the next one.
     """
-    from cordwood.administration.cluster.gathering import ABSENT, gather
+    from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.cluster.rebalancing import absent_in_words, plan_of, with_traffic
     from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
-    from cordwood.cluster.planner.rebalancing.plan import plan_rebalance
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)
     if sample_s:
-        time.sleep(sample_s)
-        later = {each.key: each.size_bytes for each in gather(connection).partitions}
-        grown = ((each, later.get(each.key, each.size_bytes) - each.size_bytes) for each in gathered.partitions)
-        partitions = tuple(each._replace(traffic=max(0, more) / sample_s) for each, more in grown)
-        gathered = dataclasses.replace(gathered, partitions=partitions)
-    for node, state in gathered.states.items():
-        if state == ABSENT:
-            remark(f"node {node} does not run, and keeps its replicas: `cordwood cluster drain {node}` moves them")
+        gathered = with_traffic(connection, gathered, sample_s)
+    for text in absent_in_words(gathered):
+        remark(text)
     carry_out(
         connection,
         gathered,
-        plan_rebalance(gathered.movable, gathered.racks),
+        plan_of(gathered),
         yes=yes,
         dry_run=dry_run,
         at_once=at_once,

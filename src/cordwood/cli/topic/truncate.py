@@ -90,7 +90,8 @@ def truncate(
 
 
 def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where: StartingPoint) -> list[Cut]:
-    from cordwood.administration.topic.reading import no_such_partition, open_consumer
+    from cordwood.administration.connection import no_such_partition
+    from cordwood.administration.topic.reading import open_consumer
     from cordwood.administration.topic.view import partition_indexes
 
     indexes = partition_indexes(connection, topic)

@@ -1,21 +1,15 @@
-"""Carries out `cordwood cluster import`: takes the directory and the store, and runs the steps of the import."""
+"""Carries out an import: takes the directory and the store, and runs the steps."""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from cordwood.administration.cluster.gathering import gather, moves_to
-from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
-from cordwood.administration.connection import Connection
 from cordwood.broker.importing.steps import Import, Source
 from cordwood.broker.recovery.offline import taken
 from cordwood.broker.storage.import_note import Note, State, read_note
 from cordwood.broker.storage.storage import open_store
 from cordwood.broker.supervision.local_brokers import registered
-from cordwood.cli.cluster.carrying_out import carry_out
-from cordwood.cli.serving.start import Flags, settings_from
-from cordwood.cli.terminal.output import remark
 from cordwood.cluster.planner.importing import CannotImport
 from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.data_directory import DataDirectory
@@ -28,7 +22,6 @@ from cordwood.model.listeners import host_and_port
 from cordwood.model.quantities import count_in_words
 
 LOOK_EVERY_S = 0.5
-MOVES_AT_ONCE = 10
 _OF_CLUSTERS = ("cluster.", "listeners", "advertised.listeners", "listener.", "inter.broker.", "metrics.listener")
 """The prefixes of settings that a broker leaves out if it starts only to close its logs."""
 
@@ -36,11 +29,22 @@ _OF_CLUSTERS = ("cluster.", "listeners", "advertised.listeners", "listener.", "i
 R = TypeVar("R")
 
 
+class Place(NamedTuple):
+    """A node of a cluster, as far as it is known."""
+
+    node_id: int
+    cluster: str | None
+    store: str | None
+
+
 class ImportRequest(NamedTuple):
     directory: str
     """An absolute path."""
-    flags: Flags
-    environment: Mapping[str, str]
+    cluster: str | None
+    """The name of the cluster; None: that of the import under way, or of the settings."""
+    store: str | None
+    settings_at: Callable[[Place], BrokerSettings]
+    """The broker's settings at its place in the cluster. Raises Failure."""
     dry_run: bool = False
     give_up: bool = False
 
@@ -121,13 +125,13 @@ def _ended_before(request: ImportRequest) -> Imported | None:
         return None
     if request.give_up:
         raise Failure("CANNOT_GIVE_UP", f"the import of {directory} into cluster {note.cluster} has ended")
-    _check_same(request.flags, note, directory)
+    _check_same(request, note, directory)
     return Imported("imported", directory, note.node_id, note.cluster, note.store, owner.cluster_id)
 
 
-def _check_same(flags: Flags, note: Note, directory: str) -> None:
+def _check_same(request: ImportRequest, note: Note, directory: str) -> None:
     """Raises Failure if the command names another cluster than the import that is under way."""
-    if flags.cluster in (None, note.cluster) and flags.store in (None, note.store):
+    if request.cluster in (None, note.cluster) and request.store in (None, note.store):
         return
     raise Failure(
         "CANNOT_IMPORT",
@@ -147,13 +151,13 @@ class _Attempt:
         self._owner = owner
         note = read_note(held.filesystem, held.path)
         self.begun = note is not None
-        flags = request.flags._replace(node_id=str(owner.node_id))
+        place = Place(owner.node_id, request.cluster, request.store)
         if note is not None:
-            _check_same(flags, note, held.path)
-            flags = flags._replace(cluster=note.cluster, store=note.store)
+            _check_same(request, note, held.path)
+            place = place._replace(cluster=note.cluster, store=note.store)
         elif request.give_up:
             raise Failure("NOTHING_TO_GIVE_UP", f"no import of {held.path} is under way")
-        self.settings = settings = settings_from(flags, request.environment)
+        self.settings = settings = request.settings_at(place)
         if not settings.cluster_store:
             raise Failure("USAGE", "which cluster?", "give --cluster NAME and --store URL", ExitCode.USAGE)
         if note is None:
@@ -221,35 +225,7 @@ async def _close_cleanly(settings: BrokerSettings) -> None:
         raise EnvironmentFailure(f"the broker on {settings.log_dirs} cannot go on: {server.failed.result()}")
 
 
-# After the import
-
-
-def raise_topics(
-    done: Imported, request: ImportRequest, factor: int, timeout_s: float, *, yes: bool, throttle: str | None
-) -> None:
-    """Waits until enough brokers serve, and gives every topic this many replicas. Raises Failure."""
-    flags = request.flags._replace(node_id=str(done.node_id), cluster=done.cluster, store=done.store)
-    try:
-        servers = asyncio.run(_until_enough_serve(settings_from(flags, request.environment), factor))
-    except EnvironmentFailure as failure:
-        raise Failure("CLUSTER", str(failure)) from failure
-    connection = Connection(servers, timeout_s)
-    wait_for_own_topics(connection, remark)
-    gathered = gather(connection)
-    carry_out(
-        connection,
-        gathered,
-        moves_to(gathered, targets_of_all(gathered, factor)),
-        yes=yes,
-        dry_run=False,
-        at_once=MOVES_AT_ONCE,
-        throttle=throttle,
-        undo_file=None,
-        as_json=False,
-    )
-
-
-async def _until_enough_serve(settings: BrokerSettings, count: int) -> str:
+async def until_enough_serve(settings: BrokerSettings, count: int, say: Callable[[str], None]) -> str:
     """Waits until enough brokers serve. Returns their addresses."""
     store = await open_store(settings)
     said = ""
@@ -262,7 +238,7 @@ async def _until_enough_serve(settings: BrokerSettings, count: int) -> str:
             names = ", ".join(map(str, sorted(serving))) or "none"
             text = f"{len(serving)} of {count} brokers serve ({names}): start the others; Ctrl-C ends the wait"
             if text != said:
-                remark(text)
+                say(text)
                 said = text
             await asyncio.sleep(LOOK_EVERY_S)
     finally:
