@@ -11,12 +11,12 @@ from tests.cli.conftest import Cordwood
 from tests.conftest import MakeTopic
 
 from cordwood import __version__
+from cordwood.administration.cluster.clients import ClientView, clients_of
 from cordwood.administration.cluster.node_facts import ClientUse, NodeFacts
 from cordwood.administration.cluster.view import PartitionState
 from cordwood.administration.topic.by_state import Wanted
 from cordwood.administration.transaction import hanging
 from cordwood.administration.transaction.hanging import GRACE_MS, OpenInPartition, why_hanging
-from cordwood.cli.client.list import ClientView, clients_of
 from cordwood.model.failure import ExitCode
 from cordwood.model.quantities import ranges
 

@@ -254,8 +254,8 @@ def _settings_of(connection: "Connection", broker: int) -> dict[str, str]:
 
 
 def _state(connection: "Connection") -> Iterator[Part]:
-    from cordwood.administration.cluster.view import cluster_view
-    from cordwood.cli.cluster.status import status_as_json, with_releases
+    from cordwood.administration.cluster.view import cluster_view, with_releases
+    from cordwood.cli.cluster.status import status_as_json
 
     yield "status.json", _as_json(status_as_json(with_releases(cluster_view(connection), connection.timeout_s)))
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))

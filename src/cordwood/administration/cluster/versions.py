@@ -7,7 +7,7 @@ from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.node_versions import NodeVersions, node_versions
 from cordwood.administration.cluster.view import nodes_of
 from cordwood.administration.connection import Connection
-from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION
+from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION, RELEASES
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
@@ -25,6 +25,11 @@ class ClusterVersions(NamedTuple):
     def finalised(self) -> int:
         """The final version. A node whose metadata lags behind may report an older one."""
         return max(node.finalised for node in self.nodes)
+
+    @property
+    def release(self) -> str:
+        """The first release that wrote the final version; empty: unknown."""
+        return RELEASES.get(self.finalised, "")
 
     @property
     def newest(self) -> int:

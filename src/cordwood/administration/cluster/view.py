@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.administration.asking import Address, ask, describe_cluster, first_answer
 from cordwood.administration.brokers import brokers
-from cordwood.administration.cluster.node_facts import NodeFacts
+from cordwood.administration.cluster.node_facts import PATIENCE_S, NodeFacts, facts_of
 from cordwood.administration.cluster.node_versions import finalised_version
-from cordwood.administration.connection import Connection
+from cordwood.administration.connection import MAKE_ROOM, Connection
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
@@ -146,6 +146,19 @@ class ClusterView(NamedTuple):
         """The nodes whose disks have no space for records."""
         return [node.node_id for node in self.nodes if node.disk_full]
 
+    def advice(self) -> list[str]:
+        """Texts about brokers that need something, with the remedy."""
+        full = (
+            f"The disk of broker {node_id} is full: it refuses records. {MAKE_ROOM[0].upper()}{MAKE_ROOM[1:]}."
+            for node_id in self.full_disks
+        )
+        idle = (
+            f"Broker {node_id} leads nothing, and is the first replica of no partition: `cordwood cluster rebalance` "
+            "gives it a share."
+            for node_id in self.passed_over
+        )
+        return [*full, *idle]
+
     @property
     def offline(self) -> list[Trouble]:
         return [trouble for trouble in self.troubles if trouble.offline]
@@ -177,6 +190,13 @@ def cluster_view(connection: Connection) -> ClusterView:
         finalised_version(address, connection.timeout_s),
         passed_over(nodes, partitions),
     )
+
+
+def with_releases(view: ClusterView, timeout_s: float) -> ClusterView:
+    """The view, with the release of each broker."""
+    patience_s = min(timeout_s, PATIENCE_S)
+    nodes = (node._replace(facts=facts_of(node.address, patience_s)) for node in view.nodes)
+    return view._replace(nodes=tuple(nodes))
 
 
 def trouble_of(

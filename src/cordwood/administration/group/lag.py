@@ -15,6 +15,7 @@ from cordwood.lag.data_loss import RULING_SETTINGS, Growth, RetentionRules
 from cordwood.lag.estimate import estimated_span
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
+from cordwood.model.quantities import duration_in_words
 from cordwood.model.topic_settings import resolve
 
 if TYPE_CHECKING:
@@ -40,6 +41,26 @@ class LagRow(NamedTuple):
     """None if the topic is gone."""
     foreseen: bool
     """True if the time to data loss is known. If it is known and None, no data will be lost."""
+
+    @property
+    def loss_in_words(self) -> str:
+        """The time to data loss: `never`, `in 3.5 h`, `is due`, `unknown`; records that are lost already come first."""
+        lag = self.lag
+        if lag is None:
+            return "topic is gone"
+        if lag.standing is Standing.NEVER_COMMITTED:
+            return "never committed"
+        if lag.standing is Standing.AHEAD:
+            return "position after the end"
+        if not self.foreseen:
+            words = "unknown"
+        elif lag.time_to_data_loss_ms is None:
+            words = "never"
+        elif lag.time_to_data_loss_ms < 1:
+            words = "is due"
+        else:
+            words = f"in {duration_in_words(lag.time_to_data_loss_ms)}"
+        return f"{lag.lost_records} lost, more: {words}" if lag.lost_records else words
 
     def as_json(self) -> dict[str, Any]:
         lag = self.lag

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cordwood.administration.asking import Address, ask
 from cordwood.model.failure import Failure
+from cordwood.model.moments import time_in_words
 from cordwood.wire.apis import ApiKey
 
 
@@ -22,6 +23,16 @@ class DamageView(NamedTuple):
     not_repaired: str
     """The reason why the damage is not repaired from another replica; empty if that is due or under way."""
 
+    @property
+    def in_words(self) -> str:
+        repair = f" Not repaired from another replica: {self.not_repaired}." if self.not_repaired else ""
+        return (
+            f"partition {self.partition} is damaged on broker {self.broker}: "
+            f"offsets {self.first_offset} to {self.last_offset} cannot be read "
+            f"({self.file} at byte {self.position}: {self.reason}; found {time_in_words(self.found_ms)}). "
+            f"Readers of this broker go on from offset {self.last_offset + 1}.{repair}"
+        )
+
 
 class RepairView(NamedTuple):
     """Offsets of a broker's replica that were damaged, and were repaired with the batches of other brokers."""
@@ -32,6 +43,14 @@ class RepairView(NamedTuple):
     last_offset: int
     from_brokers: tuple[int, ...]
     repaired_ms: int
+
+    @property
+    def in_words(self) -> str:
+        brokers = ", ".join(str(broker) for broker in self.from_brokers)
+        return (
+            f"partition {self.partition} was damaged on broker {self.broker}: offsets {self.first_offset} to "
+            f"{self.last_offset} were repaired from broker {brokers} {time_in_words(self.repaired_ms)}."
+        )
 
 
 class Told(NamedTuple):

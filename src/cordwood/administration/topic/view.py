@@ -1,6 +1,6 @@
 """A topic as a client sees it: partitions, offsets, sizes, settings and promises."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,14 @@ from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec
 
 from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
-from cordwood.administration.connection import Connection
+from cordwood.administration.connection import WHY_END_UNKNOWN, Connection
 from cordwood.administration.topic.damage import DamageView, RepairView, Told, known_damage
 from cordwood.administration.topic.promises import Promise, ack_promise, order_promise
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
+NAMED = 10
+"""The partitions that a sentence names."""
 SET_BY_SOMEBODY = frozenset(
     {
         ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
@@ -77,9 +79,28 @@ class TopicView:
     def changed_settings(self) -> dict[str, SettingView]:
         return {name: setting for name, setting in sorted(self.settings.items()) if setting.changed}
 
+    def unknown_ends(self) -> Iterator[str]:
+        """Texts about the partitions whose offsets are unknown."""
+        leaderless = [part.partition for part in self.partitions if part.leader is None]
+        waiting = [part.partition for part in self.partitions if part.leader is not None and part.end_offset is None]
+        if leaderless:
+            yield (
+                f"No leader: partition {_some(leaderless)}. `cordwood cluster status` says what a partition waits for."
+            )
+        if waiting:
+            yield (
+                f"End unknown: partition {_some(waiting)}. {WHY_END_UNKNOWN[0].upper()}{WHY_END_UNKNOWN[1:]}: start "
+                "the other replicas' brokers. `cordwood cluster status` names them."
+            )
+
     def _value(self, name: str) -> str | None:
         setting = self.settings.get(name)
         return None if setting is None else setting.value
+
+
+def _some(partitions: list[int]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:NAMED])
+    return f"{shown} and {len(partitions) - NAMED} more" if len(partitions) > NAMED else shown
 
 
 def describe(connection: Connection, name: str, *, measured: bool = True) -> TopicView:

@@ -32,7 +32,7 @@ def cluster_status(
     as_json: AsJson = False,
 ) -> None:
     """Show the brokers of a cluster, its leaders, and partitions that lack replicas or a leader, with the reason."""
-    from cordwood.administration.cluster.view import cluster_view
+    from cordwood.administration.cluster.view import cluster_view, with_releases
     from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json
     from cordwood.model.failure import ExitCode
@@ -44,15 +44,6 @@ def cluster_status(
         _show(view)
     if exit_code and (view.troubles or view.full_disks):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
-
-
-def with_releases(view: "ClusterView", timeout_s: float) -> "ClusterView":
-    """The view, with the release of each broker."""
-    from cordwood.administration.cluster.node_facts import PATIENCE_S, facts_of
-
-    patience_s = min(timeout_s, PATIENCE_S)
-    nodes = (node._replace(facts=facts_of(node.address, patience_s)) for node in view.nodes)
-    return view._replace(nodes=tuple(nodes))
 
 
 def status_as_json(view: "ClusterView") -> dict[str, Any]:
@@ -120,7 +111,6 @@ def _trouble_as_json(trouble: "Trouble") -> dict[str, Any]:
 
 def _show(view: "ClusterView") -> None:
     from cordwood.administration.cluster.causes import by_cause
-    from cordwood.administration.connection import MAKE_ROOM
     from cordwood.cli.terminal.output import print_table, remark, say
     from cordwood.model.quantities import count_in_words, ranges
 
@@ -157,13 +147,8 @@ def _show(view: "ClusterView") -> None:
             for node in view.gone
         ],
     )
-    for node_id in view.full_disks:
-        say(f"The disk of broker {node_id} is full: it refuses records. {MAKE_ROOM[0].upper()}{MAKE_ROOM[1:]}.")
-    for node_id in view.passed_over:
-        say(
-            f"Broker {node_id} leads nothing, and is the first replica of no partition: `cordwood cluster rebalance` "
-            "gives it a share."
-        )
+    for text in view.advice():
+        say(text)
     if not view.troubles:
         say("Every partition has a leader and all its replicas in sync.")
         return

@@ -87,9 +87,8 @@ def _as_json(found: "ClusterVersions", target: int, *, finalised: bool) -> dict[
 
 def _show(found: "ClusterVersions") -> None:
     from cordwood.cli.terminal.output import print_table, say
-    from cordwood.cluster.metadata.versions import RELEASES
 
-    release = f" (Cordwood: {RELEASES[found.finalised]})" if found.finalised in RELEASES else ""
+    release = f" (Cordwood: {found.release})" if found.release else ""
     say(f"metadata version {found.finalised}{release} is final")
     print_table(
         ["node", "address", "supports"],

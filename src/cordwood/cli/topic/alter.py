@@ -1,6 +1,6 @@
 """`cordwood topic alter`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,15 +18,6 @@ from cordwood.cli.terminal.options import (
 )
 from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import ExitCode, Failure
-
-if TYPE_CHECKING:
-    from cordwood.administration.connection import Connection
-
-KEYS_WILL_MOVE = (
-    "Order by key ends now: with more partitions, producers put many keys into other partitions than before. The old "
-    "and the new records of such a key are in two partitions, and between partitions there is no order. "
-    "From now on the scope of order of this topic is the partition (ordering.scope=partition)."
-)
 
 
 def alter(
@@ -62,6 +53,7 @@ def alter(
     """
     from cordwood.administration.config.changes import change_settings, topic_resource
     from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.creating import KEYS_WILL_MOVE, add_partitions
     from cordwood.administration.topic.view import partition_indexes
 
     settings = parse_assignments(config)
@@ -73,7 +65,7 @@ def alter(
         change_settings(connection, topic_resource(topic), settings, delete_config or [], validate_only=dry_run)
     forced = False
     if partitions is not None:
-        forced = _add_partitions(connection, topic, partitions, force=force, dry_run=dry_run)
+        forced = add_partitions(connection, topic, partitions, force=force, dry_run=dry_run)
     if as_json:
         print_json(
             {
@@ -96,31 +88,3 @@ def alter(
         say(f"{topic}: {before} → {partitions} partitions")
     if dry_run:
         remark(DRY_RUN)
-
-
-def _add_partitions(connection: "Connection", topic: str, partitions: int, *, force: bool, dry_run: bool) -> bool:
-    """Adds partitions to the topic. True if it lost its order by key."""
-    from confluent_kafka.admin import NewPartitions
-
-    from cordwood.administration.config.changes import change_settings, topic_resource
-
-    def grow() -> None:
-        wanted = [NewPartitions(topic, partitions)]
-        connection.ask(lambda admin: admin.create_partitions(wanted, validate_only=dry_run)[topic])
-
-    try:
-        grow()
-    except Failure as refused:
-        if refused.code != "POLICY_VIOLATION":
-            raise
-        if not force:
-            raise Failure(
-                refused.code,
-                refused.message,
-                "--force first changes ordering.scope to partition, which gives up order by key",
-            ) from refused
-        if not dry_run:
-            change_settings(connection, topic_resource(topic), {"ordering.scope": "partition"}, [])
-            grow()
-        return True
-    return False

@@ -1,7 +1,6 @@
 """`cordwood topic describe`."""
 
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,17 +16,13 @@ from cordwood.cli.terminal.options import (
 )
 from cordwood.cli.terminal.output import facts, print_json, print_names, print_table, say
 from cordwood.model.identifiers import INTERNAL_TOPICS
-from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words, size_in_words
 
 if TYPE_CHECKING:
-    from cordwood.administration.topic.damage import DamageView, RepairView
     from cordwood.administration.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
 """The most partitions that people are shown; a pipe gets all of them."""
-NAMED = 10
-"""The partitions that a sentence names."""
 
 
 def describe_topics(
@@ -144,12 +139,12 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
     )
     if (hidden := len(view.partitions) - shown_partitions) > 0:
         say(f"{count_in_words(hidden, 'partition')} more: --json has them all.", "dim")
-    for words in _unknown_ends(view):
+    for words in view.unknown_ends():
         say(words, "yellow")
     for damage in view.damage:
-        say(damage_in_words(damage), "bold red")
+        say(damage.in_words, "bold red")
     for repair in view.repairs:
-        say(repair_in_words(repair), "yellow")
+        say(repair.in_words, "yellow")
     shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
     if shown:
         print_table(
@@ -158,44 +153,6 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
         )
     else:
         say("All settings have their defaults.", "dim")
-
-
-def damage_in_words(damage: "DamageView") -> str:
-    repair = f" Not repaired from another replica: {damage.not_repaired}." if damage.not_repaired else ""
-    return (
-        f"partition {damage.partition} is damaged on broker {damage.broker}: "
-        f"offsets {damage.first_offset} to {damage.last_offset} cannot be read "
-        f"({damage.file} at byte {damage.position}: {damage.reason}; found {time_in_words(damage.found_ms)}). "
-        f"Readers of this broker go on from offset {damage.last_offset + 1}.{repair}"
-    )
-
-
-def repair_in_words(repair: "RepairView") -> str:
-    brokers = ", ".join(str(broker) for broker in repair.from_brokers)
-    return (
-        f"partition {repair.partition} was damaged on broker {repair.broker}: offsets {repair.first_offset} to "
-        f"{repair.last_offset} were repaired from broker {brokers} {time_in_words(repair.repaired_ms)}."
-    )
-
-
-def _unknown_ends(view: "TopicView") -> Iterator[str]:
-    """Explains the missing offsets in the table."""
-    from cordwood.administration.connection import WHY_END_UNKNOWN
-
-    leaderless = [part.partition for part in view.partitions if part.leader is None]
-    waiting = [part.partition for part in view.partitions if part.leader is not None and part.end_offset is None]
-    if leaderless:
-        yield f"No leader: partition {_some(leaderless)}. `cordwood cluster status` says what a partition waits for."
-    if waiting:
-        yield (
-            f"End unknown: partition {_some(waiting)}. {WHY_END_UNKNOWN[0].upper()}{WHY_END_UNKNOWN[1:]}: start the "
-            "other replicas' brokers. `cordwood cluster status` names them."
-        )
-
-
-def _some(partitions: list[int]) -> str:
-    shown = ", ".join(str(partition) for partition in partitions[:NAMED])
-    return f"{shown} and {len(partitions) - NAMED} more" if len(partitions) > NAMED else shown
 
 
 def _ids(ids: tuple[int, ...]) -> str:

@@ -1,10 +1,10 @@
 """`cordwood topic truncate`: deletes a topic's records before a place."""
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
-from cordwood.administration.topic.starting_point import StartingPoint, out_of_range
+from cordwood.administration.topic.starting_point import StartingPoint
 from cordwood.cli.terminal.asking import DryRun, Yes, confirm
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -18,20 +18,7 @@ from cordwood.cli.terminal.output import print_json, print_table, remark
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 
-if TYPE_CHECKING:
-    from cordwood.administration.connection import Connection
-
-
 _PLACES = "end, -N, @TIME or an offset"
-
-
-class Cut(NamedTuple):
-    """A partition's log: its present start, its new start, and its end."""
-
-    partition: int
-    start: int
-    new_start: int
-    end: int
 
 
 def truncate(
@@ -68,9 +55,10 @@ def truncate(
     if where.kind == "committed":
         raise Failure("USAGE", "--before does not take committed", _PLACES, ExitCode.USAGE)
     from cordwood.administration.connection import Connection
+    from cordwood.administration.topic.truncating import delete_records, plan_cuts
 
     connection = Connection(bootstrap_servers, timeout_s)
-    cuts = _plan(connection, topic, partition, where)
+    cuts = plan_cuts(connection, topic, partition, where)
     gone = sum(cut.new_start - cut.start for cut in cuts)
     if not as_json:
         print_table(
@@ -80,47 +68,10 @@ def truncate(
     if gone and not dry_run:
         question = f"{topic}: {count_in_words(gone, 'offset')} will be gone for every reader. Delete?"
         confirm("deleting", question, yes=yes, otherwise="Nothing was deleted.")
-        _delete(connection, topic, cuts)
+        delete_records(connection, topic, cuts)
     if as_json:
         print_json({"topic": topic, "deleted": not dry_run, "partitions": [cut._asdict() for cut in cuts]})
     elif dry_run:
         remark(f"{topic}: {count_in_words(gone, 'offset')} would be gone. Nothing was deleted.")
     else:
         remark(f"{topic}: {count_in_words(gone, 'offset')} deleted.")
-
-
-def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where: StartingPoint) -> list[Cut]:
-    from cordwood.administration.connection import no_such_partition
-    from cordwood.administration.topic.reading import open_consumer
-    from cordwood.administration.topic.view import partition_indexes
-
-    indexes = partition_indexes(connection, topic)
-    for index in chosen or ():
-        if index not in indexes:
-            raise no_such_partition(topic, index, indexes)
-    partitions = sorted(set(chosen)) if chosen else indexes
-    if where.kind == "offset" and len(partitions) > 1:
-        raise Failure(
-            "USAGE",
-            f"an offset is a place in one partition, not in {len(partitions)}",
-            "name one with --partition, or give end, -N or @TIME",
-            ExitCode.USAGE,
-        )
-    consumer = open_consumer(connection)
-    try:
-        places = where.places(connection, consumer, topic, partitions)
-    finally:
-        consumer.close()
-    for index, place in places.items():
-        if place.offset > place.end:
-            raise out_of_range(index, place.offset, place.start, place.end, hint="--before end deletes all records")
-    return [
-        Cut(index, place.start, max(place.offset, place.start), place.end) for index, place in sorted(places.items())
-    ]
-
-
-def _delete(connection: "Connection", topic: str, cuts: list[Cut]) -> None:
-    from confluent_kafka import TopicPartition
-
-    asked = [TopicPartition(topic, cut.partition, cut.new_start) for cut in cuts if cut.new_start > cut.start]
-    connection.ask_all(lambda admin: admin.delete_records(asked))
