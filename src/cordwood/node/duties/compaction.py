@@ -115,7 +115,8 @@ class Compaction:
             self._working = False
 
     def _compact(self, chosen: Candidate) -> None:
-        chosen.partition.rewriting = True
+        claimed = chosen.partition.claim(self)
+        assert claimed, f"{chosen.name} was no candidate"
 
         def compacted(result: CompactionResult | Exception) -> None:
             if not self._hosted.hosts(chosen.partition):
@@ -173,14 +174,15 @@ class Compaction:
         self._pause(chosen.name)
 
     def _end(self, chosen: Candidate) -> None:
-        self._working = chosen.partition.rewriting = False
+        chosen.partition.release(self)
+        self._working = False
 
     def _pause(self, name: TopicPartition) -> None:
         self._paused.add(name)
         self._loop.timers.at(self._loop.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
     def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
-        if partition.name in self._paused or partition.role.being_cut or partition.rewriting:
+        if partition.name in self._paused or not partition.log_is_free:
             return None
         if partition.opened is None and not self._logs.has_log(partition.name):
             return None

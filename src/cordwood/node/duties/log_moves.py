@@ -63,7 +63,7 @@ class FutureLog(NamedTuple):
 
 
 class _Running:
-    __slots__ = ("cancelled", "holds", "move", "partition", "path", "target")
+    __slots__ = ("cancelled", "move", "partition", "path", "target")
 
     def __init__(self, partition: Partition, target: DataDirectory, path: str) -> None:
         self.partition = partition
@@ -72,8 +72,6 @@ class _Running:
         self.move: LogMove | None = None
         self.cancelled = ""
         """The reason why the move is given up; empty: it goes on."""
-        self.holds = False
-        """True if the move keeps other work from replacing segments of the log."""
 
 
 class LogMoves:
@@ -238,8 +236,7 @@ class LogMoves:
             then(running, running.move)
 
     def _copy_again(self, running: _Running, move: LogMove) -> None:
-        if running.holds:
-            self._let_go(running)
+        if running.partition.release(running):
             move.go_back()
         self._copy(running, move)
 
@@ -261,14 +258,13 @@ class LogMoves:
 
     def _prepare_to_settle(self, running: _Running, move: LogMove) -> None:
         partition = running.partition
-        if partition.role.being_cut or partition.rewriting:
+        if not partition.claim(running):
             self._loop.after(PAUSE_MS, lambda _: self._go_on(running, self._copy))
             return
         if move.log.segments.replacing:
             # Only a start finishes the replacement: until then the files would not fit the log.
             self._give_up(running, StorageFailure(f"{partition.name} waits for a restart to replace segments"))
             return
-        partition.rewriting = running.holds = True
         self._checkpoints.of_one(move.source, move.log, partial(self._checkpointed, running))
 
     def _checkpointed(self, running: _Running, result: Exception | None) -> None:
@@ -279,7 +275,7 @@ class LogMoves:
 
     def _settle(self, running: _Running, move: LogMove) -> None:
         if running.partition.role.being_cut:
-            self._let_go(running)
+            running.partition.release(running)
             self._copy(running, move)
             return
         try:
@@ -302,13 +298,13 @@ class LogMoves:
             self._give_up(running, failure)
             return
         if finish is None:
-            self._let_go(running)
+            running.partition.release(running)
             # Too much has changed: the next try comes in another turn.
             self._loop.after(1, lambda _: self._go_on(running, self._copy))
             return
         now = self._loop.now
         self._logs.moved(partition.name, move.target)
-        self._let_go(running)
+        running.partition.release(running)
         self._running = None
         self._flushes.became_durable(log.offsets, now)
         # A waiting fetch may hold slices of the old files.
@@ -347,15 +343,11 @@ class LogMoves:
 
         self._loop.effects.blocking(remove, removed)
 
-    def _let_go(self, running: _Running) -> None:
-        if running.holds:
-            running.holds = running.partition.rewriting = False
-
     def _give_up(self, running: _Running, failure: Exception | None) -> None:
         move, name = running.move, running.partition.name
         assert move is not None
         reason = self._reason_to_give_up(running)
-        self._let_go(running)
+        running.partition.release(running)
         self._running = None
         if failure is not None and not reason:
             self._failed(name, running.target, failure)

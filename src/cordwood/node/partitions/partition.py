@@ -27,6 +27,7 @@ class Partition:
 
     __slots__ = (
         "_broker_id",
+        "_claimant",
         "_high_watermark",
         "_log",
         "_open",
@@ -37,7 +38,6 @@ class Partition:
         "image",
         "name",
         "news_until_ms",
-        "rewriting",
         "role",
         "settings",
         "topic_id",
@@ -69,8 +69,8 @@ class Partition:
         """The last finished epoch in which this replica led, or a leader's answer went on from its log; 0: none."""
         self.image = image
         """The partition's row that its present role comes from."""
-        self.rewriting = False
-        """True if compaction or a repair writes new segments for the log: only one of them does at a time."""
+        self._claimant: object = None
+        """The duty that writes new segments for the log, if any."""
         self._broker_id = broker_id
         self._open = open_log
         self._log: Log | None = None
@@ -274,6 +274,28 @@ class Partition:
             self._log.change_settings(settings)
         if (replica := self.role.leading) is not None:
             self._in_sync_changed(replica, replica.change_min_insync(settings.min_insync_replicas), now)
+
+    # The claim to the segments
+
+    @property
+    def log_is_free(self) -> bool:
+        """True if no thread has the log, and no duty writes new segments for it."""
+        return self._claimant is None and not self.role.being_cut
+
+    def claim(self, claimant: object) -> bool:
+        """Lets one claimant at a time write new segments for the log: compaction, a repair, or a move to another data
+        directory. False: the log is not free."""
+        if not self.log_is_free:
+            return False
+        self._claimant = claimant
+        return True
+
+    def release(self, claimant: object) -> bool:
+        """Takes the claim back. False: the claimant does not have it."""
+        if self._claimant is not claimant:
+            return False
+        self._claimant = None
+        return True
 
     # Ends that move
 

@@ -62,7 +62,7 @@ class Refills:
     ) -> bool:
         """Sets the log aside in a thread, if there is room for both copies; `ended` gets True if it did. False: another
         thread rewrites the log, and the caller asks again later."""
-        if partition.rewriting:
+        if not partition.log_is_free:
             return False
         self._aside.take(partition)
         measured = partial(self._measured, partition, following, why, ended)

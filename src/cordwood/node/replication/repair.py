@@ -191,7 +191,7 @@ class Repair:
             raise _Wait(
                 "the whole log is gone: it is fetched anew when another replica leads and this one is not in sync"
             )
-        if partition.role.being_cut or partition.rewriting or not self._logs.has_log(partition.name):
+        if not partition.log_is_free or not self._logs.has_log(partition.name):
             raise _Wait("the log is being cut or compacted")
         donors = self._donors(partition)
         if not donors:
@@ -214,7 +214,8 @@ class Repair:
             raise _Wait("the segment waits for a checkpoint")
         if any(hole.end_offset > partition.high_watermark for hole in segment.holes):
             raise _Wait("the records are not known to be committed")
-        self._working = partition.rewriting = True
+        self._working = claimed = partition.claim(self)
+        assert claimed, f"{partition.name} was free"
         done = partial(self._ended, place, partition)
         SegmentRepair(self._rooms, partition, log, segment, end_offset, donors, done).begin()
 
@@ -226,7 +227,8 @@ class Repair:
         return [broker_id for broker_id in found if broker_id in self._image.brokers]
 
     def _ended(self, place: Place, partition: Partition, outcome: Outcome) -> None:
-        self._working = partition.rewriting = False
+        partition.release(self)
+        self._working = False
         self._look_in(SOON_MS)
         match outcome:
             case Repaired(findings, broker_ids):
