@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.moves import Moves
 from cordwood.node.coordinators.coordinator_records import Found, read_records
 from cordwood.node.coordinators.pending_records import PendingRecords
 from cordwood.node.loop.loop import Loop
@@ -71,21 +73,38 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
+class ShardState(Enum):
+    LOADING = "requests wait until the log is replayed"
+    LOADED = "the shard serves requests"
+    UNLOADED = "the leadership that the shard belongs to is over, or the log could not be read"
+
+
+SHARD_MOVES = Moves(
+    "shard of a coordinator",
+    {
+        ShardState.LOADING: {},
+        ShardState.LOADED: {ShardState.LOADING},
+        ShardState.UNLOADED: {ShardState.LOADING, ShardState.LOADED},
+    },
+)
+
+
 class Shard(Generic[M]):
     """The machine of one partition of the internal topic, in one leader epoch."""
 
-    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "pending", "unloaded", "waiting")
+    __slots__ = ("last_written_offset", "machine", "partition", "pending", "state", "waiting")
 
     def __init__(self, partition: Partition, machine: M) -> None:
         self.partition = partition
         self.machine = machine
-        self.loaded = False
-        self.unloaded = False
-        """True if the leadership that this shard belongs to is over."""
+        self.state = ShardState.LOADING
         self.waiting: list[Done] = []
         self.last_written_offset = -1
         self.pending = PendingRecords()
         """Records of open transactions, which are not state yet."""
+
+    def move(self, state: ShardState) -> None:
+        self.state = SHARD_MOVES.moved(str(self.partition.name), self.state, state)
 
     def take_over(self, found: Found) -> None:
         """Replays a batch of the log, or holds it back until its transaction ends."""
@@ -158,7 +177,11 @@ class CoordinatorLog(Generic[S]):
         if topic is None or self._waiting_for_topic:
             return None
         found = self._shards.get(index_of(len(topic.partitions)))
-        return found if found is not None and found.loaded and self._hosted.serves(found.partition) else None
+        return (
+            found
+            if found is not None and found.state is ShardState.LOADED and self._hosted.serves(found.partition)
+            else None
+        )
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[S], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""
@@ -213,7 +236,7 @@ class CoordinatorLog(Generic[S]):
         ]
 
     def loaded_shards(self) -> list[S]:
-        return [shard for shard in self._shards.values() if shard.loaded]
+        return [shard for shard in self._shards.values() if shard.state is ShardState.LOADED]
 
     def when_loaded(self, done: Callable[[list[S]], None]) -> None:
         """Calls back once, with all shards that have records and could be loaded."""
@@ -226,7 +249,7 @@ class CoordinatorLog(Generic[S]):
             nonlocal outstanding
             outstanding -= 1
             if not outstanding:
-                done([shard for shard in shards if shard.loaded])
+                done([shard for shard in shards if shard.state is ShardState.LOADED])
 
         for shard in shards:
             self._load_then(shard, loaded)
@@ -237,7 +260,7 @@ class CoordinatorLog(Generic[S]):
         With a writer the records are part of the writer's transaction. The caller has made sure that the transaction is
         open and includes this partition.
         """
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             done(ErrorCode.NOT_COORDINATOR)
             return
         if not records:
@@ -314,7 +337,7 @@ class CoordinatorLog(Generic[S]):
 
     def when_committed(self, shard: S, done: Done) -> None:
         """Calls back when every record behind this shard's state is committed."""
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             done(ErrorCode.NOT_COORDINATOR)
             return
         if shard.partition.replica.high_watermark > shard.last_written_offset:
@@ -330,7 +353,7 @@ class CoordinatorLog(Generic[S]):
 
     def when_durable(self, shard: S, done: Done) -> None:
         """Calls back when every record behind this shard's state is on this broker's disk."""
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             done(ErrorCode.NOT_COORDINATOR)
             return
         deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
@@ -342,7 +365,7 @@ class CoordinatorLog(Generic[S]):
 
     def _may_answer(self, shard: S) -> bool:
         """True if an answer that has waited may rest on the shard: another broker may coordinate by now."""
-        return not shard.unloaded and self._hosted.serves(shard.partition)
+        return shard.state is not ShardState.UNLOADED and self._hosted.serves(shard.partition)
 
     # Loading and unloading
 
@@ -371,15 +394,16 @@ class CoordinatorLog(Generic[S]):
         shard = self._shards.pop(index, None) if topic == self.topic else None
         if shard is None:
             return
-        shard.unloaded = True
+        was_loaded = shard.state is ShardState.LOADED
+        shard.move(ShardState.UNLOADED)
         waiting, shard.waiting = shard.waiting, []
-        if shard.loaded:
+        if was_loaded:
             self._after_unloading(shard)
         for done in waiting:
             done(ErrorCode.NOT_COORDINATOR)
 
     def _load_then(self, shard: S, done: Done) -> None:
-        if shard.loaded:
+        if shard.state is ShardState.LOADED:
             done(ErrorCode.NONE)
             return
         shard.waiting.append(done)
@@ -412,7 +436,7 @@ class CoordinatorLog(Generic[S]):
             return
 
         def replay(read: tuple[list[Found], int, bool] | Exception) -> None:
-            if shard.unloaded:
+            if shard.state is ShardState.UNLOADED:
                 return
             if isinstance(read, Exception):
                 self._loaded(shard, read)
@@ -454,12 +478,12 @@ class CoordinatorLog(Generic[S]):
         waiting, shard.waiting = shard.waiting, []
         error = ErrorCode.NONE
         if failure is None:
-            shard.loaded = True
+            shard.move(ShardState.LOADED)
             self._after_loading(shard)
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             # The next use loads another shard from the log's start.
-            shard.unloaded = True
+            shard.move(ShardState.UNLOADED)
             del self._shards[shard.partition.name.partition]
             self._reports.failure(failure)
         for done in waiting:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
-from cordwood.node.coordinators.coordinator_log import Done
+from cordwood.node.coordinators.coordinator_log import Done, ShardState
 from cordwood.node.coordinators.producer_ids import ProducerIds
 from cordwood.node.coordinators.transaction_completion import Completions
 from cordwood.node.coordinators.transaction_shards import LedTransactions, TransactionShards, WaitingDecision
@@ -80,7 +80,7 @@ class FamilyCoordinator:
         new_producer_id: NewProducerId,
         done: Callable[[Joined], None],
     ) -> None:
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             done(Joined(ErrorCode.NOT_COORDINATOR))
             return
         if _is_full(shard, name):

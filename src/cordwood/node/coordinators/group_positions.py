@@ -16,7 +16,7 @@ from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinators.coordinator_log import Done, Writer
+from cordwood.node.coordinators.coordinator_log import Done, ShardState, Writer
 from cordwood.node.coordinators.group_shards import Author, GroupShards, LedGroups, nothing, pending_positions
 from cordwood.node.loop.loop import Loop
 
@@ -224,7 +224,7 @@ class GroupPositions:
                     self._forget(shard, found)
                     found, left = [], LOOKED_AT_PER_STEP
                     yield
-                    if shard.unloaded:
+                    if shard.state is ShardState.UNLOADED:
                         return
         self._forget(shard, found)
 

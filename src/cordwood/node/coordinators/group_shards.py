@@ -20,7 +20,7 @@ from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard
+from cordwood.node.coordinators.coordinator_log import CoordinatorLog, Done, Ground, Shard, ShardState
 from cordwood.node.coordinators.held_heartbeats import HeldHeartbeats, HeldOfGroups
 from cordwood.node.coordinators.topic_matching import TopicMatching
 from cordwood.node.loop.timers import Timer
@@ -133,7 +133,7 @@ class GroupShards:
         def committed(error: ErrorCode) -> None:
             out.settle(error)
             done(error)
-            if error is not ErrorCode.NONE and out.records and not shard.unloaded:
+            if error is not ErrorCode.NONE and out.records and shard.state is not ShardState.UNLOADED:
                 again = Outbox()
                 shard.machine.not_written(group_id, again, self._loop.now, self.limits(shard))
                 self.settle(shard, group_id, again)
@@ -172,7 +172,7 @@ class GroupShards:
 
     def set_alarm(self, shard: LedGroups, group_id: str) -> None:
         """Keeps one timer per group, never later than the group's next deadline: heartbeats need not move it."""
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             return
         wake_ms = shard.machine.wake_ms(group_id)
         alarm = shard.alarms.get(group_id)

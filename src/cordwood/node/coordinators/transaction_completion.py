@@ -14,7 +14,7 @@ from cordwood.cluster.metadata.partitions import Leadership
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinators.coordinator_log import Writer
+from cordwood.node.coordinators.coordinator_log import ShardState, Writer
 from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.transaction_markers import Ending
 from cordwood.node.coordinators.transaction_shards import LedTransactions, NextTry, TransactionShards
@@ -78,7 +78,7 @@ class Completions:
             taken += 1
             self.complete(shard, transactional_id)
         rest = transactional_ids[taken:]
-        if rest and not shard.unloaded:
+        if rest and shard.state is not ShardState.UNLOADED:
             self._loop.after(1, lambda _: self.complete_all(shard, rest))
 
     def leaders_changed(self) -> None:
@@ -104,7 +104,12 @@ class Completions:
     def complete(self, shard: LedTransactions, transactional_id: str) -> None:
         """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
         found = shard.machine.get(transactional_id)
-        if shard.unloaded or found is None or found.state not in PREPARED or transactional_id in shard.completing:
+        if (
+            shard.state is ShardState.UNLOADED
+            or found is None
+            or found.state not in PREPARED
+            or transactional_id in shard.completing
+        ):
             return
         shard.completing.add(transactional_id)
         decided = found
@@ -112,7 +117,7 @@ class Completions:
         asked: dict[TopicPartition, Leadership] = {}
 
         def again_later(missing: Iterable[TopicPartition] = ()) -> None:
-            if shard.unloaded:
+            if shard.state is ShardState.UNLOADED:
                 return
             # The id stays in completion: else each look at it would begin tries of its own.
             shard.completing.add(transactional_id)
@@ -126,14 +131,14 @@ class Completions:
             shard.next_tries[transactional_id] = NextTry(self._loop.after(pause_ms, again), leaders)
 
         def again(_: Moment) -> None:
-            if shard.unloaded:
+            if shard.state is ShardState.UNLOADED:
                 return
             del shard.next_tries[transactional_id]
             shard.completing.discard(transactional_id)
             self.complete(shard, transactional_id)
 
         def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
-            if shard.unloaded:
+            if shard.state is ShardState.UNLOADED:
                 return
             ended = already.union(name for name, error in outcomes.items() if error in _ENDED_THERE)
             there = ended | self._gone(decided)

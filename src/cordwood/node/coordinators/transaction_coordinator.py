@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinators.coordinator_log import Done, Ground, Writer
+from cordwood.node.coordinators.coordinator_log import Done, Ground, ShardState, Writer
 from cordwood.node.coordinators.family_coordinator import FamilyCoordinator
 from cordwood.node.coordinators.marker_sender import MarkerSender
 from cordwood.node.coordinators.producer_ids import ProducerIds
@@ -285,7 +285,7 @@ class TransactionCoordinator:
             # Other requests were served in the meantime, so the step is decided anew.
             self._decide(shard, transactional_id, decide, producer_ids, done, patient=patient)
 
-        if shard.unloaded:
+        if shard.state is ShardState.UNLOADED:
             done(Step(ErrorCode.NOT_COORDINATOR))
             return
         try:
@@ -350,7 +350,7 @@ class TransactionCoordinator:
 
         def steps() -> Iterator[None]:
             for _ in look(shard):
-                if shard.unloaded:
+                if shard.state is ShardState.UNLOADED:
                     return
                 yield
             shard.looks.remove(look)

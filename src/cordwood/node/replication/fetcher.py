@@ -8,12 +8,14 @@ replica. A partition whose log is cut by a thread, or whose leader refused, is l
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from cordwood.model.back_off import BackOff
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
+from cordwood.model.moves import Moves
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.asking_leaders import Asked, fetch_values
@@ -69,10 +71,24 @@ WRONG_LEADER = (
 """Refusals that end when both brokers have the same image."""
 
 
-class _Asking(NamedTuple):
-    """The outstanding request."""
+class Asking(Enum):
+    IDLE = "no request is due: there is nothing to ask for, or records wait for the disk"
+    DUE = "a request goes out in the next turn"
+    ASKED = "a request is outstanding"
+    HURRIED = "a request is outstanding, and the leader was asked to answer it at once"
+    PAUSED = "the leader could not be asked, and is asked again after a pause"
 
-    partitions: dict[tuple[TopicId, int], Asked]
+
+FETCHER_MOVES = Moves(
+    "fetcher",
+    {
+        Asking.IDLE: {Asking.DUE, Asking.ASKED, Asking.HURRIED, Asking.PAUSED},
+        Asking.DUE: {Asking.IDLE},
+        Asking.ASKED: {Asking.DUE},
+        Asking.HURRIED: {Asking.ASKED},
+        Asking.PAUSED: {Asking.IDLE},
+    },
+)
 
 
 class Fetcher:
@@ -101,12 +117,9 @@ class Fetcher:
         """Partitions that are left out of requests, and the time until which they are."""
         self._syncing: dict[Partition, None] = {}
         """Partitions whose last records are not durable yet."""
-        self._outstanding: _Asking | None = None
-        self._hurried = False
-        """True if the leader was asked to answer the outstanding request at once."""
+        self._name = f"of broker {leader}"
+        self._asking = Asking.IDLE
         self._failures = 0
-        self._paused = False
-        self._due = False
 
     def add(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -118,13 +131,12 @@ class Fetcher:
 
     def hurry_soon(self) -> None:
         """Makes the leader answer the outstanding request, which does not ask for all that this follower wants."""
-        if self._outstanding is not None and not self._hurried:
-            self._hurried = True
+        if self._asking is Asking.ASKED:
+            self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.HURRIED)
             self._loop.after(0, self._hurry)
 
     def _rests(self, now: Moment) -> None:
         """Gives partitions at rest to the fetcher for them. No request of this fetcher is outstanding."""
-        assert self._outstanding is None
         if self.at_rest is None or len(self._partitions) <= FEW_PARTITIONS or now.boot_ms < self._look_for_rest_at_ms:
             return
         self._look_for_rest_at_ms = now.boot_ms + LOOK_FOR_REST_MS
@@ -156,7 +168,7 @@ class Fetcher:
     def _hurry(self, now: Moment) -> None:
         """Makes the leader answer the outstanding request: a new partition is not in it, and acks may wait for its
         followers. An empty request makes the previous one give way."""
-        if self._outstanding is not None and not self._rooms.stopped:
+        if self._asking is Asking.HURRIED and not self._rooms.stopped:
             self._rooms.peers.send(self._request({}, wait_ms=0), lambda outcome, now: None)
 
     def remove(self, partition: Partition) -> None:
@@ -170,15 +182,13 @@ class Fetcher:
 
     def _ask_soon(self) -> None:
         """Asks in the next turn: changes of many partitions come in one event."""
-        if not self._due and self._outstanding is None and not self._syncing and not self._paused:
-            self._due = True
+        if self._asking is Asking.IDLE and not self._syncing:
+            self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.DUE)
             self._loop.after(0, self._ask)
 
     def _ask(self, now: Moment) -> None:
-        self._due = False
-        if self._outstanding is not None or self._syncing or self._paused or not self._partitions:
-            return
-        if self._rooms.stopped:
+        if self._syncing or not self._partitions or self._rooms.stopped:
+            self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
             return
         self._rests(now)
         settings = self._rooms.image.settings
@@ -197,9 +207,10 @@ class Fetcher:
                 asked[partition.topic_id, partition.name.partition] = found
         if self._syncing or not asked:
             # Answers of a leader that waits for records would delay the news of this replica's end.
+            self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
             return
-        self._outstanding = asking = _Asking(asked)
-        self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asking, outcome, now))
+        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.ASKED)
+        self._rooms.peers.send(self._request(asked, wait_ms), lambda outcome, now: self._answered(asked, outcome, now))
 
     def _request(self, asked: dict[tuple[TopicId, int], Asked], wait_ms: int) -> PeerRequest[Fetch.Response]:
         return PeerRequest(
@@ -234,9 +245,10 @@ class Fetcher:
 
     # Answers
 
-    def _answered(self, asking: _Asking, outcome: PeerOutcome[Fetch.Response], now: Moment) -> None:
-        assert asking is self._outstanding
-        self._outstanding, self._hurried = None, False
+    def _answered(
+        self, asked_for: dict[tuple[TopicId, int], Asked], outcome: PeerOutcome[Fetch.Response], now: Moment
+    ) -> None:
+        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
         if self._rooms.stopped:
             return
         if isinstance(outcome, PeerFailed):
@@ -252,7 +264,7 @@ class Fetcher:
         for topic in outcome.body.responses:
             for answer in topic.partitions:
                 assert topic.topic_id is not None
-                asked = asking.partitions.get((topic.topic_id, answer.partition_index))
+                asked = asked_for.get((topic.topic_id, answer.partition_index))
                 if asked is not None and self._still_counts(asked):
                     self._take(asked, answer, now)
         self._ask_soon()
@@ -425,12 +437,12 @@ class Fetcher:
         """Asks the leader again after a pause that grows."""
         back_off = BackOff(FIRST_PAUSE_MS, self._rooms.image.settings.replica_fetch_backoff_ms)
         self._failures += 1
-        self._paused = True
+        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.PAUSED)
         self._rooms.reports.report(logging.INFO, f"followers of broker {self.leader}: {reason}")
         self._loop.after(back_off.pause_ms(self._failures), self._go_on)
 
     def _go_on(self, now: Moment) -> None:
-        self._paused = False
+        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
         self._ask_soon()
 
     def _rest(self, partition: Partition, rest_ms: int, now: Moment) -> None:

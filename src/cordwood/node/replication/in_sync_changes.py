@@ -8,11 +8,13 @@ the next visit by the clock asks again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
+from cordwood.model.moves import Moves
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.reports import Reports
 from cordwood.node.partitions.hosted import HostedReplicas
@@ -28,6 +30,32 @@ AGAIN_MS = 1000
 Outcomes = dict[tuple[TopicId, int], IsrOutcome]
 
 
+class Call(Enum):
+    NONE = "no proposal is due"
+    DUE = "proposals are made in the next turn"
+    MADE = "proposals are on their way to the store"
+
+
+class Visit(Enum):
+    NONE = "no visit of all leaders is under way"
+    BEGUN = "leaders are visited, in turns"
+    ONCE_MORE = "leaders are visited, and another visit follows"
+
+
+CALL_MOVES = Moves(
+    "call with proposals of in-sync sets",
+    {Call.NONE: {Call.DUE, Call.MADE}, Call.DUE: {Call.NONE}, Call.MADE: {Call.DUE}},
+)
+VISIT_MOVES = Moves(
+    "visit of leaders",
+    {
+        Visit.NONE: {Visit.BEGUN, Visit.ONCE_MORE},
+        Visit.BEGUN: {Visit.NONE},
+        Visit.ONCE_MORE: {Visit.BEGUN, Visit.ONCE_MORE},
+    },
+)
+
+
 class InSyncChanges:
     def __init__(self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, reports: Reports) -> None:
         self._loop = loop
@@ -35,10 +63,8 @@ class InSyncChanges:
         self._hosted = hosted
         self._reports = reports
         self._due: dict[Partition, None] = {}
-        self._calling = False
-        self._soon = False
-        self._visiting = False
-        self._visit_again = False
+        self._call = Call.NONE
+        self._visit = Visit.NONE
 
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + max(1, self._image.settings.replica_lag_time_max_ms // 2), self._look)
@@ -46,9 +72,12 @@ class InSyncChanges:
     def due(self, partition: Partition) -> None:
         """Looks at the partition's in-sync set in the next turn."""
         self._due[partition] = None
-        if not self._soon and not self._calling:
-            self._soon = True
-            self._loop.after(0, self._propose)
+        if self._call is Call.NONE:
+            self._propose_soon()
+
+    def _propose_soon(self) -> None:
+        self._call = CALL_MOVES.moved("of this broker", self._call, Call.DUE)
+        self._loop.after(0, self._propose)
 
     def _look(self, now: Moment) -> None:
         self.schedule(now)
@@ -67,22 +96,21 @@ class InSyncChanges:
         return frozenset(broker_id for broker_id, broker in self._image.brokers.items() if broker.disk_full)
 
     def _visit_soon(self) -> None:
-        if self._visiting:
-            self._visit_again = True
-            return
-        self._visiting = True
-        self._loop.in_turns.begin_steps(self._visit())
+        begun = self._visit is not Visit.NONE
+        self._visit = VISIT_MOVES.moved("of this broker", self._visit, Visit.ONCE_MORE if begun else Visit.BEGUN)
+        if not begun:
+            self._loop.in_turns.begin_steps(self._visit_all())
 
-    def _visit(self) -> Iterator[None]:
+    def _visit_all(self) -> Iterator[None]:
         """Looks at all leaders with followers: some may lag."""
         for number, partition in enumerate(list(self._hosted), 1):
             if partition.role.leads and partition.replicated and partition.role.leading is not None:
                 self.due(partition)
             if number % VISITED_PER_STEP == 0:
                 yield
-        self._visiting = False
-        if self._visit_again:
-            self._visit_again = False
+        once_more = self._visit is Visit.ONCE_MORE
+        self._visit = VISIT_MOVES.moved("of this broker", self._visit, Visit.NONE)
+        if once_more:
             self._visit_soon()
 
     def _may_join_in(self, broker_id: int) -> int | None:
@@ -90,9 +118,6 @@ class InSyncChanges:
         return broker.epoch if broker is not None and broker.takes_records else None
 
     def _propose(self, now: Moment) -> None:
-        self._soon = False
-        if self._calling:
-            return
         changes: list[IsrChange] = []
         proposed: list[tuple[Partition, LeaderReplica, Proposal]] = []
         lag_ms = self._image.settings.replica_lag_time_max_ms
@@ -120,16 +145,15 @@ class InSyncChanges:
                     proposal.lost,
                 )
             )
+        self._call = CALL_MOVES.moved("of this broker", self._call, Call.MADE if changes else Call.NONE)
         if not changes:
             return
-        self._calling = True
 
         def done(result: Outcomes | Exception) -> None:
-            self._calling = False
             self._ended(proposed, result)
+            self._call = CALL_MOVES.moved("of this broker", self._call, Call.NONE)
             if self._due:
-                self._soon = True
-                self._loop.after(0, self._propose)
+                self._propose_soon()
 
         self._loop.effects.metadata(lambda writer: writer.change_isr(changes), done)
 
