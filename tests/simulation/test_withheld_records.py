@@ -180,7 +180,7 @@ def test_a_compaction_under_way_leaves_the_log_alone_that_follows_a_given_up_one
     submit, compactions = life.workers.submit, list[tuple[Work, Done]]()
 
     def hold_the_compaction(work: Work, done: Done) -> None:
-        if compactions or not hosted(world, keeper).rewriting:
+        if compactions or hosted(world, keeper).log_is_free:
             submit(work, done)
         else:
             compactions.append((work, done))
