@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from benchmarks.wide_requests import GROUP, Stage
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.primitives import LONGEST_STRING
-from cordwood.wire.schema import Field, Struct, load
+from cordwood.wire.encoding.primitives import LONGEST_STRING
+from cordwood.wire.encoding.schema import Field, Struct, load
 from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS, max_elements
 
 STORED: Final = 200

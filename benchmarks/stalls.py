@@ -32,8 +32,8 @@ from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
 from cordwood.node.apis import SERVED
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.codec import reader, writer
-from cordwood.wire.schema import load
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.schema import load
 from cordwood.wire.widths import max_elements
 
 PARTITIONS = 1000

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.codec import Read, Write, reader, writer
-from cordwood.wire.schema import load
+from cordwood.wire.encoding.codec import Read, Write, reader, writer
+from cordwood.wire.encoding.schema import load
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf, Response

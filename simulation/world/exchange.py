@@ -21,9 +21,9 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.ports import Frame
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import header_tags
-from cordwood.wire.codec import Read, Write, reader, writer
+from cordwood.wire.encoding.codec import Read, Write, reader, writer
+from cordwood.wire.encoding.schema import Message, load
 from cordwood.wire.requests import Sender, parse_header
-from cordwood.wire.schema import Message, load
 from simulation.world.broken import InvariantBroken
 from simulation.world.disk import SimulatedFile
 from simulation.world.links import CLIENTS

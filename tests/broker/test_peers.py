@@ -20,8 +20,8 @@ from cordwood.model.moment import Moment
 from cordwood.node.apis import served_versions
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.codec import writer
-from cordwood.wire.schema import load
+from cordwood.wire.encoding.codec import writer
+from cordwood.wire.encoding.schema import load
 
 LONG_MS = 60_000
 PEER = 7

@@ -16,8 +16,8 @@ from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.codec import writer
-from cordwood.wire.schema import load
+from cordwood.wire.encoding.codec import writer
+from cordwood.wire.encoding.schema import load
 
 TOPIC = 2
 TOPICS = [f"orders-{number}" for number in range(200)]

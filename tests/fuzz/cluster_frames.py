@@ -14,7 +14,7 @@ from tests.fuzz.mutations import mutated
 from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import encode_request
-from cordwood.wire.primitives import tagged_fields, uvarint
+from cordwood.wire.encoding.primitives import tagged_fields, uvarint
 from cordwood.wire.requests import IMAGE_REVISION_TAG, SENDER_TAG, Sender
 
 OF_BROKERS = (

@@ -11,9 +11,9 @@ import pytest
 from tests.property.test_request_values import Asking
 
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.codec import reader, writer
 from cordwood.wire.declarations import TYPES
-from cordwood.wire.schema import Entity, Message, load
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.schema import Entity, Message, load
 
 PER_VERSION = 12
 

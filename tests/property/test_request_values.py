@@ -14,7 +14,7 @@ from simulation.world.world import World
 from cordwood.node.apis import SERVED
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.schema import STRUCT, Field, Message, Struct, load
+from cordwood.wire.encoding.schema import STRUCT, Field, Message, Struct, load
 
 REQUESTS = 2000
 PER_LIFE = 40

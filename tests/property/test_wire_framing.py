@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cordwood.wire.bad_messages import BadRequest, FrameTooLarge
+from cordwood.wire.encoding.bad_messages import BadRequest, FrameTooLarge
 from cordwood.wire.framing import BufferPool, FrameReader
 
 MAX_REQUEST_BYTES = 1000

@@ -11,7 +11,7 @@ from tests.traced_memory import traced
 
 from cordwood.wire.api_versions import decode_api_versions
 from cordwood.wire.apis import APIS, flexible
-from cordwood.wire.bad_messages import BadRequest
+from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.metadata import decode_metadata
 from cordwood.wire.produce import decode_produce

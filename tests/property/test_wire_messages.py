@@ -20,8 +20,8 @@ from tests.property.kio_entities import (
 )
 
 from cordwood.wire.apis import APIS, flexible
-from cordwood.wire.codec import reader, writer
-from cordwood.wire.schema import Entity, load
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.schema import Entity, load
 
 KEYS = sorted({key for key, _ in ALL_VERSIONS})
 

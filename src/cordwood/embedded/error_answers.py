@@ -10,7 +10,7 @@ from typing import Any, Final
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.schema import Entity, Field, Struct, load
+from cordwood.wire.encoding.schema import Entity, Field, Struct, load
 
 _CODES: Final = frozenset({"error_code", "partition_error_code"})
 _ROWS: Final = {

@@ -14,7 +14,7 @@ from cordwood.embedded.faults import Effect, Fault, Faults
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import BadRequest
+from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
 
 if TYPE_CHECKING:

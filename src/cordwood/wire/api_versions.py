@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     INT16,
     INT32,
     INT32_PAIR,

@@ -15,14 +15,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.wire.api_types import Response
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields, tagged_fields, uvarint
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
+    INT32,
+    MALFORMED,
+    NO_TAGS,
+    Frame,
+    skip_tagged_fields,
+    tagged_fields,
+    uvarint,
+)
 from cordwood.wire.requests import IMAGE_REVISION_TAG, SENDER_TAG, Sender
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf
-    from cordwood.wire.codec import Read, Write
-    from cordwood.wire.schema import Message
+    from cordwood.wire.encoding.codec import Read, Write
+    from cordwood.wire.encoding.schema import Message
 
 _SIZE_AND_HEADER: Final = Struct(">ihhih")
 
@@ -114,20 +122,20 @@ def unreadable(api_key: int, api_version: int, reason: object) -> BadResponse:
 
 @cache
 def _messages(api_key: int) -> dict[str, Message]:
-    from cordwood.wire.schema import load
+    from cordwood.wire.encoding.schema import load
 
     return load(APIS[api_key].name)
 
 
 @cache
 def _request_writer(api_key: int, api_version: int) -> Write:
-    from cordwood.wire.codec import writer
+    from cordwood.wire.encoding.codec import writer
 
     return writer(_messages(api_key)["request"], api_version)
 
 
 @cache
 def _response_reader(api_key: int, api_version: int, *, in_place: bool = False) -> Read:
-    from cordwood.wire.codec import reader
+    from cordwood.wire.encoding.codec import reader
 
     return reader(_messages(api_key)["response"], api_version, in_place=in_place)

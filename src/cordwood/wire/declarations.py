@@ -17,7 +17,7 @@ from typing import Final
 
 from cordwood.wire.api_keys import ApiKey
 from cordwood.wire.apis import APIS
-from cordwood.wire.schema import Field, Struct, load
+from cordwood.wire.encoding.schema import Field, Struct, load
 
 FOLDER: Final = Path(__file__).parent
 TYPES: Final = "message_types"
@@ -98,7 +98,10 @@ def _imports(code: str) -> str:
     typing = [name for name in ("Protocol", "TypedDict") if f"({name}" in code]
     types = ["ApiTypes", "Array"] if "Array[" in code else ["ApiTypes"]
     ours = ["from cordwood.model.identifiers import TopicId"] if "TopicId" in code else []
-    ours += [f"from cordwood.wire.api_types import {', '.join(types)}", "from cordwood.wire.schema import Entity"]
+    ours += [
+        f"from cordwood.wire.api_types import {', '.join(types)}",
+        "from cordwood.wire.encoding.schema import Entity",
+    ]
     standard = ["from collections.abc import Sequence"] if "Sequence[" in code else []
     standard.append(f"from typing import {', '.join(typing)}")
     return "\n".join(standard) + "\n\n" + "\n".join(ours)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.wire.primitives import INT32, NO_TAGS, compact_array_count, compact_string
+from cordwood.wire.encoding.primitives import INT32, NO_TAGS, compact_array_count, compact_string
 
 
 class NodeEndpoint(NamedTuple):

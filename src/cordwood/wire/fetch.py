@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     INT64,
     MALFORMED,
     Frame,

@@ -6,10 +6,8 @@ from typing import Final, NamedTuple
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import response_body_start, unreadable
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.fetch import FLEXIBLE_FROM, MAX_VERSION, MIN_VERSION, SESSIONS_FROM, TOPIC_IDS_FROM
-from cordwood.wire.fetched import FetchedPartition
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     INT32,
     MALFORMED,
     cut_short,
@@ -23,6 +21,8 @@ from cordwood.wire.primitives import (
     read_uvarint,
     skip_tagged_fields,
 )
+from cordwood.wire.fetch import FLEXIBLE_FROM, MAX_VERSION, MIN_VERSION, SESSIONS_FROM, TOPIC_IDS_FROM
+from cordwood.wire.fetched import FetchedPartition
 
 _START: Final = Struct(">ihi")
 _FOUND_V4: Final = Struct(">ihqq")

@@ -8,9 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from cordwood.model.identifiers import TopicId
-from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
-from cordwood.wire.fetch import FLEXIBLE_FROM, PARTITIONS_PER_STEP, SESSIONS_FROM, TOPIC_IDS_FROM
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.primitives import (
     INT32,
     INT32_PAIR,
     NO_TAGS,
@@ -21,6 +19,8 @@ from cordwood.wire.primitives import (
     tagged_fields,
     uvarint,
 )
+from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
+from cordwood.wire.fetch import FLEXIBLE_FROM, PARTITIONS_PER_STEP, SESSIONS_FROM, TOPIC_IDS_FROM
 
 
 class SizedPart(Protocol):

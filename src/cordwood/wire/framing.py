@@ -14,7 +14,7 @@ from mmap import mmap
 from struct import Struct
 from typing import Final
 
-from cordwood.wire.bad_messages import BadRequest, FrameTooLarge, OtherProtocol
+from cordwood.wire.encoding.bad_messages import BadRequest, FrameTooLarge, OtherProtocol
 from cordwood.wire.other_protocols import other_protocol
 
 _SIZE: Final = Struct(">i")

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.endpoints import NodeEndpoint
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     INT16,
     INT32,
     INT32_PAIR,
@@ -36,6 +35,7 @@ from cordwood.wire.primitives import (
     topic_id_bytes,
     trailing_bytes,
 )
+from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.requests import RequestHeader
 from cordwood.wire.widths import max_elements
 

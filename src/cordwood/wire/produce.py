@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     INT32,
     INT32_PAIR,
     MALFORMED,
@@ -34,7 +33,8 @@ from cordwood.wire.primitives import (
     tagged_fields,
     trailing_bytes,
 )
-from cordwood.wire.primitives import uvarint as encode_uvarint
+from cordwood.wire.encoding.primitives import uvarint as encode_uvarint
+from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
 from cordwood.wire.requests import RequestHeader
 from cordwood.wire.widths import max_elements
 

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final
 
 from cordwood.model.identifiers import TopicId
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.primitives import (
     INT32,
     INT32_PAIR,
     NO_TAGS,

@@ -10,8 +10,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.wire.apis import APIS, FLEXIBLE_FROM, ApiKey, flexible
-from cordwood.wire.bad_messages import AnswerTooLarge, BadRequest
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import AnswerTooLarge, BadRequest
+from cordwood.wire.encoding.primitives import (
     INT32_PAIR,
     MALFORMED,
     Elements,
@@ -25,8 +25,8 @@ from cordwood.wire.primitives import (
 from cordwood.wire.widths import max_elements
 
 if TYPE_CHECKING:
-    from cordwood.wire.codec import ReadCounting, ReadInSteps, Write, WriteInSteps
-    from cordwood.wire.schema import Message
+    from cordwood.wire.encoding.codec import ReadCounting, ReadInSteps, Write, WriteInSteps
+    from cordwood.wire.encoding.schema import Message
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
@@ -202,7 +202,7 @@ def _too_large() -> AnswerTooLarge:
 
 @cache
 def _messages(api_key: int) -> "dict[str, Message]":
-    from cordwood.wire.schema import load
+    from cordwood.wire.encoding.schema import load
 
     return load(APIS[api_key].name)
 
@@ -210,14 +210,14 @@ def _messages(api_key: int) -> "dict[str, Message]":
 @cache
 def _request_reader(api_key: int, api_version: int) -> "tuple[ReadCounting, Elements]":
     """A reader for requests in one go, and its counter, which is reused for every request."""
-    from cordwood.wire.codec import counting_reader
+    from cordwood.wire.encoding.codec import counting_reader
 
     return counting_reader(_request_message(api_key, api_version), api_version), Elements(max_elements(api_key))
 
 
 @cache
 def _request_reader_in_steps(api_key: int, api_version: int) -> "ReadInSteps":
-    from cordwood.wire.codec import reader_in_steps
+    from cordwood.wire.encoding.codec import reader_in_steps
 
     return reader_in_steps(_request_message(api_key, api_version), api_version)
 
@@ -232,7 +232,7 @@ def _request_message(api_key: int, api_version: int) -> "Message":
 @cache
 def _response_writers(api_key: int, api_version: int) -> "tuple[Write | None, WriteInSteps, Struct]":
     """The writers of the body, in one go if it has no arrays and in steps, and the layout of the header before it."""
-    from cordwood.wire.codec import has_arrays, writer, writer_in_steps
+    from cordwood.wire.encoding.codec import has_arrays, writer, writer_in_steps
 
     message = _messages(api_key)["response"]
     has_tags = flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS

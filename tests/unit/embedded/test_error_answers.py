@@ -10,9 +10,9 @@ from cordwood.embedded.error_answers import named_partitions, names_topics, refu
 from cordwood.model.errors import ErrorCode
 from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.codec import reader, writer
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.schema import Entity, Field, Struct, load
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
-from cordwood.wire.schema import Entity, Field, Struct, load
 
 CODE = ErrorCode.NOT_ENOUGH_REPLICAS
 TOPIC_ID = uuid.UUID(int=7)

@@ -19,7 +19,7 @@ from tests.unit.node.speaking import create_topic
 
 from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.schema import Struct, load
+from cordwood.wire.encoding.schema import Struct, load
 from cordwood.wire.widths import MAX_ELEMENTS, max_elements
 
 SHARE = 1 if os.environ.get("CORDWOOD_WIDEST") else 10

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.codec import reader, writer
-from cordwood.wire.schema import load
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.schema import load
 
 SLOT = {"transactional_id": "family:q/3", "producer_id": 7, "producer_epoch": 2}
 LAYOUTS = [

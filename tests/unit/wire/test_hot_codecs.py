@@ -6,8 +6,9 @@ from typing import NamedTuple
 import pytest
 
 from cordwood.model.identifiers import TopicId
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.codec import reader
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.codec import reader
+from cordwood.wire.encoding.schema import load
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.fetched import JOIN_BELOW_BYTES, FetchedPartition, encode_fetch_response
@@ -21,7 +22,6 @@ from cordwood.wire.metadata import (
 )
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
 from cordwood.wire.requests import RequestHeader, decode_request, parse_header
-from cordwood.wire.schema import load
 
 TOPIC_ID = TopicId(int=0x0102030405060708090A0B0C0D0E0F10)
 

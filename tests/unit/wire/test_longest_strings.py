@@ -3,11 +3,11 @@
 import pytest
 
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.bad_messages import BadRequest, TextTooLong
-from cordwood.wire.codec import reader, writer
-from cordwood.wire.primitives import LONGEST_STRING, compact_string, read_compact_string, string, uvarint
+from cordwood.wire.encoding.bad_messages import BadRequest, TextTooLong
+from cordwood.wire.encoding.codec import reader, writer
+from cordwood.wire.encoding.primitives import LONGEST_STRING, compact_string, read_compact_string, string, uvarint
+from cordwood.wire.encoding.schema import load
 from cordwood.wire.requests import decode_request, parse_header
-from cordwood.wire.schema import load
 
 
 def compact(size: int) -> bytes:

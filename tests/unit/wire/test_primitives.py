@@ -2,8 +2,8 @@
 
 import pytest
 
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     MALFORMED,
     read_array_count,
     read_compact_array_count,

@@ -8,8 +8,8 @@ import pytest
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import request_start
-from cordwood.wire.bad_messages import BadRequest, FrameTooLarge
-from cordwood.wire.primitives import tagged_fields
+from cordwood.wire.encoding.bad_messages import BadRequest, FrameTooLarge
+from cordwood.wire.encoding.primitives import tagged_fields
 from cordwood.wire.requests import (
     IMAGE_REVISION_TAG,
     SENDER_TAG,

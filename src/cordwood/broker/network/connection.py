@@ -20,7 +20,7 @@ from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
 from cordwood.wire.apis import APIS
-from cordwood.wire.bad_messages import BadRequest, OtherProtocol
+from cordwood.wire.encoding.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
 from cordwood.wire.requests import RequestHeader, parse_header
 

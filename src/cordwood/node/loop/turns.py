@@ -16,7 +16,7 @@ from typing import Protocol
 from cordwood.model.errors import SyncFailure
 from cordwood.model.moment import Moment
 from cordwood.node.loop.timers import Timers
-from cordwood.wire.bad_messages import AnswerTooLarge, BadRequest
+from cordwood.wire.encoding.bad_messages import AnswerTooLarge, BadRequest
 
 logger = logging.getLogger("cordwood.node")
 

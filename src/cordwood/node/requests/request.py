@@ -15,7 +15,7 @@ from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.turns import ANSWERED_BYTES_PER_EVENT, Steps, Turns
 from cordwood.wire.api_types import ApiTypes, Array, Served_co
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.bad_messages import AnswerTooLarge
+from cordwood.wire.encoding.bad_messages import AnswerTooLarge
 from cordwood.wire.requests import RequestHeader, begin_response, decode_in_steps, decode_request
 
 NARROW_BYTES = 2 * 1024

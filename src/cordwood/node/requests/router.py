@@ -12,7 +12,7 @@ from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.request import Request, Served
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import BadRequest
+from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.requests import RequestHeader
 from cordwood.wire.widths import MAX_BYTES_WITHOUT_RECORDS
 

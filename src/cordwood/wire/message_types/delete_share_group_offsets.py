@@ -7,7 +7,7 @@ from typing import Protocol, TypedDict
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.api_types import ApiTypes, Array
-from cordwood.wire.schema import Entity
+from cordwood.wire.encoding.schema import Entity
 
 
 class DeleteShareGroupOffsets(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
 from cordwood.wire.api_types import ApiTypes, Array
-from cordwood.wire.schema import Entity
+from cordwood.wire.encoding.schema import Entity
 
 
 class DescribeDelegationToken(

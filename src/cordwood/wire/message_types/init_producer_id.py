@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cordwood.wire.api_types import ApiTypes
-from cordwood.wire.schema import Entity
+from cordwood.wire.encoding.schema import Entity
 
 
 class InitProducerId(

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.api_types import ApiTypes
-from cordwood.wire.schema import Entity
+from cordwood.wire.encoding.schema import Entity
 
 
 class SoundBatches(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cordwood.wire.api_types import ApiTypes
-from cordwood.wire.schema import Entity
+from cordwood.wire.encoding.schema import Entity
 
 
 class SyncGroup(

@@ -25,7 +25,7 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.partitions.preparation import Outcome
 from cordwood.node.requests.request import Request, serves
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.bad_messages import TooManyElements
+from cordwood.wire.encoding.bad_messages import TooManyElements
 from cordwood.wire.produce import ProduceRequest, decode_produce
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from struct import Struct as Layout
 from typing import Any
 
-from cordwood.wire.bad_messages import BadRequest
-from cordwood.wire.compiling.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.bad_messages import BadRequest
+from cordwood.wire.encoding.primitives import (
     LONGEST_STRING,
     MAX_TAGS,
     Elements,
@@ -21,7 +20,8 @@ from cordwood.wire.primitives import (
     too_long,
     too_many_tags,
 )
-from cordwood.wire.schema import Entity, Field, Struct
+from cordwood.wire.encoding.schema import Entity, Field, Struct
+from cordwood.wire.encoding.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 
 ReadCounting = Callable[[Frame, int, Elements], tuple[Any, int]]
 """Reads a value at a position; returns it with the position after it."""

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-_FOLDER: Final = Path(__file__).parent / "messages"
+_FOLDER: Final = Path(__file__).parent.parent / "messages"
 _NO_LIMIT: Final = 1 << 15
 _INDENT: Final = "  "
 STRUCT: Final = "{}"

@@ -10,8 +10,7 @@ from itertools import groupby
 from struct import pack
 from typing import Any
 
-from cordwood.wire.compiling.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
-from cordwood.wire.primitives import (
+from cordwood.wire.encoding.primitives import (
     INT32,
     compact_array_count,
     compact_string,
@@ -20,7 +19,8 @@ from cordwood.wire.primitives import (
     topic_id_bytes,
     uvarint,
 )
-from cordwood.wire.schema import Entity, Field, Struct
+from cordwood.wire.encoding.schema import Entity, Field, Struct
+from cordwood.wire.encoding.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 
 Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]

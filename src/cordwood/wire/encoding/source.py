@@ -3,7 +3,7 @@
 from struct import Struct as Layout
 from typing import Any, Final
 
-from cordwood.wire.schema import Field, Struct
+from cordwood.wire.encoding.schema import Field, Struct
 
 FIXED: Final = {
     "bool": "?",

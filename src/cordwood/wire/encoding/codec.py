@@ -13,10 +13,10 @@ loop over them. No byte of a request gets into a source, only names and numbers 
 from collections.abc import Callable
 from typing import Any, Final
 
-from cordwood.wire.compiling.struct_readers import ReadCounting, ReaderMaker, ReadInSteps
-from cordwood.wire.compiling.struct_writers import Append, Values, Write, WriteInSteps, WriterMaker
-from cordwood.wire.primitives import Elements, Frame
-from cordwood.wire.schema import Message, Struct
+from cordwood.wire.encoding.primitives import Elements, Frame
+from cordwood.wire.encoding.schema import Message, Struct
+from cordwood.wire.encoding.struct_readers import ReadCounting, ReaderMaker, ReadInSteps
+from cordwood.wire.encoding.struct_writers import Append, Values, Write, WriteInSteps, WriterMaker
 
 __all__ = [
     "Append",

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
-from cordwood.wire.bad_messages import BadRequest, TextTooLong, TooManyElements
+from cordwood.wire.encoding.bad_messages import BadRequest, TextTooLong, TooManyElements
 
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 """The exceptions of a read beyond the end, and of text that is not UTF-8."""

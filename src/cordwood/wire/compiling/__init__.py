@@ -1,1 +1,0 @@
-"""Functions that read and write messages, compiled from schemas."""
