@@ -142,6 +142,10 @@ class Arriving:
         """The number of receivers that wait for memory."""
         return len(self._claims) - len(self._holders)
 
+    def holds(self, receiver: Receiver) -> bool:
+        """True if the receiver was promised memory for the request that is arriving."""
+        return receiver in self._holders
+
     def ask(self, receiver: Receiver, size: int, now_s: float) -> bool:
         """True if the receiver may receive a request of this size. If not, `serve_on` is called when it may."""
         if receiver in self._holders:

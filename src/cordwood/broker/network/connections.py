@@ -1,8 +1,8 @@
 """All connections of a broker and the bounds that hold for them together.
 
-Five bounds hold: the number of connections, in all and from one address; the idle time of a connection; the bytes of
-requests that wait for an answer; the memory into which large requests are received (`arriving.py`). At a bound in bytes
-connections are not read from until there is room.
+Six bounds hold: the number of connections, in all and from one address; the idle time of a connection; the bytes of
+requests that wait for an answer; the memory into which large requests are received (`arriving.py`), and small ones
+(`half_requests.py`). At a bound in bytes connections are not read from until there is room, or late ones are closed.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from cordwood.broker.machine.loop_watch import LoopWatch
 from cordwood.broker.network.activity import Activity
 from cordwood.broker.network.arriving import LOOK_S, Arriving, Receiver
 from cordwood.broker.network.client_book import ClientBook, CountedConnection
+from cordwood.broker.network.half_requests import HalfRequests
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.seldom import SaidSeldom
 from cordwood.broker.network.sending import SendingResources
@@ -123,6 +124,7 @@ class Connections:
         self.receive_buffers = BufferPool(plenty_bytes=limits.max_total_bytes // 2)
         self.arriving = Arriving(limits.max_total_bytes)
         """The memory of requests that are arriving."""
+        self._half_requests = HalfRequests(limits.max_total_bytes, self.receive_buffers.buffer_bytes)
         self.unanswered_bytes = 0
         self._open: dict[int, OpenConnection] = {}
         self._by_address: Counter[str] = Counter()
@@ -266,6 +268,8 @@ class Connections:
         now_s = self.loop.time()
         until_next_s = min(self._sweep_interval_s, self.arriving.look(now_s))
         self._sweep_timer = self.loop.call_later(until_next_s, self._sweep)
+        others = (each for each in self._open.values() if not self.arriving.holds(each))
+        self._half_requests.look(others, self.receive_buffers.lent_bytes, now_s)
         self.sending.buffers.relieve(now_s)
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + self._idle_check_s
