@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from simulation.checkers.compacted import check_compacted, latest_records
@@ -23,14 +24,20 @@ from tests.simulation.test_replication_on_machines import (
     log,
     others,
 )
+from tests.unit.node.two_brokers import run
 
+from cordwood.cluster.metadata.partitions import partition_row
+from cordwood.cluster.metadata.rows import encode_partition, partition_key
+from cordwood.cluster.stores.interface import Put
 from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode
 from cordwood.node.handlers.records.fetching import Fetching
 from cordwood.node.replication.refills import Refills
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.replication.leader import LeaderReplica
 from cordwood.segments.dropped_deletions import FILE_NAME
+from cordwood.wire.apis import ApiKey
 
 LAG_MS = 1_000
 SETTINGS = {
@@ -201,6 +208,49 @@ def test_the_old_files_stay_until_the_replica_is_in_sync(world: World, monkeypat
     world.advance(10_000)
     assert late in image(world, writer.leader).isr
     assert directories(world, late) == [f"{TOPIC}-0"]
+
+
+def a_refill_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Writer, int]:
+    """Returns the writer, and the replica, whose old files wait until it is in sync."""
+    writer, late = a_key_is_deleted_while_a_replica_is_away(world)
+    monkeypatch.setattr(LeaderReplica, "may_join", lambda leader, broker_id: False)
+    heal(world, late)
+    world.advance(5_000)
+    assert directories(world, late) == [f"{TOPIC}-0", f"{TOPIC}-0.0-stray"]
+    return writer, late
+
+
+def delete_topic(world: World) -> None:
+    deleted = world.ask_at(1, ApiKey.DELETE_TOPICS, 3, topic_names=[TOPIC], timeout_ms=1000)
+    assert deleted.responses[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_the_old_files_of_a_deleted_topic_are_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch, running: bool
+) -> None:
+    _, late = a_refill_under_way(world, monkeypatch)
+    machine = world.machine_of(late)
+    if not running:
+        machine.kill()
+    delete_topic(world)
+    world.advance(10_000)
+    if not running:
+        machine.start()
+        world.advance(10_000)
+    assert directories(world, late) == []
+
+
+def test_the_old_files_of_a_partition_that_moves_away_are_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, late = a_refill_under_way(world, monkeypatch)
+    row = image(world, writer.leader)
+    moved = replace(row, replicas=tuple(others(late)), partition_epoch=row.partition_epoch + 1)
+    put = Put(partition_key(hosted(world, late).topic_id, 0), encode_partition(partition_row(moved)))
+    assert run(world.store.txn((), (put,))).succeeded
+    world.advance(10_000)
+    assert directories(world, late) == []
 
 
 def test_a_replica_without_room_for_two_copies_waits_and_says_so(

@@ -333,6 +333,7 @@ class Node:
         if delta.changed:
             self.lost_directories.leave()
             self.doubtful_logs.leave()
+        if delta.changed or delta.deleted:
             self._refills.image_changed()
         if delta.changed or delta.registered:
             self.transactions.completions.leaders_changed()

@@ -115,7 +115,7 @@ class Refills:
         self._remove()
 
     def image_changed(self) -> None:
-        """Removes the old files of partitions that are in sync again."""
+        """Removes the old files of partitions that are in sync again, or not here any more."""
         if self._unnamed:
             self._find()
         if self._replaced:
@@ -132,17 +132,26 @@ class Refills:
     def _remove(self) -> None:
         for entry in list(self._replaced):
             directory, note, path = entry
-            partition = self._hosted.get(*note.partition)
-            if (
-                partition is not None
-                and partition.topic_id == note.topic_id
-                and not partition.role.being_cut
-                and self._image.node_id in partition.image.isr
-            ):
+            if (why := self._needed_no_more(note)) is not None:
                 self._replaced.remove(entry)
                 directory.on_disk.set_aside_directories.remove(path)
-                logger.info("%s is in sync again: %s is removed", note.partition, path)
+                logger.info("%s %s: %s is removed", note.partition, why, path)
                 self._loop.effects.blocking(partial(remove_replaced, directory, path), self._removed)
+
+    def _needed_no_more(self, note: Note) -> str | None:
+        """The reason why a directory that was set aside can go; None: it stays."""
+        if note.topic_id in self._image.deleted_topics:
+            return "is deleted"
+        partition = self._hosted.get(*note.partition)
+        if partition is None:
+            topic, image = self._image.topics.get(note.partition.topic), self._image.partition_of(*note.partition)
+            if topic is None or topic.topic_id != note.topic_id or image is None or image.lossy_epoch:
+                return None  # a leader may have lacked records that are here
+            # A move ends when all replicas of the new set are in sync.
+            return "moved to other brokers"
+        if partition.topic_id != note.topic_id or partition.role.being_cut:
+            return None
+        return "is in sync again" if self._image.node_id in partition.image.isr else None
 
     def _removed(self, result: Exception | None) -> None:
         if isinstance(result, Exception):
