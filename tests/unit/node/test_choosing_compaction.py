@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulation.world.threads import Done, Work
 from simulation.world.world import World
 from tests.unit.node.speaking import create_topic, delete_topic, fill
 
@@ -96,3 +97,30 @@ def test_a_topic_deleted_under_compaction_is_no_failure_and_a_new_one_of_its_nam
     fill(world, "orders", *[bytes(100)] * 6)
     world.advance(200_000)
     assert world.node.logs.clean_offset(world.node.hosted.leader("orders", 0).name) > 0
+
+
+def test_the_note_of_a_deleted_log_is_not_left_to_a_new_topic_of_its_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = world.machines[0].life
+    assert life is not None
+    submit, held = life.workers.submit, list[tuple[Work, Done]]()
+
+    def hold_the_note(work: Work, done: Done) -> None:
+        if "note_dropped" in getattr(work, "__qualname__", ""):
+            held.append((work, done))
+        else:
+            submit(work, done)
+
+    monkeypatch.setattr(life.workers, "submit", hold_the_note)
+    for _ in range(2):
+        create_topic(world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
+        fill(world, "orders", *[bytes(100)] * 3)
+        if not held:
+            world.advance(200_000)
+            delete_topic(world, "orders")
+    (note,) = held
+    submit(*note)
+    world.settle()
+    assert world.disk.exists("/data/orders-0")
+    assert not world.disk.exists("/data/orders-0/dropped-deletions")

@@ -421,6 +421,10 @@ class DataDirectories:
         """See `dropped_notes.dropped_next`."""
         return dropped_next(self._of(log).identity(), log, highest, wall_ms)
 
+    def note_dropped(self, log: Log, dropped: Dropped) -> Callable[[], None]:
+        """See `DataDirectory.note_dropped`."""
+        return self._of(log).note_dropped(log, dropped)
+
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._at(partition).set_clean_offset(partition, offset)
 

@@ -29,6 +29,7 @@ from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.end_witness import end_key
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.offset_checkpoint import CLEANER_FILE
@@ -412,6 +413,17 @@ class DataDirectory:
         """The saved recovery point. After a crash a gap below it counts as compaction, a gap above it as damage."""
         log = self._logs.get(partition)
         return self._offsets.recovery_points.get(partition, 0) if log is None else log.offsets.saved_recovery_point
+
+    def note_dropped(self, log: Log, dropped: Dropped) -> Callable[[], None]:
+        """Returns a function that writes a log's note of dropped deletions, in any thread. Nothing is written if the
+        log was deleted or set aside meanwhile: the directory of its name may be a new log's."""
+
+        def write() -> None:
+            with self.renaming:
+                if self._logs.get(log.partition) is log:
+                    log.segments.save_dropped(dropped)
+
+        return write
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
         """Notes, in the loop, that this log is going to have gaps. The returned function writes the note, in any

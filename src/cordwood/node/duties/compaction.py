@@ -5,7 +5,6 @@ Compaction itself runs in another process; this module chooses the segments and 
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
@@ -153,7 +152,7 @@ class Compaction:
         if dropped == log.segments.dropped or not result.replacements:
             noted(None)
         else:
-            self._loop.effects.blocking(partial(log.segments.save_dropped, dropped), noted)
+            self._loop.effects.blocking(self._logs.note_dropped(log, dropped), noted)
 
     def _may_drop(self, partition: Partition) -> bool:
         """True if deletions may be dropped from the log now. A replica that is being filled drops none: its note is its
