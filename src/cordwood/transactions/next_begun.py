@@ -1,7 +1,9 @@
-"""Which clients of version 1 have begun another transaction while the commit of their last one is not complete.
+"""Which clients of version 1 have begun another transaction, and were refused the first partitions that they wanted to
+add to it.
 
 EndTxn of version 1 names no transaction: its abort may mean the transaction that the coordinator has committed, or the
-next one, of which the coordinator knows nothing because it refuses to add partitions until the last one is complete.
+next one, of which the coordinator knows nothing because it refuses to add partitions: the last one is not complete yet,
+or the partitions do not exist.
 An abort of a committed transaction has to be refused, and librdkafka takes that refusal for fatal. So a refused request
 to add partitions is kept in mind if it came on the connection on which the commit was asked for: no client adds
 anything to a transaction after it has asked for its commit there, so it has begun the next one. A request on another
@@ -36,7 +38,8 @@ class NextBegun:
             self._committed_on.popitem(last=False)
 
     def refused_to_add(self, transactional_id: str, connection_id: int) -> None:
-        """The client asked to add partitions, and was told to wait until its last transaction is complete."""
+        """The client asked to add partitions, and none was added: its last transaction is not complete, or a partition
+        does not exist."""
         if self._committed_on.get(transactional_id) == connection_id:
             self._begun[transactional_id] = None
             if len(self._begun) > MOST:

@@ -1,4 +1,5 @@
-"""A client of version 1 aborts a transaction that has nothing in it, since the last one is not complete yet."""
+"""A client of version 1 aborts a transaction that has nothing in it: the last one is not complete yet, or the topic of
+the new one is deleted."""
 
 from typing import Any
 
@@ -41,9 +42,9 @@ class Client:
         self._world.advance(2 * PATIENCE_MS)
         return exchange.answer
 
-    def add(self) -> str:
+    def add(self, topic: str = TOPIC) -> str:
         who = {f"v3_and_below_{name}": value for name, value in self._producer.who.items()}
-        topics = [{"name": TOPIC, "partitions": [0]}]
+        topics = [{"name": topic, "partitions": [0]}]
         answer = self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **who, v3_and_below_topics=topics)
         return error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
@@ -108,6 +109,14 @@ def test_a_transaction_that_has_partitions_is_aborted_as_ever(world: World, clie
     complete(world)
     assert client.add() == client.write() == client.end(commit=True) == "NONE"
     assert client.end(commit=False) == ErrorCode.INVALID_TXN_STATE.name
+
+
+def test_a_client_that_was_refused_a_deleted_topic_aborts_and_goes_on(world: World, client: Client) -> None:
+    complete(world)
+    assert client.add("deleted") == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert client.end(commit=False) == "NONE"
+    assert state(world) == "CompleteCommit", "what was committed stays committed"
+    assert client.add() == client.write() == client.end(commit=True) == "NONE"
 
 
 def test_no_more_than_so_many_clients_are_kept_in_mind() -> None:

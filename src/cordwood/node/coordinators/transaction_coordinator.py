@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicId, TopicPartition
 from cordwood.model.moment import Moment
@@ -133,6 +134,12 @@ class TransactionCoordinator:
             self._decide(shard, transactional_id, decide, no_producer_id, lambda step: done(step.error))
 
         self._shards.with_shard(transactional_id, loaded, done)
+
+    def refused_to_add(self, transactional_id: str, connection_id: int) -> None:
+        """Notes that a client of version 1 was refused partitions that do not exist: it has begun a transaction."""
+        shard = self.log.loaded(partial(transaction_partition, transactional_id))
+        if shard is not None:
+            shard.next_begun.refused_to_add(transactional_id, connection_id)
 
     def _adding(self, writer: Writer, partitions: Collection[TopicPartition], client_version: int) -> Decide:
         def decide(found: Transaction | None, _: NewProducerId, wall_ms: int) -> Step:

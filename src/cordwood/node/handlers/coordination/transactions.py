@@ -163,6 +163,7 @@ def _add_partitions(
     problems = {name: _partition_problem(rooms, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
         # Either all partitions are added or none.
+        rooms.transactions.refused_to_add(transactional_id, connection_id)
         done({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
     rooms.transactions.add_partitions(transactional_id, writer, wanted, connection_id, same_for_all)
