@@ -16,6 +16,21 @@ def test_no_constructor_takes_the_node() -> None:
                 assert "Node" not in types, f"{path}:{each.lineno}"
 
 
+def test_no_constructor_ties_a_callback_to_another_object() -> None:
+    """A room gets what it calls when it is made: a callback that is tied later is a circle at run time."""
+    tied = {
+        f"{path.name}: {ast.unparse(target)}"
+        for path in NODE.rglob("*.py")
+        for constructor in ast.walk(ast.parse(path.read_text()))
+        if isinstance(constructor, ast.FunctionDef) and constructor.name == "__init__"
+        for each in ast.walk(constructor)
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self"
+    }
+    assert not tied
+
+
 def test_no_file_is_long() -> None:
     lengths = {path.name: len(path.read_text().splitlines()) for path in NODE.rglob("*.py")}
     assert not {name: length for name, length in lengths.items() if length > MOST_LINES}

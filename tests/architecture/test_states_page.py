@@ -13,7 +13,7 @@ from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.moves import Moves
 from cordwood.node.coordinators.coordinator_log import SHARD_MOVES
 from cordwood.node.partitions.role import ROLE_MOVES
-from cordwood.node.replication.fetcher import FETCHER_MOVES
+from cordwood.node.replication.asking_leaders import FETCHER_MOVES
 from cordwood.node.replication.in_sync_changes import CALL_MOVES, VISIT_MOVES
 from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES

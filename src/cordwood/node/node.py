@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.cluster.metadata.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
-from cordwood.log.log import Log
 from cordwood.log.reading.record_work import HERE, RecordWork
 from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.log.upkeep.flushing import FlushTicket
@@ -65,13 +64,19 @@ from cordwood.node.partitions.lost_directories import LostDirectories
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.partitions.preparation import Preparation
 from cordwood.node.partitions.unreadable import UnreadableFiles
+from cordwood.node.replication.cuts import Cuts
 from cordwood.node.replication.fetcher_rooms import FetcherRooms
 from cordwood.node.replication.fetchers import Fetchers
 from cordwood.node.replication.fetching_followers import LeaderThrottle
 from cordwood.node.replication.in_sync_changes import InSyncChanges
 from cordwood.node.replication.last_news import LastNews
 from cordwood.node.replication.near_reads import NearReads
+from cordwood.node.replication.refills import Refills
 from cordwood.node.replication.repair import Repair
+from cordwood.node.replication.saved_starts import SavedStarts
+from cordwood.node.replication.setting_aside import SettingAside
+from cordwood.node.replication.suspects import Suspects
+from cordwood.node.replication.withheld import Withheld
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.census import Census, NoCensus
 from cordwood.node.requests.encoded_topics import EncodedTopics
@@ -83,6 +88,7 @@ from cordwood.node.requests.loopback import Loopback, PeersAndSelf
 from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.router import Router
 from cordwood.node.requests.told_brokers import ToldBrokers
+from cordwood.replication.throttle import Throttle
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
 
@@ -113,15 +119,24 @@ class Node:
         self.census: Census = census or NoCensus()
         self.served_apis = SERVED_APIS
         self.loop = loop = Loop(effects, now)
-        self.reports = reports = Reports(loop)
+        self.reports = reports = Reports(loop, self.survived, lambda failure: self.lost_directories.suspect(failure))
         home = Loopback(self.handle, served_versions, loop)
         self.peers = peers = PeersAndSelf(image.node_id, home, other_brokers)
-        # Logs
+        # Logs. The node takes found damage, doubts and failures on to the rooms that answer them, which are made below.
         self.flushes = flushes = FlushBook(loop, image, logs)
-        self.damage = damage = DamageBook(loop, logs)
+        self.damage = damage = DamageBook(loop, logs, lambda: self.repair.due())
         self.unreadable = UnreadableFiles(loop, reports)
-        self._opening = opening = LogOpening(loop, logs, damage, flushes, in_cluster=bool(image.settings.cluster_store))
-        self.hosted = hosted = HostedReplicas(image, serving, loop, opening.open, logs.saved_high_watermark)
+        self._opening = opening = LogOpening(
+            loop,
+            logs,
+            damage,
+            flushes,
+            lambda partition, log: self.doubtful_logs.found(partition, log),
+            in_cluster=bool(image.settings.cluster_store),
+        )
+        self.hosted = hosted = HostedReplicas(
+            image, serving, loop, opening.open, logs.saved_high_watermark, self._role_changed
+        )
         self.acks = Acks(loop, flushes, hosted)
         self._checkpoints = checkpoints = Checkpoints(loop, image, logs, flushes, reports)
         self.full_disk = full_disk = FullDisk(loop, logs.free_bytes, reports, shared=serving.shared)
@@ -139,27 +154,40 @@ class Node:
         self.scrub = Scrub(loop, image, logs, hosted, damage, reports)
         # Replication
         self.in_sync_changes = InSyncChanges(loop, image, hosted, reports)
-        fetching = FetcherRooms(loop, image, logs, hosted, peers, flushes, checkpoints, reports, serving, full_disk)
-        self._fetchers = Fetchers(fetching)
-        self.last_news = LastNews(loop, hosted, self._fetchers)
+        starts = SavedStarts(loop, logs, hosted, reports)
+        after_cut = self._load_coordinators
+        cuts = Cuts(loop, image, logs, hosted, flushes, checkpoints, damage, reports, after_cut)
+        aside = SettingAside(loop, logs, hosted, flushes, checkpoints, damage, opening, reports, after_cut)
+        self._refills = refills = Refills(loop, image, logs, hosted, aside, reports)
+        withheld = Withheld(loop, hosted, aside, reports)
+        suspects = Suspects(loop, image)
+        rooms = FetcherRooms(
+            loop,
+            image,
+            hosted,
+            serving,
+            peers,
+            suspects,
+            Throttle(),
+            flushes,
+            checkpoints,
+            full_disk,
+            starts,
+            cuts,
+            refills,
+            withheld,
+            reports,
+        )
+        self._fetchers = fetchers = Fetchers(rooms)
+        self.last_news = LastNews(loop, hosted, fetchers)
         self.librdkafka_clients = LibrdkafkaClients()
-        self.near_reads = NearReads(loop, image, hosted, self.librdkafka_clients)
+        self.near_reads = NearReads(loop, image, hosted, fetchers, self.librdkafka_clients)
         self.repair = Repair(loop, image, logs, hosted, damage, peers, serving, reports)
-        self.lost_directories = lost = LostDirectories(loop, image, logs, hosted, flushes, shared=serving.shared)
-        self.doubtful_logs = doubtful = DoubtfulLogs(loop, image, hosted, reports, shared=serving.shared)
-        lost.deposed = doubtful.deposed = self._deposed
-        opening.on_doubt = doubtful.found
-        lost.on_lost = self.log_moves.directory_lost
-        reports.survived, reports.suspect = lost.survived, lost.suspect
-        damage.on_found = self.repair.due
+        self.lost_directories = LostDirectories(
+            loop, image, logs, hosted, flushes, self.log_moves.directory_lost, self._deposed, shared=serving.shared
+        )
+        self.doubtful_logs = DoubtfulLogs(loop, image, hosted, reports, self._deposed, shared=serving.shared)
         self._log_ends = LogEnds(loop, hosted, reports)
-        hosted.on_role = self._role_changed
-        self.near_reads.on_read = self._fetchers.tell_soon
-        fetching.cuts.after = self._load_coordinators
-        fetching.cuts.emptied = damage.emptied
-        fetching.aside.after = self._load_coordinators
-        fetching.aside.was_set_aside = self._log_was_set_aside
-        self._refills = fetching.refills
         logs.keep_high_watermarks(self._high_watermark_of)
         # Requests
         self.parked = ParkedRequests(loop)
@@ -168,7 +196,7 @@ class Node:
         self.leader_hints = LeaderHints(image)
         self.told_brokers = ToldBrokers(loop, image, self.librdkafka_clients)
         self.leader_throttle = LeaderThrottle(image)
-        self.encoded_topics = EncodedTopics(image, fetching.suspects.now)
+        self.encoded_topics = EncodedTopics(image, suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
         self.refused_appends: Counter[str] = Counter()
         """Batches of producers that were refused since the start, by the name of the error."""
@@ -339,10 +367,6 @@ class Node:
             self.transactions.completions.leaders_changed()
         self._internal_topics.look()
         self.catching_up.image_moved()
-
-    def _log_was_set_aside(self, log: Log, leader: int) -> None:
-        self.damage.emptied(log, leader)
-        self._opening.report_set_aside()
 
     def _role_changed(self, partition: Partition) -> None:
         self._fetchers.role_changed(partition)

@@ -94,9 +94,7 @@ class LogMoves:
         self._flushes = flushes
         self._checkpoints = checkpoints
         self._reports = reports
-        self._waiting = waiting = WaitingMoves(loop, reports, new_id)
-        waiting.made = self._begin_next
-        waiting.failed = self._could_not_wait
+        self._waiting = WaitingMoves(loop, reports, new_id, self._begin_next, self._could_not_wait)
         self._running: _Running | None = None
         self._wishes: dict[TopicPartition, DataDirectory] = {}
         """The directories of partitions that are not here yet."""

@@ -40,15 +40,21 @@ class _Done(NamedTuple):
 
 
 class WaitingMoves:
-    def __init__(self, loop: Loop, reports: Reports, new_id: Callable[[], str]) -> None:
-        """`new_id` returns 32 hexadecimal digits, different ones each time."""
+    def __init__(
+        self,
+        loop: Loop,
+        reports: Reports,
+        new_id: Callable[[], str],
+        made: Callable[[], None],
+        failed: Callable[[TopicPartition, DataDirectory, Exception], None],
+    ) -> None:
+        """`new_id` returns 32 hexadecimal digits, different ones each time. `made` is called when a move may begin,
+        `failed` with a move that was forgotten because its directory could not be made."""
         self._loop = loop
         self._reports = reports
         self._new_id = new_id
-        self.made: Callable[[], None] = lambda: None
-        """Called when a move may begin."""
-        self.failed: Callable[[TopicPartition, DataDirectory, Exception], None] = lambda name, target, failure: None
-        """Called with a move that was forgotten because its directory could not be made."""
+        self._made = made
+        self._failed = failed
         self._moves: dict[TopicPartition, WaitingMove] = {}
         self._to_remove: list[tuple[DataDirectory, str]] = []
         self._working = False
@@ -110,12 +116,12 @@ class WaitingMoves:
                 self.forget(name)
                 failed.append((name, waiting, failure))
         self._work()
-        self.made()
+        self._made()
         if not isinstance(result, Exception) and result.not_removed is not None:
             # The next move of the partition, or the next start, removes the copy.
             self._reports.failure(result.not_removed)
         for name, waiting, failure in failed:
-            self.failed(name, waiting.target, failure)
+            self._failed(name, waiting.target, failure)
 
 
 def _make_and_remove(wanted: list[tuple[DataDirectory, str]], gone: list[tuple[DataDirectory, str]]) -> _Done:

@@ -14,12 +14,14 @@ MAX_REMEMBERED_REPORTS = 256
 
 
 class Reports:
-    def __init__(self, loop: Loop) -> None:
+    def __init__(
+        self, loop: Loop, survived: Callable[[SyncFailure], bool], suspect: Callable[[Exception], None]
+    ) -> None:
+        """`survived` returns True if the broker goes on after a failed sync, without the data directory that failed.
+        `suspect` is called with each failure: a data directory may have failed."""
         self._loop = loop
-        self.survived: Callable[[SyncFailure], bool] = lambda failure: False
-        """Returns True if the broker goes on after a failed sync, without the data directory that failed."""
-        self.suspect: Callable[[Exception], None] = lambda failure: None
-        """Called with each failure: a data directory may have failed."""
+        self._survived = survived
+        self._suspect = suspect
         self._reported: dict[str, int] = {}
 
     def report(self, level: int, message: str) -> None:
@@ -36,11 +38,11 @@ class Reports:
     def failure(self, failure: Exception) -> None:
         """Logs a failure of the environment, or, louder, one of our own."""
         self.report(logging.ERROR if isinstance(failure, EnvironmentFailure) else logging.CRITICAL, str(failure))
-        self.suspect(failure)
+        self._suspect(failure)
 
     def failed_write(self, failure: Exception) -> None:
         """Handles a failed write that promises depend on: a failed sync of the home stops the broker, other failures
         are logged."""
-        if isinstance(failure, SyncFailure) and not self.survived(failure):
+        if isinstance(failure, SyncFailure) and not self._survived(failure):
             raise failure
         self.failure(failure)

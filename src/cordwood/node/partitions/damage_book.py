@@ -17,14 +17,14 @@ logger = logging.getLogger("cordwood.scrub")
 
 
 class DamageBook:
-    def __init__(self, loop: Loop, logs: DataDirectories) -> None:
+    def __init__(self, loop: Loop, logs: DataDirectories, on_found: Callable[[], None]) -> None:
+        """`on_found` is called when there is damage that may be repaired from another replica."""
         self._loop = loop
         self._logs = logs
         self._path = f"{logs.path}/{FILE_NAME}"
         self.findings = self._load()
         self._said: set[Finding] = set()
-        self.on_found: Callable[[], None] = lambda: None
-        """Called when there is damage that may be repaired from another replica."""
+        self._on_found = on_found
         self.repaired_offsets = 0
         """Offsets that were repaired since the broker started."""
 
@@ -69,7 +69,7 @@ class DamageBook:
                     finding.position,
                     finding.reason,
                 )
-                self.on_found()
+                self._on_found()
 
     def repaired(self, findings: Iterable[Finding]) -> None:
         """Forgets findings that a check did not confirm."""

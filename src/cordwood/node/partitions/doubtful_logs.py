@@ -37,16 +37,23 @@ AGAIN_MS = 1_000
 
 class DoubtfulLogs:
     def __init__(
-        self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, reports: Reports, *, shared: bool
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        hosted: HostedReplicas,
+        reports: Reports,
+        deposed: Callable[[list[Deposed]], None],
+        *,
+        shared: bool,
     ) -> None:
-        """`shared`: other brokers share the metadata."""
+        """`deposed` is called with the partitions that this broker no longer leads. `shared`: other brokers share the
+        metadata."""
         self._loop = loop
         self._image = image
         self._hosted = hosted
         self._reports = reports
         self._shared = shared
-        self.deposed: Callable[[list[Deposed]], None] = lambda deposed: None
-        """Called with the partitions that this broker no longer leads."""
+        self._deposed = deposed
         self._found: dict[Partition, None] = {}
         self._leaving = False
 
@@ -64,7 +71,7 @@ class DoubtfulLogs:
 
     def _give_way(self, partition: Partition, now: Moment) -> None:
         if not partition.role.being_cut and (deposed := self._hosted.follow_again(partition, now)) is not None:
-            self.deposed([deposed])
+            self._deposed([deposed])
         self.leave()
 
     @property

@@ -43,15 +43,16 @@ class HostedReplicas:
         loop: Loop,
         open_log: Callable[[Partition], Log],
         saved_high_watermark: Callable[[TopicPartition], tuple[int, int]],
+        on_role: Callable[[Partition], None],
     ) -> None:
+        """`on_role` is called when a partition with several replicas may have another role, leader or epoch."""
         self._image = image
         self._broker_id = image.node_id
         self._serving = serving
         self._loop = loop
         self._open_log = open_log
         self._saved_high_watermark = saved_high_watermark
-        self.on_role: Callable[[Partition], None] = lambda partition: None
-        """Called when a partition with several replicas may have another role, leader or epoch."""
+        self._on_role = on_role
         self.topics: dict[str, dict[int, Partition]] = {}
         """Hosted partitions by topic and number. A topic without a hosted partition has no entry."""
         self.withheld: dict[Partition, None] = {}
@@ -214,7 +215,7 @@ class HostedReplicas:
             acks = partition.follow(NO_LEADER, image.leader_epoch, image)
             given_up = partition in self.withheld or image.lossy_epoch > partition.agreed_epoch
             lost = Deposed(partition, acks, hosted=False, given_up=given_up)
-            self.on_role(partition)
+            self._on_role(partition)
             return lost
         if partition is None:
             name = TopicPartition(topic.name, index)
@@ -245,14 +246,14 @@ class HostedReplicas:
                 # Clients that read at this follower look again: it may have another leader, or be out of sync.
                 self._loop.after(0, partition.waits.wake_readers)
         if partition.replicated:
-            self.on_role(partition)
+            self._on_role(partition)
         return Deposed(partition, acks) if before.leads and partition.role is not before else None
 
     def take_offline(self, partition: Partition) -> Deposed:
         """Ends the role of a partition whose data directory failed. The caller has closed the log."""
         acks = partition.go_offline()
         if partition.replicated:
-            self.on_role(partition)
+            self._on_role(partition)
         return Deposed(partition, acks)
 
     def follow_again(self, partition: Partition, now: Moment) -> Deposed | None:

@@ -23,9 +23,17 @@ ELSEWHERE = (
 
 class LogOpening:
     def __init__(
-        self, loop: Loop, logs: DataDirectories, damage: DamageBook, flushes: FlushBook, *, in_cluster: bool
+        self,
+        loop: Loop,
+        logs: DataDirectories,
+        damage: DamageBook,
+        flushes: FlushBook,
+        on_doubt: Callable[[Partition, Log], None],
+        *,
+        in_cluster: bool,
     ) -> None:
-        """`in_cluster`: brokers share the metadata store, and `cordwood recover` does not write to it."""
+        """`on_doubt` is called with a partition whose log may lack records at its beginning or at its end.
+        `in_cluster`: brokers share the metadata store, and `cordwood recover` does not write to it."""
         self._put_back = ALONE
         if in_cluster:
             self._put_back = ELSEWHERE % "a node of a cluster"
@@ -36,8 +44,7 @@ class LogOpening:
         self._damage = damage
         self._flushes = flushes
         self._reported_set_aside: set[str] = set()
-        self.on_doubt: Callable[[Partition, Log], None] = lambda partition, log: None
-        """Called with a partition whose log may lack records at its beginning or at its end."""
+        self._on_doubt = on_doubt
 
     def open(self, partition: Partition) -> Log:
         """The log of the partition, recovered if need be. Raises StorageFailure."""
@@ -57,7 +64,7 @@ class LogOpening:
 
     def _look_for_doubt(self, partition: Partition, log: Log) -> None:
         if log.in_doubt:
-            self.on_doubt(partition, log)
+            self._on_doubt(partition, log)
 
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""

@@ -38,20 +38,21 @@ class LostDirectories:
         logs: DataDirectories,
         hosted: HostedReplicas,
         flushes: FlushBook,
+        on_lost: Callable[[DataDirectory], None],
+        deposed: Callable[[list[Deposed]], None],
         *,
         shared: bool,
     ) -> None:
-        """`shared`: other brokers share the metadata."""
+        """`on_lost` is called when a directory is lost, before its partitions go offline; `deposed` with the partitions
+        that went offline. `shared`: other brokers share the metadata."""
         self._loop = loop
         self._image = image
         self._logs = logs
         self._hosted = hosted
         self._flushes = flushes
         self._shared = shared
-        self.deposed: Callable[[list[Deposed]], None] = lambda deposed: None
-        """Called with the partitions that went offline."""
-        self.on_lost: Callable[[DataDirectory], None] = lambda directory: None
-        """Called when a directory is lost, before its partitions go offline."""
+        self._on_lost = on_lost
+        self._deposed = deposed
         self._offline: dict[Partition, None] = {}
         self._probing = False
         self._leaving = False
@@ -102,7 +103,7 @@ class LostDirectories:
                 directory.path,
                 failure,
             )
-            self.on_lost(directory)
+            self._on_lost(directory)
         here = [each for each in self._hosted if not each.role.offline and logs.directory_of(each.name) is directory]
         gone = [partition for partition in here if not partition.role.being_cut]
         for partition in gone:
@@ -110,7 +111,7 @@ class LostDirectories:
             self._offline[partition] = None
         if not known:
             logs.lose(directory)
-        self.deposed([self._hosted.take_offline(partition) for partition in gone])
+        self._deposed([self._hosted.take_offline(partition) for partition in gone])
         if len(gone) < len(here):
             # A thread has the logs of the other partitions. Their cuts fail or end.
             self._loop.after(AGAIN_MS, lambda now: self._lose(directory, failure))

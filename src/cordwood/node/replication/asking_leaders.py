@@ -1,11 +1,13 @@
-"""A follower's fetch request: the partitions that it asks a leader for, and its fields."""
+"""How a fetcher asks its leader: the state of its one request, the partitions that it names, and its fields."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.model.identifiers import TopicId
+from cordwood.model.moves import Moves
 from cordwood.node.partitions.partition import Partition
 from cordwood.replication.follower import FetchFrom, FollowerReplica
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK
@@ -15,6 +17,28 @@ if TYPE_CHECKING:
 
 NO_SESSION, SESSIONLESS = 0, -1
 MIN_BYTES = 1
+
+
+class Asking(Enum):
+    IDLE = "no request is due: there is nothing to ask for, or records wait for the disk"
+    DUE = "a request goes out in the next turn"
+    ASKED = "a request is outstanding"
+    HURRIED = "a request is outstanding, and the leader was asked to answer it at once"
+    PAUSED = "the leader could not be asked, and is asked again after a pause"
+    STOPPED = "the broker stops: nothing is fetched any more, so that its logs come to rest"
+
+
+FETCHER_MOVES = Moves(
+    "fetcher",
+    {
+        Asking.IDLE: {Asking.DUE, Asking.ASKED, Asking.HURRIED, Asking.PAUSED},
+        Asking.DUE: {Asking.IDLE},
+        Asking.ASKED: {Asking.DUE},
+        Asking.HURRIED: {Asking.ASKED},
+        Asking.PAUSED: {Asking.IDLE},
+        Asking.STOPPED: set(Asking),
+    },
+)
 
 
 class Asked(NamedTuple):

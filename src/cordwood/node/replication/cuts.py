@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from cordwood.cluster.metadata.image import ClusterImage
     from cordwood.log.directory.data_directories import DataDirectories
-    from cordwood.log.log import Log
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.checkpoints import Checkpoints
+    from cordwood.node.partitions.damage_book import DamageBook
     from cordwood.node.partitions.flushes import FlushBook
     from cordwood.node.partitions.hosted import HostedReplicas
     from cordwood.node.partitions.partition import Partition
@@ -40,19 +40,20 @@ class Cuts:
         hosted: HostedReplicas,
         flushes: FlushBook,
         checkpoints: Checkpoints,
+        damage: DamageBook,
         reports: Reports,
+        after: Callable[[], None],
     ) -> None:
+        """`after` is called when a cut is over: the partition may have another role then."""
         self._loop = loop
         self._image = image
         self._logs = logs
         self._hosted = hosted
         self._flushes = flushes
         self._checkpoints = checkpoints
+        self._damage = damage
         self._reports = reports
-        self.after: Callable[[], None] = lambda: None
-        """Called when a cut is over: the partition may have another role now."""
-        self.emptied: Callable[[Log, int], None] = lambda log, leader: None
-        """Called when a log has begun anew, with the leader that it is filled from."""
+        self._after = after
 
     def begin(
         self,
@@ -124,13 +125,13 @@ class Cuts:
         if isinstance(result, Exception):
             self._failed(partition, offset, result, usable=usable)
         elif anew:
-            self.emptied(log, following.leader)
+            self._damage.emptied(log, following.leader)
         if self._hosted.hosts(partition):
             if usable and log.offsets.end > log.offsets.durable_end:
                 self._flushes.sync(partition)
             self._checkpoints.soon()
             self._hosted.follow_again(partition, self._loop.now)
-            self.after()
+            self._after()
         ended(result is None)
 
     def _failed(self, partition: Partition, offset: int, failure: Exception, *, usable: bool) -> None:

@@ -8,17 +8,15 @@ replica. A partition whose log is cut by a thread, or whose leader refused, is l
 from __future__ import annotations
 
 import logging
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from cordwood.model.back_off import BackOff
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.model.moves import Moves
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerOutcome, PeerRequest
 from cordwood.node.partitions.partition import Partition
-from cordwood.node.replication.asking_leaders import Asked, fetch_values
+from cordwood.node.replication.asking_leaders import FETCHER_MOVES, Asked, Asking, fetch_values
 from cordwood.node.replication.asking_replicas import sound_batches_request
 from cordwood.replication.follower import (
     Append,
@@ -69,26 +67,6 @@ WRONG_LEADER = (
     ErrorCode.UNKNOWN_TOPIC_ID,
 )
 """Refusals that end when both brokers have the same image."""
-
-
-class Asking(Enum):
-    IDLE = "no request is due: there is nothing to ask for, or records wait for the disk"
-    DUE = "a request goes out in the next turn"
-    ASKED = "a request is outstanding"
-    HURRIED = "a request is outstanding, and the leader was asked to answer it at once"
-    PAUSED = "the leader could not be asked, and is asked again after a pause"
-
-
-FETCHER_MOVES = Moves(
-    "fetcher",
-    {
-        Asking.IDLE: {Asking.DUE, Asking.ASKED, Asking.HURRIED, Asking.PAUSED},
-        Asking.DUE: {Asking.IDLE},
-        Asking.ASKED: {Asking.DUE},
-        Asking.HURRIED: {Asking.ASKED},
-        Asking.PAUSED: {Asking.IDLE},
-    },
-)
 
 
 class Fetcher:
@@ -168,7 +146,7 @@ class Fetcher:
     def _hurry(self, now: Moment) -> None:
         """Makes the leader answer the outstanding request: a new partition is not in it, and acks may wait for its
         followers. An empty request makes the previous one give way."""
-        if self._asking is Asking.HURRIED and not self._rooms.stopped:
+        if self._asking is Asking.HURRIED:
             self._rooms.peers.send(self._request({}, wait_ms=0), lambda outcome, now: None)
 
     def remove(self, partition: Partition) -> None:
@@ -177,6 +155,12 @@ class Fetcher:
         if partition in self._syncing:
             del self._syncing[partition]
             self._ask_soon()
+
+    def stop(self) -> None:
+        """Fetches nothing more, and takes no answer."""
+        for fetcher in (self, self.at_rest):
+            if fetcher is not None:
+                fetcher._asking = FETCHER_MOVES.moved(fetcher._name, fetcher._asking, Asking.STOPPED)
 
     # Requests
 
@@ -187,7 +171,9 @@ class Fetcher:
             self._loop.after(0, self._ask)
 
     def _ask(self, now: Moment) -> None:
-        if self._syncing or not self._partitions or self._rooms.stopped:
+        if self._asking is Asking.STOPPED:
+            return
+        if self._syncing or not self._partitions:
             self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
             return
         self._rests(now)
@@ -231,7 +217,7 @@ class Fetcher:
                 return None
             place = following.ask()
             if following.log.offsets.saved_start < following.log.offsets.start:
-                self._rooms.starts.save(partition)
+                self._rooms.starts.save(partition, self._start_saved)
         except StorageFailure as failure:
             self._failed(failure)
             self._rooms.reports.failure(failure)
@@ -243,14 +229,19 @@ class Fetcher:
             return None
         return Asked(partition, following, place)
 
+    def _start_saved(self, partition: Partition) -> None:
+        """Makes the leader answer: the next request tells it the log start that is saved here."""
+        if (fetcher := self._of.get(partition)) is not None:
+            fetcher.hurry_soon()
+
     # Answers
 
     def _answered(
         self, asked_for: dict[tuple[TopicId, int], Asked], outcome: PeerOutcome[Fetch.Response], now: Moment
     ) -> None:
-        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
-        if self._rooms.stopped:
+        if self._asking is Asking.STOPPED:
             return
+        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
         if isinstance(outcome, PeerFailed):
             self._rooms.suspects.failed(self.leader, outcome, now)
             self._pause(outcome.text)
@@ -442,8 +433,9 @@ class Fetcher:
         self._loop.after(back_off.pause_ms(self._failures), self._go_on)
 
     def _go_on(self, now: Moment) -> None:
-        self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
-        self._ask_soon()
+        if self._asking is Asking.PAUSED:
+            self._asking = FETCHER_MOVES.moved(self._name, self._asking, Asking.IDLE)
+            self._ask_soon()
 
     def _rest(self, partition: Partition, rest_ms: int, now: Moment) -> None:
         """Leaves the partition out of requests for a while."""

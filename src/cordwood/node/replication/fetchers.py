@@ -11,9 +11,9 @@ from cordwood.node.replication.fetcher_rooms import FetcherRooms
 class Fetchers:
     def __init__(self, rooms: FetcherRooms) -> None:
         self._rooms = rooms
+        self._stopped = False
         self._by_leader: dict[int, Fetcher] = {}
         self._of: dict[Partition, Fetcher] = {}
-        rooms.starts.after = self.tell_soon
 
     def role_changed(self, partition: Partition) -> None:
         """Fetches the partition from its present leader, if it follows one."""
@@ -34,18 +34,22 @@ class Fetchers:
         if fetcher is None:
             fetcher = self._by_leader[leader] = Fetcher(self._rooms, leader, self._of)
             fetcher.at_rest = Fetcher(self._rooms, leader, self._of, busy=fetcher)
+            if self._stopped:
+                fetcher.stop()
         return fetcher
 
     def tell_soon(self, partition: Partition) -> None:
-        """Makes the leader answer the request that it holds, so that the next one tells or asks for more: the log start
-        that is saved here, or news of the high watermark for clients that read at this follower."""
+        """Makes the leader answer the request that it holds, so that the next one asks for news of the high watermark:
+        clients read at this follower, or the broker stops."""
         fetcher = self._of.get(partition)
         if fetcher is not None:
             fetcher.hurry_soon()
 
     def stop(self) -> None:
         """Fetches nothing more, and takes no answer."""
-        self._rooms.stopped = True
+        self._stopped = True
+        for fetcher in self._by_leader.values():
+            fetcher.stop()
 
     def forget(self, partition: Partition) -> None:
         """Stops fetching the partition: it is led here, or gone."""

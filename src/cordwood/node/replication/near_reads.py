@@ -32,7 +32,6 @@ Two answers spare clients on librdkafka (2.16) a standstill:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cordwood.node.partitions.partition import Partition, not_led_here
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from cordwood.model.identifiers import TopicId
     from cordwood.node.loop.loop import Loop
     from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.replication.fetchers import Fetchers
     from cordwood.node.requests.leader_hints import Hint
     from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
 
@@ -66,17 +66,21 @@ reconnect.backoff.max.ms."""
 
 class NearReads:
     def __init__(
-        self, loop: Loop, image: ClusterImage, hosted: HostedReplicas, librdkafka_clients: LibrdkafkaClients
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        hosted: HostedReplicas,
+        fetchers: Fetchers,
+        librdkafka_clients: LibrdkafkaClients,
     ) -> None:
         self._loop = loop
         self._image = image
         self._hosted = hosted
+        self._fetchers = fetchers
         self._librdkafka_clients = librdkafka_clients
         self._took_part: dict[int, tuple[int, int | None]] = {}
         """The last broker epoch in which each broker took part, and the time of its return in that epoch; None: it was
         never away."""
-        self.on_read: Callable[[Partition], None] = lambda partition: None
-        """Called when a client reads a partition at this follower for the first time in a while."""
         self._sent: dict[tuple[int, TopicId, int], int] = {}
         """The time at which a connection's client was last sent near, by topic and partition; the oldest come first."""
         self.served_bytes = 0
@@ -192,4 +196,4 @@ class NearReads:
         first = partition.news_until_ms <= now_ms
         partition.news_until_ms = now_ms + NEWS_FOR_MS
         if first:
-            self.on_read(partition)
+            self._fetchers.tell_soon(partition)

@@ -24,22 +24,21 @@ class SavedStarts:
         self._logs = logs
         self._hosted = hosted
         self._reports = reports
-        self._due: dict[Partition, None] = {}
+        self._due: dict[Partition, Callable[[Partition], None]] = {}
+        """The partitions whose starts have to be saved, and who is told then: their leaders do not know yet."""
         self._under_way = False
-        self.after: Callable[[Partition], None] = lambda partition: None
-        """Called when the start of a partition is saved: its leader does not know yet."""
 
-    def save(self, partition: Partition) -> None:
-        """Saves the present start of the partition's log soon."""
-        self._due[partition] = None
+    def save(self, partition: Partition, saved: Callable[[Partition], None]) -> None:
+        """Saves the present start of the partition's log soon, then calls `saved`."""
+        self._due[partition] = saved
         if not self._under_way:
             self._under_way = True
             self._loop.after(0, self._begin)
 
     def _begin(self, now: Moment) -> None:
-        roles = ((each, each.role) for each in self._due if self._hosted.hosts(each))
+        due, self._due = self._due, {}
+        roles = ((each, each.role) for each in due if self._hosted.hosts(each))
         saving = [each for each, role in roles if not role.offline and not role.being_cut]
-        self._due.clear()
         logs = [log for each in saving if (log := each.opened) is not None]
         if not logs:
             self._under_way = False
@@ -51,7 +50,7 @@ class SavedStarts:
                 self._loop.after(PAUSE_MS, self._begin)
                 return
             for each in saving:
-                self.after(each)
+                due[each](each)
             self._begin(self._loop.now)
 
         self._loop.effects.blocking(self._logs.save_offsets(logs), saved)

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cordwood.log.directory.data_directories import DataDirectories
-    from cordwood.log.log import Log
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.checkpoints import Checkpoints
+    from cordwood.node.partitions.damage_book import DamageBook
     from cordwood.node.partitions.flushes import FlushBook
     from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.partitions.log_opening import LogOpening
     from cordwood.node.partitions.partition import Partition
     from cordwood.replication.follower import FollowerReplica
 
@@ -28,18 +29,21 @@ class SettingAside:
         hosted: HostedReplicas,
         flushes: FlushBook,
         checkpoints: Checkpoints,
+        damage: DamageBook,
+        opening: LogOpening,
         reports: Reports,
+        after: Callable[[], None],
     ) -> None:
+        """`after` is called when a log was set aside, or could not be: the partition may have another role then."""
         self._loop = loop
         self._logs = logs
         self._hosted = hosted
         self._flushes = flushes
         self._checkpoints = checkpoints
+        self._damage = damage
+        self._opening = opening
         self._reports = reports
-        self.after: Callable[[], None] = lambda: None
-        """Called when a log was set aside, or could not be: the partition may have another role now."""
-        self.was_set_aside: Callable[[Log, int], None] = lambda log, leader: None
-        """Called when a log was set aside, with the leader that fills its successor."""
+        self._after = after
 
     def take(self, partition: Partition) -> None:
         """Takes the log from all other users until `give_back`, or the end of `begin`. Clients that read here go to the
@@ -51,7 +55,7 @@ class SettingAside:
         partition.end_cut()
         if self._hosted.hosts(partition):
             self._hosted.follow_again(partition, self._loop.now)
-            self.after()
+            self._after()
 
     def begin(
         self,
@@ -88,7 +92,8 @@ class SettingAside:
             if isinstance(result, Exception):
                 self._reports.failed_write(result)
             else:
-                self.was_set_aside(following.log, following.leader)
+                self._damage.emptied(following.log, following.leader)
+                self._opening.report_set_aside()
             self.give_back(partition)
             ended(result is None)
 
