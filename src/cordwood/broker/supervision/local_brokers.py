@@ -6,9 +6,10 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.broker.supervision.children import Child
 from cordwood.client.errors import BrokerUnreachable
@@ -95,6 +96,11 @@ async def _launch(node_id: int, command: tuple[str, ...], environment: Mapping[s
     )
 
 
+def words_of(settings: Mapping[str, str]) -> list[str]:
+    """The arguments of `cordwood serve` for settings."""
+    return [word for name, text in settings.items() for word in ("--set", f"{name}={text}")]
+
+
 async def registered(store: "MetadataStore") -> dict[int, BrokerRow]:
     """The registrations of brokers."""
     items = (await store.list(BROKERS)).items
@@ -158,17 +164,63 @@ def free_ports(count: int) -> list[int]:
     raise Failure("CLUSTER", "there are not enough free ports", "give the first of a range of ports")
 
 
-class Supervises(Protocol):
-    """A runner of brokers. `failed` is done, with the reason, when it cannot go on."""
+class LocalBrokers(ABC):
+    """The brokers of one cluster on this machine, and whatever runs beside them. Callers always `down`."""
 
-    failed: "asyncio.Future[Failure]"
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """`say` prints a text for people."""
+        self._say = say
+        self._ends: list[Callable[[], Awaitable[None]]] = []
+        """The parts to end, in the order in which they were started."""
+        self._store: MetadataStore
+        self.brokers: list[Broker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, when the brokers cannot go on."""
 
-    async def up(self) -> None: ...
+    @abstractmethod
+    async def up(self) -> None:
+        """Starts all. Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
 
-    async def down(self) -> None: ...
+    async def _serve_store(self, directory: str, cluster: str) -> str:
+        """Serves the store of this process to the brokers. Returns its address."""
+        from cordwood.cluster.stores.socket.server import StoreServer
+
+        server = await StoreServer.start(self._store, f"{directory}/{SOCKET_FILE}", cluster)
+        self._ends.append(server.close)
+        return f"unix://{directory}/{SOCKET_FILE}"
+
+    async def _launch(
+        self,
+        node_id: int,
+        address: tuple[str, int],
+        words: Iterable[str],
+        environment: Mapping[str, str],
+        output: str | None,
+    ) -> Broker:
+        """Launches `cordwood serve` with these words. Raises OSError."""
+        broker = await Broker.launched(node_id, *address, ("serve", *words), environment, output)
+        if not self.brokers:
+            self._ends.append(self._stop_brokers)
+        self.brokers.append(broker)
+        return broker
+
+    async def _stop_brokers(self) -> None:
+        await asyncio.gather(*(broker.child.stop() for broker in self.brokers))
+
+    async def down(self) -> None:
+        """Ends everything that was started, the latest first."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        while self._ends:
+            await self._ends.pop()()
 
 
-S = TypeVar("S", bound=Supervises)
+S = TypeVar("S", bound=LocalBrokers)
 
 
 async def run(make: Callable[[], S], ready: Callable[[S], None], say: Callable[[str], None]) -> None:

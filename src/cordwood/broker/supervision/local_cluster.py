@@ -8,26 +8,24 @@ import asyncio
 import fcntl
 import os
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import islice
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cordwood.broker.supervision.children import Child
 from cordwood.broker.supervision.etcd_members import MEMBERS, Etcd, EtcdMembers, member_directory
 from cordwood.broker.supervision.local_brokers import (
     METADATA_FILE,
-    SOCKET_FILE,
     Broker,
+    LocalBrokers,
     free_ports,
     registered,
     until_all_serve,
+    words_of,
 )
 from cordwood.log.directory.identity import PROPERTIES_FILE
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
-
-if TYPE_CHECKING:
-    from cordwood.cluster.stores.interface import MetadataStore
 
 _LOCK_FILE = "supervisor.lock"
 _ETCD_CLIENT_PORTS = 1000
@@ -52,25 +50,15 @@ class Plan(NamedTuple):
     """The racks of the brokers, in turn."""
 
 
-class Supervisor:
-    """One local cluster, made by `up`, which returns when all its brokers serve. Callers always `down`."""
+class LocalCluster(LocalBrokers):
+    """One local cluster, made by `up`, which returns when all its brokers serve. It never fails as a whole: brokers
+    that end are reported, and the others go on."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
-        """`say` prints a text for people."""
+        super().__init__(say)
         self._plan = plan
-        self._say = say
-        self._lock: IO[str] | None = None
-        self._ends: list[Callable[[], Awaitable[None]]] = []
-        """The parts to end, in the order in which they were started."""
-        self._store: MetadataStore
-        self.brokers: list[Broker] = []
-        self._watches: list[asyncio.Future[None]] = []
-        self._stopping = False
-        self.failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-        """Never done: brokers that end are reported, and the others go on."""
 
     async def up(self) -> None:
-        """Starts all. Returns when all brokers listen, and the controller has lifted their fences. Raises Failure."""
         plan = self._plan
         if "," in plan.directory:
             raise Failure(
@@ -85,12 +73,17 @@ class Supervisor:
             await self._start_broker(node_id, port, inner_port, url)
         await until_all_serve(self.brokers, self._store, earlier, self._say)
         for broker in self.brokers:
-            self._watches.append(asyncio.ensure_future(self._watch(broker)))
+            self._tasks.append(asyncio.create_task(self._watch(broker)))
 
     def _take_lock(self) -> None:
-        self._lock = open(f"{self._plan.directory}/{_LOCK_FILE}", "a+")  # noqa: SIM115  held until the process ends
+        lock = open(f"{self._plan.directory}/{_LOCK_FILE}", "a+")  # noqa: SIM115  held until all brokers have ended
+
+        async def release() -> None:
+            lock.close()
+
+        self._ends.append(release)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise Failure(
                 "IN_USE",
@@ -99,15 +92,11 @@ class Supervisor:
             ) from error
 
     async def _serve_metadata(self) -> str:
-        from cordwood.cluster.stores.socket.server import StoreServer
         from cordwood.cluster.stores.sqlite import SqliteStore
 
-        directory = self._plan.directory
-        self._store = store = await SqliteStore.open(f"{directory}/{METADATA_FILE}")
-        self._ends.append(store.close)
-        server = await StoreServer.start(store, f"{directory}/{SOCKET_FILE}", self._plan.name)
-        self._ends.append(server.close)
-        return f"unix://{directory}/{SOCKET_FILE}"
+        self._store = await SqliteStore.open(f"{self._plan.directory}/{METADATA_FILE}")
+        self._ends.append(self._store.close)
+        return await self._serve_store(self._plan.directory, self._plan.name)
 
     async def _start_etcd(self, etcd: Etcd, ports: "_Ports") -> str:
         from cordwood.broker.storage.storage import open_store
@@ -116,7 +105,7 @@ class Supervisor:
         members = await EtcdMembers.start(etcd, self._plan.directory, ports.etcd_clients, ports.etcd_peers)
         self._ends.append(members.stop)
         for member in members.members:
-            self._watches.append(asyncio.ensure_future(self._watch_etcd(member)))
+            self._tasks.append(asyncio.create_task(self._watch_etcd(member)))
         texts = {"cluster.name": self._plan.name, "cluster.store": members.url, "node.id": "0"}
         self._store = await open_store(BrokerSettings.from_texts(texts))
         self._ends.append(self._store.close)
@@ -124,21 +113,17 @@ class Supervisor:
 
     async def _start_broker(self, node_id: int, port: int, inner_port: int, url: str) -> None:
         plan = self._plan
-        words = ["serve", "--cluster", plan.name, "--store", url]
+        words = ["--cluster", plan.name, "--store", url]
         words += ["--node-id", str(node_id), "--data-dir", f"{plan.directory}/node-{node_id}"]
         clients = ListenerAddress(PLAINTEXT, "127.0.0.1", port)
-        for name, text in brokers_apart(clients, (f"{PLAINTEXT}:{PLAINTEXT}",), inner_port).items():
-            words += ["--set", f"{name}={text}"]
+        words += words_of(brokers_apart(clients, (f"{PLAINTEXT}:{PLAINTEXT}",), inner_port))
         if plan.racks:
             words += ["--rack", plan.racks[(node_id - 1) % len(plan.racks)]]
         for assignment in plan.assignments:
             words += ["--set", assignment]
         environment = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
         output = f"{plan.directory}/node-{node_id}.log"
-        broker = await Broker.launched(node_id, "127.0.0.1", port, tuple(words), environment, output)
-        if not self.brokers:
-            self._ends.append(self._stop_brokers)
-        self.brokers.append(broker)
+        await self._launch(node_id, ("127.0.0.1", port), words, environment, output)
 
     async def _watch(self, broker: Broker) -> None:
         await broker.child.wait()
@@ -152,17 +137,6 @@ class Supervisor:
         await member.wait()
         if not self._stopping:
             self._say(f"{member.name} (pid {member.pid}) ended: {member.exit_reason}. Its output is in {member.output}")
-
-    async def _stop_brokers(self) -> None:
-        await asyncio.gather(*(broker.child.stop() for broker in self.brokers))
-
-    async def down(self) -> None:
-        """Ends everything that was started, the latest first."""
-        self._stopping = True
-        while self._ends:
-            await self._ends.pop()()
-        if self._lock is not None:
-            self._lock.close()
 
 
 def chosen_metadata(directory: str, choice: str, found: Etcd | None) -> Etcd | None:

@@ -7,25 +7,23 @@ workers end with it.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from cordwood.broker.supervision.local_brokers import (
-    SOCKET_FILE,
     Broker,
+    LocalBrokers,
     bootstrap_servers,
     free_ports,
     registered,
     until_all_serve,
+    words_of,
 )
 from cordwood.broker.supervision.worker_shares import CLUSTER_NAME, ports_needed, shares
 from cordwood.model.back_off import BackOff
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import ExitCode, Failure
-
-if TYPE_CHECKING:
-    from cordwood.cluster.stores.interface import MetadataStore
 
 BACK_OFF = BackOff(500, 30_000)
 """A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""
@@ -66,46 +64,27 @@ class _Worker:
         """The looks in a row at which the registration was away."""
 
 
-class Workers:
-    """The workers, made by `up`, which returns when all of them serve. Callers always `down`."""
+class Workers(LocalBrokers):
+    """The workers, made by `up`, which returns when all of them serve."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
-        """`say` prints a text for people."""
+        super().__init__(say)
         self._plan = plan
-        self._say = say
-        self._ends: list[Callable[[], Awaitable[None]]] = []
-        """The parts to end, in the order in which they were started."""
-        self._store: MetadataStore
         self._workers: list[_Worker] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = False
-        self.failed: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-
-    @property
-    def brokers(self) -> list[Broker]:
-        return [worker.broker for worker in self._workers]
 
     @property
     def bootstrap_servers(self) -> str:
         return bootstrap_servers(self.brokers)
 
     async def up(self) -> None:
-        """Starts all. Returns when all workers listen, and the controller has lifted their fences. Raises Failure."""
         await self._open()
-        plan, socket_path = self._plan, f"{self._plan.directory}/{SOCKET_FILE}"
-        from cordwood.cluster.stores.socket.server import StoreServer
-
-        server = await StoreServer.start(self._store, socket_path, CLUSTER_NAME)
-        self._ends.append(server.close)
+        plan = self._plan
+        url = await self._serve_store(plan.directory, CLUSTER_NAME)
         ports = free_ports(needed) if (needed := ports_needed(plan.settings, plan.workers)) else []
-        for share in shares(plan.settings, plan.directory, f"unix://{socket_path}", plan.workers, ports):
-            words = ["serve", *plan.words]
-            for name, text in share.settings.items():
-                words += ["--set", f"{name}={text}"]
-            first = share.listeners[0]
-            broker = await Broker.launched(share.node_id, first.host, first.port, tuple(words), plan.environment, None)
-            if not self._workers:
-                self._ends.append(self._stop_workers)
+        for share in shares(plan.settings, plan.directory, url, plan.workers, ports):
+            address = share.listeners[0].host, share.listeners[0].port
+            words = [*plan.words, *words_of(share.settings)]
+            broker = await self._launch(share.node_id, address, words, plan.environment, None)
             self._workers.append(_Worker(broker))
         await until_all_serve(self.brokers, self._store, set(), self._say)
         rows = await registered(self._store)
@@ -224,18 +203,3 @@ class Workers:
             "back. It is killed"
         )
         await broker.child.kill()
-
-    # The end
-
-    async def _stop_workers(self) -> None:
-        await asyncio.gather(*(broker.child.stop() for broker in self.brokers))
-
-    async def down(self) -> None:
-        """Ends everything that was started, the latest first."""
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        while self._ends:
-            await self._ends.pop()()

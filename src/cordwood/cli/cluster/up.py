@@ -56,7 +56,7 @@ def cluster_up(
 
     from cordwood.broker.supervision.etcd_members import etcd_on_path
     from cordwood.broker.supervision.local_brokers import bootstrap_servers, describe, run
-    from cordwood.broker.supervision.local_cluster import Plan, Supervisor, chosen_metadata
+    from cordwood.broker.supervision.local_cluster import LocalCluster, Plan, chosen_metadata
     from cordwood.cli.terminal.output import print_json_line, remark, say
 
     if metadata not in _CHOICES:
@@ -75,7 +75,7 @@ def cluster_up(
             "For a replicated one install etcd 3.5.28, 3.6.9 or later"
         )
 
-    def ready(supervisor: Supervisor) -> None:
+    def ready(supervisor: LocalCluster) -> None:
         if as_json:
             print_json_line(describe(supervisor.brokers))
         else:
@@ -83,4 +83,4 @@ def cluster_up(
             say(f"cluster {name} is ready: {nodes} brokers on {servers} (data in {data_dir})")
         sys.stdout.flush()
 
-    asyncio.run(run(lambda: Supervisor(plan, remark), ready, remark))
+    asyncio.run(run(lambda: LocalCluster(plan, remark), ready, remark))
