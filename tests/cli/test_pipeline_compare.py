@@ -16,11 +16,11 @@ from cordwood.cli.pipeline.compared_outputs import _Comparing
 from cordwood.model.failure import ExitCode
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.log_ends import topic_ids
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, write_plan
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.idle import has_nothing_to_requeue
+from cordwood.pipelines.execution.reading_here import topic_ids
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -237,6 +237,6 @@ def _has_read_all(stage: Stage, edition: str) -> None:
 
 
 def _ends(stage: Stage) -> dict[int, int]:
-    from cordwood.pipelines.editions.log_ends import log_ends
+    from cordwood.pipelines.execution.reading_here import log_ends
 
     return dict(log_ends(stage.cordwood.bootstrap, [stage.topic])[stage.topic])

@@ -13,8 +13,8 @@ from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.editions import Edition
 from cordwood.pipelines.editions.events import Event
-from cordwood.pipelines.editions.log_ends import records_behind
 from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.execution.reading_here import records_behind
 from cordwood.pipelines.execution.replaying import edition_for, replay
 from cordwood.pipelines.execution.running import Running, prepare_topics, start
 from cordwood.pipelines.tables.formats import rows_of, snapshot

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from cordwood.columnar import decode_kernels as kernels
 from cordwood.columnar.batch_table import BatchTable, corrupt, corrupt_batch
-from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns
+from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns, origin_of
 from cordwood.columnar.compiled import readable
-from cordwood.columnar.origin import origin_of
 from cordwood.columnar.unpacking import Unpacker
 from cordwood.records.batch import CODEC_MASK, Buffer
 from cordwood.records.corruption import CorruptRecords

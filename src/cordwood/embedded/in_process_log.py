@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 from cordwood.broker.server import Server
 from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.embedded.committed import AbortedRecords
+from cordwood.embedded.client_rules import AbortedRecords, partition_of
 from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls
-from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError

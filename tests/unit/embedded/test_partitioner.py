@@ -5,7 +5,7 @@ import random
 import pytest
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from cordwood.embedded.partitioner import murmur2, partition_of
+from cordwood.embedded.client_rules import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class _Comparing:
         return compare(spark, table, key, taken[0], taken[1], self._samples)
 
     def _topic(self, name: str, topics: tuple[str, str]) -> Comparison | None:
-        from cordwood.pipelines.editions.log_ends import topic_ids
+        from cordwood.pipelines.execution.reading_here import topic_ids
 
         if len(topic_ids(self._servers, topics)) < 2:
             return None

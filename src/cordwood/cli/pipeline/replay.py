@@ -43,11 +43,11 @@ def replay(
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
-        from cordwood.pipelines.editions.log_ends import log_starts
         from cordwood.pipelines.editions.positions import places_in_words
         from cordwood.pipelines.editions.run_lock import RunLock
         from cordwood.pipelines.editions.swapping import lock_path
         from cordwood.pipelines.execution.idle import has_nothing_to_do
+        from cordwood.pipelines.execution.reading_here import log_starts
         from cordwood.pipelines.execution.replaying import edition_for
         from cordwood.pipelines.execution.running import prepare_topics
         from cordwood.pipelines.execution.topics import check_inputs

@@ -11,10 +11,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cordwood.pipelines.editions.log_ends import log_ends, log_starts
 from cordwood.pipelines.editions.positions import ahead, distance
 from cordwood.pipelines.execution.comparing import KINDS, Columns, Comparison, columns_of, record_sample, row_sample
-from cordwood.pipelines.execution.reading_here import committed_records
+from cordwood.pipelines.execution.reading_here import committed_records, log_ends, log_starts
 from cordwood.pipelines.tables.staged import Snapshot
 
 MAX_ROWS: Final = 200_000

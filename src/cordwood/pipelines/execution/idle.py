@@ -5,10 +5,9 @@ from typing import Final
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.log_ends import log_ends, log_starts, topic_ids
 from cordwood.pipelines.editions.positions import ahead, distance
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, read_plan
-from cordwood.pipelines.execution.reading_here import committed_records
+from cordwood.pipelines.execution.reading_here import committed_records, log_ends, log_starts, topic_ids
 from cordwood.pipelines.rows.quarantine import PREFIX
 
 _MAX_QUARANTINED: Final = 20_000

@@ -1,10 +1,64 @@
-"""Reads the committed records of a small topic in this process, with the source's own reader: no Java is started."""
+"""Reads the log in this process, without Java: starts, ends and ids of topics, and committed records of a small topic.
 
-from collections.abc import Collection, Iterator, Sequence
+Starts and ends tell how far behind a pipeline is, and how much history is left. Records come from the source's own
+reader.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from cordwood.client.cluster import EARLIEST, LATEST, Cluster, Isolation
+from cordwood.client.settings import ClientSettings
+from cordwood.model.identifiers import TopicPartition
+from cordwood.pipelines.editions.positions import Positions, ahead, distance
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def log_ends(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
+    """The offset after the last committed record of every partition. Topics that do not exist are left out."""
+    return _offsets(bootstrap_servers, topics, LATEST)
+
+
+def log_starts(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
+    """The first offsets of partitions whose earlier records are gone."""
+    starts = _offsets(bootstrap_servers, topics, EARLIEST)
+    later = {topic: {index: start for index, start in each.items() if start > 0} for topic, each in starts.items()}
+    return {topic: each for topic, each in later.items() if each}
+
+
+def records_behind(bootstrap_servers: str, topics: Iterable[str], position: Positions) -> int:
+    return distance(ahead(log_ends(bootstrap_servers, topics), position))
+
+
+def topic_ids(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, str | None]:
+    """The ids of topics that exist; None if the broker gives no ids. A topic that was deleted and made again has
+    another id, and offsets of its own."""
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        found = cluster.topics(list(topics))
+    return {name: None if topic.topic_id is None else str(topic.topic_id) for name, topic in found.items()}
+
+
+def partition_count(bootstrap_servers: str, topics: Iterable[str]) -> int:
+    """The number of partitions of all these topics that exist."""
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        return sum(len(topic.partitions) for topic in cluster.topics(list(topics)).values())
+
+
+def _offsets(bootstrap_servers: str, topics: Iterable[str], which: int) -> Positions:
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        found = cluster.topics(list(topics))
+        asked = {
+            TopicPartition(topic.name, partition.index): which
+            for topic in found.values()
+            for partition in topic.partitions
+        }
+        offsets: dict[str, dict[int, int]] = {}
+        for partition, answer in cluster.list_offsets(asked, Isolation.READ_COMMITTED).items():
+            offsets.setdefault(partition.topic, {})[partition.partition] = answer.offset
+        return offsets
+
 
 _EXTRA = ("headers",)
 

@@ -20,11 +20,11 @@ from cordwood.pipelines.definition.definition import Budget, Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.log_ends import log_starts, topic_ids
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.outputs import Outputs
+from cordwood.pipelines.execution.reading_here import log_starts, topic_ids
 from cordwood.pipelines.execution.running import place_of, progress_path
 from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import EFFECTS_DUE, PREFIX, SHOWN, told

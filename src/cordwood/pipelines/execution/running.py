@@ -151,7 +151,7 @@ class Running:
     # In the query
 
     def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
-        from cordwood.pipelines.editions.log_ends import partition_count
+        from cordwood.pipelines.execution.reading_here import partition_count
 
         settings = self._pipeline.settings
         starting = self._edition.starting
@@ -302,7 +302,7 @@ class Running:
 
     def _with_inputs(self, bootstrap_servers: str) -> Edition:
         """The edition, with the ids of the topics that it reads. A topic that was made again has other offsets."""
-        from cordwood.pipelines.editions.log_ends import topic_ids
+        from cordwood.pipelines.execution.reading_here import topic_ids
 
         found = topic_ids(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
         ids = {topic: id_ for topic, id_ in found.items() if id_ is not None}
@@ -364,7 +364,7 @@ def start(
 
 def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:
     """Makes missing topics. Topics of an edition that has not run yet must be empty."""
-    from cordwood.pipelines.editions.log_ends import log_ends
+    from cordwood.pipelines.execution.reading_here import log_ends
     from cordwood.pipelines.execution.topics import ensure_topics
 
     written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}

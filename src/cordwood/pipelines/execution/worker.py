@@ -100,7 +100,7 @@ def _run(orders: Orders, tell: Any) -> None:
     # Importing takes about as long as the start of Java, which runs meanwhile on another core.
     from cordwood.pipelines.editions.checkpoint import committed_position
     from cordwood.pipelines.editions.live_edition import adopting
-    from cordwood.pipelines.editions.log_ends import records_behind
+    from cordwood.pipelines.execution.reading_here import records_behind
     from cordwood.pipelines.execution.replaying import replay
     from cordwood.pipelines.execution.running import Running
     from cordwood.pipelines.execution.sessions import tell_what_is_done
