@@ -17,6 +17,9 @@ from typing import Final
 from cordwood.pipelines.definition.errors import DamagedState, WrongState
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.positions import Positions, from_json
+from cordwood.spark.checkpoints.plans import UnreadablePlan, batches_in, read_plan
+
+_FORMAT: Final = 1
 
 
 def query_id(checkpoint: Path) -> str | None:
@@ -47,22 +50,14 @@ def committed_position(checkpoint: Path) -> Positions:
 
 def position_of(checkpoint: Path, batch: int) -> Positions:
     """The positions at which a planned batch ends."""
-    path = checkpoint / "offsets" / str(batch)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        offset = json.loads(lines[2])
-    except (OSError, IndexError, ValueError) as error:
-        raise DamagedState(f"{path} is not Spark's: {error}") from error
-    return from_json(offset)
+        return from_json(json.loads(read_plan(checkpoint, batch).sources[0]))
+    except (UnreadablePlan, ValueError) as error:
+        raise DamagedState(f"the checkpoint {checkpoint} is not Spark's: {error}") from error
 
 
 def _last(directory: Path) -> int | None:
-    if not directory.is_dir():
-        return None
-    return max((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), default=None)
-
-
-_FORMAT: Final = 1
+    return max(batches_in(directory), default=None)
 
 
 def note_begun(state: PipelineState, edition: str, batch: int) -> None:

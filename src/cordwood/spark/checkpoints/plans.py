@@ -104,6 +104,13 @@ def without_query_name(text: bytes) -> tuple[bytes, str | None]:
         return text, None  # a plan whose checksum looks like the mark
 
 
+def batches_in(directory: Path) -> list[int]:
+    """The numbers of the batches in `offsets` or `commits`, in order; none without the directory."""
+    if not directory.is_dir():
+        return []
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+
+
 def plan_path(checkpoint: Path, batch_id: int) -> Path:
     return checkpoint / "offsets" / str(batch_id)
 

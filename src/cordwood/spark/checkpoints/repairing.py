@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, plan_path, read_plan
+from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, batches_in, plan_path, read_plan
 from cordwood.spark.checkpoints.syncing import replace_in_checkpoint
 
 
@@ -67,7 +67,7 @@ def examine(checkpoint: Path, decided: Decided) -> Repair:
 
 def _examine_commits(repair: Repair) -> None:
     decided = repair.decided.batch_id
-    for batch_id in _batches(repair.checkpoint / "commits"):
+    for batch_id in batches_in(repair.checkpoint / "commits"):
         path = repair.checkpoint / "commits" / str(batch_id)
         text = path.read_text(encoding="utf-8", errors="replace")
         if not text.startswith("v") or not _is_json(text.partition("\n")[2]):
@@ -118,7 +118,7 @@ def _check_plan_before(checkpoint: Path, batch_id: int) -> None:
 
 
 def _examine_later_plans(repair: Repair) -> None:
-    for batch_id in _batches(repair.checkpoint / "offsets"):
+    for batch_id in batches_in(repair.checkpoint / "offsets"):
         if batch_id > repair.decided.batch_id:
             try:
                 read_plan(repair.checkpoint, batch_id)
@@ -162,12 +162,6 @@ def apply(repair: Repair, *, now_ms: int) -> Path | None:
         if change.content is not None:
             replace_in_checkpoint(path, change.content)
     return kept if kept.exists() else None
-
-
-def _batches(directory: Path) -> list[int]:
-    if not directory.is_dir():
-        return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 
 
 def _is_json(text: str) -> bool:
