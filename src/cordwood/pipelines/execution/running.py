@@ -102,7 +102,7 @@ class Running:
         try:
             if edition.query_id is None:
                 self._edition = state.note_query(edition, self.query.id)
-            tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
+            tell({**self.who, "event": "started", "replaying": self._replaying, "pid": os.getpid()})
         except BaseException:
             # No caller would wait for the query, and the edition's lock is about to be released.
             self.query.stop()
@@ -131,7 +131,7 @@ class Running:
         if failure is not None and self._failure is None:
             raise failure
         ending = self._ending or Ending.DONE
-        self._tell({**self._who(), "event": "ended", "reason": ending.value})
+        self._tell({**self.who, "event": "ended", "reason": ending.value})
         return ending
 
     @property
@@ -141,7 +141,11 @@ class Running:
     @property
     def who(self) -> dict[str, Any]:
         """The fields about the query that every event has."""
-        return self._who()
+        return {
+            "pipeline": self._pipeline.name,
+            "edition": self._edition.name,
+            "version": self._pipeline.version,
+        }
 
     @property
     def lag(self) -> int | None:
@@ -257,7 +261,7 @@ class Running:
             if rows_in is None and told is not None:
                 rows_in = _offsets_between(told, "startOffset", "endOffset")
             event = {
-                **self._who(),
+                **self.who,
                 "event": "batch",
                 "batch": batch_id,
                 "at_ms": int(time.time() * 1000),
@@ -274,7 +278,7 @@ class Running:
             note_progress(self._state, self._edition, event)
             self._tell(event)
             for text in report.remarks:
-                self._tell({**self._who(), "event": "remark", "text": text})
+                self._tell({**self.who, "event": "remark", "text": text})
 
     def _check_checkpoint(self) -> None:
         """Refuses another checkpoint than the edition's: the numbers of batches mean something only with theirs."""
@@ -315,13 +319,6 @@ class Running:
                 f"`cordwood pipeline replay {self._pipeline.name} --fresh` builds the outputs anew from what there is",
             )
         return self._edition if ids.items() <= known.items() else self._state.note_inputs(self._edition, ids)
-
-    def _who(self) -> dict[str, Any]:
-        return {
-            "pipeline": self._pipeline.name,
-            "edition": self._edition.name,
-            "version": self._pipeline.version,
-        }
 
 
 def start(
