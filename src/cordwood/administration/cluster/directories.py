@@ -1,6 +1,7 @@
 """The data directories of one broker, and the moves of logs between them."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -9,8 +10,10 @@ from cordwood.administration.asking import Address, ask, code_name
 from cordwood.administration.config.changes import broker_resource, change_settings
 from cordwood.administration.connection import Connection
 from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import count_in_words, size_in_words
 from cordwood.wire.apis import ApiKey
 
+LOOK_AGAIN_S = 0.5
 _RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -66,6 +69,37 @@ def begin_moves(address: Address, topic: str, partitions: Sequence[int], directo
         for each in result.partitions:
             if each.error_code:
                 raise Failure(code_name(each.error_code), f"{topic}-{each.partition_index} does not move")
+
+
+def await_moves(
+    address: Address,
+    node_id: int,
+    topic: str,
+    partitions: set[int],
+    to: str,
+    timeout_s: float,
+    say: Callable[[str], None],
+) -> None:
+    """Waits until no copy is left, and says the progress. Raises Failure for logs that are not in the directory."""
+    told = ""
+    while True:
+        logs = [each for each in directories_of(address, topic, timeout_s).logs if each.partition in partitions]
+        copies = [each for each in logs if each.is_future]
+        if not copies:
+            break
+        copied = size_in_words(sum(each.size_bytes for each in copies))
+        line = f"{count_in_words(len(copies), 'log')} to move, {copied} copied so far"
+        if line != told:
+            say(line)
+            told = line
+        time.sleep(LOOK_AGAIN_S)
+    left = sorted(each.partition for each in logs if each.directory != to)
+    if left:
+        raise Failure(
+            "KAFKA_STORAGE_ERROR",
+            f"partitions {', '.join(map(str, left))} of {topic} did not move to {to}",
+            f"the log of broker {node_id} says why",
+        )
 
 
 @contextmanager

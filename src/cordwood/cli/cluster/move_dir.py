@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cordwood.administration.asking import Address
     from cordwood.administration.connection import Connection
 
-LOOK_AGAIN_S = 0.5
-
 
 def move_dir(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", callback=checked_name, help="A topic.", show_default=False)],
@@ -47,7 +45,13 @@ def move_dir(
 
     Without `--to` the command shows where the logs are. The present directory of a log as the target ends its move.
     """
-    from cordwood.administration.cluster.directories import begin_moves, directories_of, named_directory, throttled
+    from cordwood.administration.cluster.directories import (
+        await_moves,
+        begin_moves,
+        directories_of,
+        named_directory,
+        throttled,
+    )
     from cordwood.administration.cluster.moving import rate_of
     from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, print_table, remark, say
@@ -78,10 +82,11 @@ def move_dir(
             remark(DRY_RUN)
         return
     if to:
+        say_progress = (lambda text: None) if as_json else remark
         with throttled(connection, node_id, rate_of(throttle), remark):
             begin_moves(address, topic, [log.partition for log in logs], to, timeout_s)
             if wait:
-                _wait(address, node_id, topic, {log.partition for log in logs}, to, timeout_s, quiet=as_json)
+                await_moves(address, node_id, topic, {log.partition for log in logs}, to, timeout_s, say_progress)
     found = [log for log in directories_of(address, topic, timeout_s).logs if partition in (None, log.partition)]
     if as_json:
         print_json({"broker": node_id, "logs": [log._asdict() for log in found]})
@@ -118,34 +123,3 @@ def _broker(connection: "Connection", broker: int | None) -> "tuple[int, Address
         if node.node_id == broker:
             return broker, node.address
     raise Failure("BROKER_NOT_FOUND", f"there is no broker {broker}", "", ExitCode.NOT_FOUND)
-
-
-def _wait(
-    address: "Address", node_id: int, topic: str, partitions: set[int], to: str, timeout_s: float, *, quiet: bool
-) -> None:
-    """Waits until no copy is left, and reports the progress. Raises Failure for logs that are not in the directory."""
-    import time
-
-    from cordwood.administration.cluster.directories import directories_of
-    from cordwood.cli.terminal.output import remark
-    from cordwood.model.quantities import count_in_words, size_in_words
-
-    told = ""
-    while True:
-        logs = [each for each in directories_of(address, topic, timeout_s).logs if each.partition in partitions]
-        copies = [each for each in logs if each.is_future]
-        if not copies:
-            break
-        copied = size_in_words(sum(each.size_bytes for each in copies))
-        line = f"{count_in_words(len(copies), 'log')} to move, {copied} copied so far"
-        if not quiet and line != told:
-            remark(line)
-            told = line
-        time.sleep(LOOK_AGAIN_S)
-    left = sorted(each.partition for each in logs if each.directory != to)
-    if left:
-        raise Failure(
-            "KAFKA_STORAGE_ERROR",
-            f"partitions {', '.join(map(str, left))} of {topic} did not move to {to}",
-            f"the log of broker {node_id} says why",
-        )
