@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cordwood.administration import brokers as raw_request
+from cordwood.client.settings import Address
 from cordwood.node.loop.peers import PeerAnswer, PeerOutcome, PeerRequest
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.wire.apis import ApiKey
@@ -61,5 +62,5 @@ def mistakes_that_mypy_finds(
         heartbeat.decode().group_id + 1,  # type: ignore[operator]
         unknown.decode().group_id,  # type: ignore[attr-defined]
         link.ask(ApiKey.DELETE_GROUPS, {}).result,  # type: ignore[attr-defined]
-        raw_request.ask(("localhost", 9092), ApiKey.DELETE_GROUPS, 0, {}, 1.0).result,  # type: ignore[attr-defined]
+        raw_request.ask(Address("localhost", 9092), ApiKey.DELETE_GROUPS, 0, {}, 1.0).result,  # type: ignore[attr-defined]
     ]

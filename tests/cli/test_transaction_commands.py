@@ -10,7 +10,7 @@ from tests.cli.conftest import Cordwood
 from cordwood.administration.asking import ask
 from cordwood.client.cluster import Cluster
 from cordwood.client.families import FamilyPlan
-from cordwood.client.settings import ClientSettings
+from cordwood.client.settings import Address, ClientSettings
 from cordwood.model.failure import ExitCode
 from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.spark.checkpoints.plans import with_query_name
@@ -112,4 +112,4 @@ class TestFamilies:
 
 def _ask(cordwood_cli: Cordwood, key: ApiKey, **values: Any) -> Any:
     host, port = cordwood_cli.bootstrap.split(":")
-    return ask((host, int(port)), key, 0, values, 60)
+    return ask(Address(host, int(port)), key, 0, values, 60)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.client.errors import BrokerUnreachable
-from cordwood.client.single_request import single_request
+from cordwood.client.link import single_request
+from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import APIS, ApiKey
@@ -22,7 +23,6 @@ CLIENT_ID = "cordwood-cli"
 _BROKER_ENDPOINTS = 1
 
 T = TypeVar("T")
-Address = tuple[str, int]
 
 
 def ask(address: Address, key: KeyOf[Response], version: int, values: Mapping[str, Any], timeout_s: float) -> Response:

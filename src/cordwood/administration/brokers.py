@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cordwood.administration.asking import Address, ask, code_name, first_answer
+from cordwood.administration.asking import ask, code_name, first_answer
 from cordwood.administration.connection import Connection
+from cordwood.client.settings import Address
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 def brokers(connection: Connection) -> list[Address]:
     """The addresses of the cluster's brokers, also of those that ended in the last minute: librdkafka knows both."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
-    return [(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
+    return [Address(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
 
 
 def brokers_that_take_part(connection: Connection) -> dict[int, Address]:
@@ -32,7 +33,9 @@ def _described_by(address: Address, timeout_s: float) -> dict[int, Address]:
     told = ask(address, ApiKey.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False}, timeout_s)
     if told.error_code:
         raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
-    return {each.broker_id: (each.host, each.port) for each in sorted(told.brokers, key=lambda each: each.broker_id)}
+    return {
+        each.broker_id: Address(each.host, each.port) for each in sorted(told.brokers, key=lambda each: each.broker_id)
+    }
 
 
 def from_every_broker(connection: Connection, question: Callable[[Address], T]) -> list[T]:
@@ -63,4 +66,4 @@ def _coordinator(connection: Connection, key: str, key_type: int) -> Address:
     )
     if found.error_code:
         raise Failure(code_name(found.error_code), found.error_message or "the broker knows no coordinator")
-    return found.host, found.port
+    return Address(found.host, found.port)

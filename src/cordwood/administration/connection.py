@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from cordwood.administration.asking import CLIENT_ID, code_name, describe_cluster, first_answer
+from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words
@@ -227,7 +228,7 @@ def reachable_family(bootstrap_servers: str) -> str:
     )
 
 
-def parse_server(text: str) -> tuple[str, int]:
+def parse_server(text: str) -> Address:
     """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`. Any other text is a usage error."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or "]" in port:
@@ -239,7 +240,7 @@ def parse_server(text: str) -> tuple[str, int]:
         host.encode("idna")
     except UnicodeError:
         raise Failure("USAGE", f"{host!r} cannot be a host name", exit_code=ExitCode.USAGE) from None
-    return host, int(port)
+    return Address(host, int(port))
 
 
 def _reason(error: OSError) -> str:

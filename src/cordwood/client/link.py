@@ -1,4 +1,8 @@
-"""One broker: its address, a connection that is made when needed, and its API versions."""
+"""One broker: its address, a connection that is made when needed, and its API versions.
+
+A `Link` speaks the highest version that both sides know. `single_request` asks at a version of the caller's choice,
+over a connection of its own: for questions about what this broker, old or new, says.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,9 @@ from cordwood.wire.asking import BadResponse, decode_response, encode_request
 
 if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf
+
+
+SINGLE_RESPONSE_MAX_BYTES = 64 << 20
 
 
 class Pending(NamedTuple, Generic[Response]):
@@ -130,3 +137,33 @@ class Link:
     def was_asked(self, api_key: int, about: str) -> str:
         """The beginning of a message about a refused request."""
         return f"{self.name} refused {APIS[api_key].name} {about}"
+
+
+def single_request(
+    address: Address,
+    key: KeyOf[Response],
+    version: int,
+    values: Mapping[str, Any],
+    timeout_s: float,
+    client_id: str,
+) -> Response:
+    """The broker's answer. Raises BrokerUnreachable."""
+    timeout_ms = max(1, round(timeout_s * 1000))
+    try:
+        settings = ClientSettings(
+            str(address),
+            client_id=client_id,
+            connect_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            max_response_bytes=SINGLE_RESPONSE_MAX_BYTES,
+        )
+    except ValueError as reason:  # a broker may advertise a host that no client can look up
+        raise BrokerUnreachable(str(reason)) from reason
+    connection = Connection(address.host, address.port, settings)
+    try:
+        answer = connection.request(key, version, encode_request(key, version, values))
+        return decode_response(key, version, answer)
+    except BadResponse as reason:
+        raise BrokerUnreachable(f"{connection.name}: {reason}") from reason
+    finally:
+        connection.close()

@@ -27,6 +27,7 @@ from tests.etcd.tenant import Tenant
 
 from cordwood.administration.cluster.view import PartitionState, cluster_view, partitions_of
 from cordwood.administration.connection import Connection
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 
 CLIENTS = 0
@@ -236,7 +237,7 @@ class Stage:
     def partitions(self, node: Node) -> list[PartitionState]:
         """As this node's broker knows them. Raises Failure."""
         host, _, port = node.broker.address.rpartition(":")
-        return partitions_of((host, int(port)), (), _ASK_WITHIN_S)
+        return partitions_of(Address(host, int(port)), (), _ASK_WITHIN_S)
 
     def leader(self, topic: str, partition: int) -> Node:
         def known() -> Node | None:

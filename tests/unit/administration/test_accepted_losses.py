@@ -6,9 +6,10 @@ from typer.testing import CliRunner
 from cordwood.administration.cluster.losses import check, lone_replicas, loss_of
 from cordwood.administration.cluster.view import NodeView, PartitionState, ReplicaLog
 from cordwood.cli.app import app
+from cordwood.client.settings import Address
 from cordwood.model.failure import ExitCode, Failure
 
-NODES = [NodeView(node, ("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
+NODES = [NodeView(node, Address("host", node), None, fenced=node == 4, controller=False) for node in (1, 2, 3, 4)]
 LOST = PartitionState("t", 0, -1, (1, 2, 3, 4, 5), ())
 
 

@@ -19,11 +19,12 @@ from cordwood.administration.cluster.view import (
     why_no_leader,
     with_counts,
 )
+from cordwood.client.settings import Address
 from cordwood.model.failure import ExitCode, Failure
 
-ONE = NodeView(1, ("a", 1), "r1", fenced=False, controller=True)
-TWO = NodeView(2, ("b", 2), None, fenced=True, controller=False)
-THREE = NodeView(3, ("c", 3), None, fenced=False, controller=False)
+ONE = NodeView(1, Address("a", 1), "r1", fenced=False, controller=True)
+TWO = NodeView(2, Address("b", 2), None, fenced=True, controller=False)
+THREE = NodeView(3, Address("c", 3), None, fenced=False, controller=False)
 NODES = (ONE, TWO, THREE)
 
 
@@ -141,8 +142,8 @@ def test_a_partition_without_leader_says_so_first() -> None:
     assert not trouble.below_min_in_sync
 
 
-STARTING = NodeView(5, ("e", 5), None, fenced=True, controller=False, starting=True)
-DRAINING = NodeView(6, ("f", 6), None, fenced=False, controller=False, draining=True)
+STARTING = NodeView(5, Address("e", 5), None, fenced=True, controller=False, starting=True)
+DRAINING = NodeView(6, Address("f", 6), None, fenced=False, controller=False, draining=True)
 
 
 def test_a_broker_serves_or_is_fenced_or_starts_or_stops() -> None:
@@ -240,23 +241,23 @@ def dead_or_alive(address: tuple[str, int]) -> str:
 def test_nodes_that_are_away_or_have_replicas_and_no_registration_are_gone() -> None:
     partitions = [PartitionState("t", index, 1, (1, 2, 9), (1,)) for index in range(2)]
     nodes = [node for node in NODES if node.node_id in (1, 2)]
-    away = [GoneNode(4, 0, ("four", 9092), "cellar")]
-    assert gone_nodes(nodes, away, partitions) == (GoneNode(4, 0, ("four", 9092), "cellar"), GoneNode(9, 2))
+    away = [GoneNode(4, 0, Address("four", 9092), "cellar")]
+    assert gone_nodes(nodes, away, partitions) == (GoneNode(4, 0, Address("four", 9092), "cellar"), GoneNode(9, 2))
 
 
 def test_a_broker_that_answers_is_asked_in_the_place_of_a_dead_one_that_is_still_registered() -> None:
-    asked = first_answer([("dead", 1), ("alive", 2), ("alive", 3)], dead_or_alive)
+    asked = first_answer([Address("dead", 1), Address("alive", 2), Address("alive", 3)], dead_or_alive)
     assert asked == (("alive", 2), "cluster of 2")
 
 
 def test_the_last_broker_says_why_nobody_answers() -> None:
     with pytest.raises(Failure, match="dead:2 did not answer"):
-        first_answer([("dead", 1), ("dead", 2)], dead_or_alive)
+        first_answer([Address("dead", 1), Address("dead", 2)], dead_or_alive)
 
 
 def test_a_broker_that_refuses_the_question_has_answered() -> None:
     with pytest.raises(Failure, match="refuses:1 refuses"):
-        first_answer([("refuses", 1), ("alive", 2)], dead_or_alive)
+        first_answer([Address("refuses", 1), Address("alive", 2)], dead_or_alive)
 
 
 def test_a_cluster_without_brokers_is_a_failure_with_words() -> None:

@@ -32,10 +32,11 @@ from cordwood.administration.cluster.moving import (
 from cordwood.administration.cluster.view import NodeView, PartitionState
 from cordwood.administration.connection import Connection
 from cordwood.cli.cluster.carrying_out import carry_out, loads_table
+from cordwood.client.settings import Address
 from cordwood.cluster.planner.balance import NoPlace, Placed, PlannedMove, plan_drain
 from cordwood.model.failure import ExitCode, Failure
 
-ADDRESS = ("127.0.0.1", 1)
+ADDRESS = Address("127.0.0.1", 1)
 MIB = 1 << 20
 
 

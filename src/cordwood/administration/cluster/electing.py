@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.administration.asking import Address, ask, code_name
+from cordwood.administration.asking import ask, code_name
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.administration.asking import Address, ask, code_name, first_answer
+from cordwood.administration.asking import ask, code_name, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.view import (
     NodeView,
@@ -15,6 +15,7 @@ from cordwood.administration.cluster.view import (
     replica_logs,
 )
 from cordwood.administration.connection import Connection
+from cordwood.client.settings import Address
 from cordwood.cluster.planner.balance import Key, Placed, PlannedMove, planned_move
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey

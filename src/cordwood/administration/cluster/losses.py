@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cordwood.administration.asking import Address, first_answer
+from cordwood.administration.asking import first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.electing import UNCLEAN, Elected, elect
 from cordwood.administration.cluster.gathering import ABSENT
@@ -17,6 +17,7 @@ from cordwood.administration.cluster.view import (
     why_no_leader,
 )
 from cordwood.administration.connection import Connection, no_such_partition
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 
 

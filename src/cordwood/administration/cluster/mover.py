@@ -10,12 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from cordwood.administration.asking import Address, ask, code_name, first_answer
+from cordwood.administration.asking import ask, code_name, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.electing import PREFERRED, elect
 from cordwood.administration.cluster.gathering import ABSENT, Gathered, Reassignment, names_of, reassignments
 from cordwood.administration.cluster.view import NodeView, PartitionState, nodes_of, partitions_of
 from cordwood.administration.connection import Connection
+from cordwood.client.settings import Address
 from cordwood.cluster.planner.balance import Key, PlannedMove
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words

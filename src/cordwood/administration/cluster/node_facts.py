@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.administration.asking import Address, ask
+from cordwood.administration.asking import ask
 from cordwood.administration.brokers import brokers_that_take_part
 from cordwood.administration.connection import Connection
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 

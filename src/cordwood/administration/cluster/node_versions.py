@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.administration.asking import Address, ask
+from cordwood.administration.asking import ask
+from cordwood.client.settings import Address
 from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION, ONLY_FIRST, VersionRange
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cordwood.administration.asking import Address, ask, describe_cluster, first_answer
+from cordwood.administration.asking import ask, describe_cluster, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.node_facts import PATIENCE_S, NodeFacts, facts_of
 from cordwood.administration.cluster.node_versions import finalised_version
 from cordwood.administration.connection import MAKE_ROOM, Connection
+from cordwood.client.settings import Address
 from cordwood.model.errors import ErrorCode
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
@@ -325,7 +326,7 @@ def nodes_of(address: Address, timeout_s: float) -> tuple[str, list[NodeView]]:
 
 def _away(told: "DescribeCluster.Response") -> list[GoneNode]:
     return [
-        GoneNode(each.broker_id, 0, (each.host, each.port), each.rack, each.is_cordoned)
+        GoneNode(each.broker_id, 0, Address(each.host, each.port), each.rack, each.is_cordoned)
         for each in told.brokers
         if each.is_away
     ]
@@ -335,7 +336,7 @@ def _registered(told: "DescribeCluster.Response") -> list[NodeView]:
     return [
         NodeView(
             each.broker_id,
-            (each.host, each.port),
+            Address(each.host, each.port),
             each.rack,
             each.is_fenced,
             each.broker_id == told.controller_id,

@@ -70,9 +70,10 @@ def _told_by_coordinators(
     connection: Connection, names: set[str]
 ) -> list[tuple[dict[str, str], dict[tuple[str, str, int], int]]]:
     """The states and positions of groups, from the brokers that coordinate them."""
-    from cordwood.administration.asking import Address, ask
+    from cordwood.administration.asking import ask
     from cordwood.administration.brokers import from_every_broker
     from cordwood.administration.group.view import groups_of
+    from cordwood.client.settings import Address
     from cordwood.wire.apis import ApiKey
 
     def told_by(address: Address) -> tuple[dict[str, str], dict[tuple[str, str, int], int]]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.model.failure import ExitCode, Failure, near_names
 
 if TYPE_CHECKING:
-    from cordwood.administration.asking import Address
     from cordwood.administration.connection import Connection
+    from cordwood.client.settings import Address
 
 
 _CONSUMERS = ("consumer", "")

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cordwood.administration.asking import Address, ask
+from cordwood.administration.asking import ask
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 from cordwood.model.moments import time_in_words
 from cordwood.wire.apis import ApiKey

@@ -12,6 +12,7 @@ from cordwood.administration.brokers import brokers
 from cordwood.administration.connection import WHY_END_UNKNOWN, Connection
 from cordwood.administration.topic.damage import DamageView, RepairView, Told, known_damage
 from cordwood.administration.topic.promises import Promise, ack_promise, order_promise
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 
@@ -204,22 +205,22 @@ def damage_in(connection: Connection, name: str) -> tuple[DamageView, ...]:
     return known_damage(_replicas(_description(connection, name)), name, connection.timeout_s).damage
 
 
-def _replicas(description: Any) -> dict[int, tuple[str, int]]:
+def _replicas(description: Any) -> dict[int, Address]:
     """The addresses of the brokers that have a replica of the topic, by id."""
     return {
-        node.id: (node.host, node.port)
+        node.id: Address(node.host, node.port)
         for partition in description.partitions
         for node in sorted(partition.replicas, key=lambda node: node.id)
         if node.host
     }
 
 
-def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:
+def _leaders(description: Any) -> dict[Address, list[int]]:
     """The partitions of the topic by the address of the broker that leads them."""
-    led: dict[tuple[str, int], list[int]] = {}
+    led: dict[Address, list[int]] = {}
     for partition in description.partitions:
         if partition.leader is not None and partition.leader.host:
-            led.setdefault((partition.leader.host, partition.leader.port), []).append(partition.id)
+            led.setdefault(Address(partition.leader.host, partition.leader.port), []).append(partition.id)
     return led
 
 

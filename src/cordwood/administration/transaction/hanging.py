@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cordwood.administration.asking import Address, ask
+from cordwood.administration.asking import ask
 from cordwood.administration.brokers import brokers_that_take_part
 from cordwood.administration.connection import Connection
 from cordwood.administration.topic.by_state import all_partitions
 from cordwood.administration.transaction.view import ENDING, listed_of_all
+from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey

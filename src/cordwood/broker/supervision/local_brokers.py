@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cordwood.broker.supervision.children import Child
 from cordwood.client.errors import BrokerUnreachable
-from cordwood.client.single_request import single_request
+from cordwood.client.link import single_request
+from cordwood.client.settings import Address
 from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import Failure
@@ -79,7 +80,12 @@ class Broker:
         host = self.address.rpartition(":")[0].strip("[]")
         try:
             answer = single_request(
-                (host, self.port), ApiKey.METADATA, _METADATA_VERSION, {"topics": []}, _ANSWERS_WITHIN_S, _CLIENT_ID
+                Address(host, self.port),
+                ApiKey.METADATA,
+                _METADATA_VERSION,
+                {"topics": []},
+                _ANSWERS_WITHIN_S,
+                _CLIENT_ID,
             )
         except BrokerUnreachable:
             return set()

@@ -17,8 +17,8 @@ from cordwood.cli.terminal.options import (
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.administration.asking import Address
     from cordwood.administration.connection import Connection
+    from cordwood.client.settings import Address
 
 
 def move_dir(

@@ -13,8 +13,8 @@ from cordwood.cli.terminal.options import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.administration.asking import Address
     from cordwood.administration.cluster.view import ClusterView, GoneNode, NodeView, Trouble
+    from cordwood.client.settings import Address
 
 CAUSES_SHOWN = 50
 """The most causes that people are shown; scripts get all of them."""

@@ -16,6 +16,7 @@ from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Acknowledged, Shop, orde
 from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
 from cordwood.cli.demo.stage import Stage
 from cordwood.cli.demo.whole_topic import read_all, rises
+from cordwood.client.settings import Address
 
 KILL_LEADER_AFTER = 600
 """Acknowledgements before the kill."""
@@ -200,7 +201,7 @@ def _count(stage: Stage, cluster: ClusterProcess, shop: Shop) -> None:
 def _partitions(cluster: ClusterProcess) -> list[PartitionState]:
     """The partitions of the topic by number, as a running broker sees them."""
     host, _, port = cluster.survivors.partition(",")[0].rpartition(":")
-    return sorted(partitions_of((host, int(port)), [TOPIC], PATIENCE_S), key=lambda state: state.partition)
+    return sorted(partitions_of(Address(host, int(port)), [TOPIC], PATIENCE_S), key=lambda state: state.partition)
 
 
 CHAPTERS = (Chapter("cluster", "The leader of a replicated partition is killed, and another broker leads.", _cluster),)
