@@ -25,11 +25,10 @@ from simulation.checkers.rest import check_at_rest
 from simulation.checkers.waiting import check_waiting
 from simulation.game import Game, Pace, play_out
 from simulation.workloads.administrators import NAMES, Administrator
-from simulation.workloads.directory_movers import DirectoryMover
 from simulation.workloads.position_keepers import PositionKeeper
 from simulation.workloads.producers import IdempotentProducer, PlainProducer
 from simulation.workloads.readers import Reader
-from simulation.workloads.visitors import Vandal, Visitor
+from simulation.workloads.visitors import DirectoryMover, Vandal, Visitor
 from simulation.world.broken import InvariantBroken
 from simulation.world.exchange import Connection, Exchange
 from simulation.world.links import CLIENTS

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from simulation.checkers.micro_batches import check_answer, check_micro_batches
 from simulation.checkers.rest import check_at_rest
-from simulation.game import Pace, play_out
-from simulation.game_of_brokers import GameOfBrokers
+from simulation.game import GameOfBrokers, Pace, play_out
 from simulation.transaction_game import (
     CATCH_UP_MS,
     FAULT_RATES,

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from cordwood.history import events
 from simulation.checkers.rest import check_at_rest
 from simulation.checkers.transactions import check_transactions
-from simulation.game import Pace, play_out
-from simulation.game_of_brokers import GameOfBrokers
+from simulation.game import GameOfBrokers, Pace, play_out
 from simulation.workloads.transactional_writers import (
     PARTITIONS,
     TOPIC,

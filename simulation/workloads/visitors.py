@@ -1,10 +1,12 @@
-"""Visitors only read, vandals send bad batches. Both get their answers."""
+"""Visitors only read, vandals send bad batches, movers move partitions between data directories. All get answers."""
 
 from typing import Any
 
+from cordwood.model.errors import ErrorCode
 from cordwood.records.batch import CRC_POSITION
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
+from simulation.world.exchange import Exchange
 from simulation.world.ledger import IDENTITY_HEADER
 from simulation.world.stage import Client
 
@@ -84,6 +86,54 @@ class Vandal(Client):
         values = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 100, "topic_data": [entry]}
         self.connection.request(ApiKey.PRODUCE, self.chance.randint(3, 12), values, self.routes.noted)
         return f"sends a bad batch ({mischief})"
+
+    def finish(self) -> bool:
+        return False
+
+
+LATEST = -1
+
+
+class EndWatcher(Client):
+    def act(self) -> str | None:
+        topic = self.stage.some_topic()
+        if topic is None:
+            return None
+        index = self.chance.randrange(len(topic.partitions))
+        asked = {"partition_index": index, "current_leader_epoch": -1, "timestamp": LATEST}
+        values = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": topic.name, "partitions": [asked]}],
+        }
+        leader = self.connection_to(self.routes.leader(topic.name, index))
+        leader.request(ApiKey.LIST_OFFSETS, self.stage.version(ApiKey.LIST_OFFSETS), values, self._told)
+        return f"asks where {topic.name}-{index} ends"
+
+    def finish(self) -> bool:
+        return False
+
+    def _told(self, exchange: Exchange) -> None:
+        if not self.routes.failed(exchange):
+            (entry,) = exchange.answer.topics[0].partitions
+            if entry.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self.routes.learn()
+
+
+class DirectoryMover(Client):
+    """Moves one partition of one broker at a time, now and then one that is not there, or to its present directory."""
+
+    def act(self) -> str | None:
+        topic = self.stage.some_topic()
+        if topic is None:
+            return None
+        machine = self.chance.choice(self.stage.world.machines)
+        index = self.chance.randrange(len(topic.partitions))
+        path = self.chance.choice(machine.setup.data_directories)
+        version = self.stage.version(ApiKey.ALTER_REPLICA_LOG_DIRS)
+        values = {"dirs": [{"path": path, "topics": [{"name": topic.name, "partitions": [index]}]}]}
+        self.connection_to(machine.broker_id).request(ApiKey.ALTER_REPLICA_LOG_DIRS, version, values, self.routes.noted)
+        return f"moves {topic.name}-{index} at {machine} to {path}"
 
     def finish(self) -> bool:
         return False

@@ -18,7 +18,7 @@ from cordwood.log.directory.data_directory import WORKERS
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.identifiers import TopicPartition
-from cordwood.segments.future_name import future_name
+from cordwood.segments.names import future_name
 from cordwood.segments.set_aside import NOTE_FILE, Note, encode_note
 
 

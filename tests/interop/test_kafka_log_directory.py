@@ -16,12 +16,12 @@ from cordwood.segments.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file
 from cordwood.segments.offset_checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets, encode_offsets
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.partition_metadata import FILE_NAME as PARTITION_METADATA_FILE
 from cordwood.segments.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
 from cordwood.segments.rebuild import rebuild
 from cordwood.segments.scan import SegmentScan
+from cordwood.segments.transaction_index import OpenTransactions
 
 pytestmark = pytest.mark.timeout(720)
 

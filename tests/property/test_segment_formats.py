@@ -18,13 +18,12 @@ from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.offset_checkpoint import decode_offsets, encode_offsets
 from cordwood.segments.offset_index import OffsetIndex
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.partition_metadata import decode_partition_metadata
 from cordwood.segments.producer_snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
 from cordwood.segments.rebuild import rebuild
 from cordwood.segments.scan import SegmentScan
 from cordwood.segments.time_index import TimeIndex
-from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
+from cordwood.segments.transaction_index import AbortedTransaction, OpenTransactions, TransactionIndex
 
 BASE_OFFSET = 5000
 

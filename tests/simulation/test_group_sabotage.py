@@ -8,8 +8,8 @@ from simulation.game import SimulationFailed
 from simulation.group_game import PARTITIONS, play
 from simulation.workloads.group_members import TOPIC
 
-from cordwood.groups.classic import heartbeat, membership, rebalance, sync
-from cordwood.groups.classic.group import Group
+from cordwood.groups.classic import heartbeat, rebalance, sync
+from cordwood.groups.classic.group import Group, find_in_generation
 from cordwood.groups.classic.outbox import SyncAnswer
 from cordwood.groups.classic.subscription import write_assignment
 from cordwood.groups.consumer import heartbeat as consumer_heartbeat
@@ -54,7 +54,7 @@ def gives_away_what_another_still_has(patch: Patch) -> None:
 
 def listens_to_every_generation(patch: Patch) -> None:
     def find(group: Any, member_id: str, instance_id: str | None, generation: int) -> Any:
-        return membership.find_in_generation(group, member_id, instance_id, group.generation)
+        return find_in_generation(group, member_id, instance_id, group.generation)
 
     patch.setattr(heartbeat, "find_in_generation", find)
 

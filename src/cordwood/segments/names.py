@@ -1,9 +1,13 @@
-"""The names of a segment's files, as in Kafka, so that Kafka's tools can read them.
+"""The names of a segment's files and of copies of partitions, as in Kafka, so that Kafka's tools can read them.
 
 `00000000000000368769.log` begins at offset 368769. A file that is being removed ends in `.deleted`; compaction writes
 `.cleaned` files, which get their final names when they replace the old files (log/rewriting/replacement.py). Kafka's
 `.swap` files are recognised. Bytes that recovery cut off a log and kept are in `.log.cut-<position>`
 (log/opening/cutting.py).
+
+A partition's log that moves to another data directory is copied to a directory `orders-0.<id>-future`, as in Kafka.
+Long names are cut to what a filesystem takes; the note in the directory has the partition's whole name
+(segments/set_aside.py). The note is written last: a directory without one is an unfinished copy.
 """
 
 import re
@@ -68,3 +72,20 @@ def kept_cut(log_path: str, position: int, nth: int = 1) -> str:
 
 def is_kept_cut(name: str) -> bool:
     return _KEPT_CUT.fullmatch(name) is not None
+
+
+FUTURE = "-future"
+_ID_LENGTH = 32
+_LONGEST_PART = 255 - len(FUTURE) - _ID_LENGTH - 1
+
+
+def future_name(partition: str, unique_id: str) -> str:
+    """The directory's name. `unique_id`: 32 hexadecimal digits."""
+    assert len(unique_id) == _ID_LENGTH, unique_id
+    return f"{partition[:_LONGEST_PART]}.{unique_id}{FUTURE}"
+
+
+def future_part(name: str) -> str | None:
+    """The part of a partition's name in the name of a future directory; None for other directories."""
+    part, _, unique_id = name.removesuffix(FUTURE).rpartition(".")
+    return part if name.endswith(FUTURE) and part and len(unique_id) == _ID_LENGTH else None

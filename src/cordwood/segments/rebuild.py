@@ -7,9 +7,8 @@ from cordwood.records.control import read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.filesystem import File
 from cordwood.segments.indexes import SegmentIndexes
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.scan import InvalidPlace, SegmentScan
-from cordwood.segments.transaction_index import TransactionIndex
+from cordwood.segments.transaction_index import OpenTransactions, TransactionIndex
 
 
 class RebuiltSegment(NamedTuple):

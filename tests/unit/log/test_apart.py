@@ -15,7 +15,7 @@ from cordwood.records.build import build_batch
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.preparing import Task, prepare_each
 from cordwood.records.record_rules import Refusal, rules_of
-from cordwood.records.times import first_as_late
+from cordwood.records.records import first_as_late
 
 NOW_MS = 1_700_000_000_000
 PATIENCE_S = 60.0

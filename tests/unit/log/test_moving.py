@@ -14,9 +14,8 @@ from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import batches_in
 from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.end_witness import FILE_NAMES as WITNESSES
-from cordwood.segments.future_name import future_name, future_part
 from cordwood.segments.indexes import SegmentIndexes
-from cordwood.segments.names import Stage, Suffix, segment_file
+from cordwood.segments.names import Stage, Suffix, future_name, future_part, segment_file
 
 
 @pytest.fixture(autouse=True)

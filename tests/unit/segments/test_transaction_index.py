@@ -5,8 +5,7 @@ import struct
 import pytest
 
 from cordwood.segments.damaged import DamagedIndex
-from cordwood.segments.open_transactions import OpenTransactions
-from cordwood.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
+from cordwood.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, OpenTransactions, TransactionIndex
 
 FIRST = AbortedTransaction(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=12)
 SECOND = AbortedTransaction(producer_id=8, first_offset=12, last_offset=30, last_stable_offset=31)

@@ -23,8 +23,7 @@ from cordwood.broker.network.sending import SendingResources
 from cordwood.model.errors import StorageFailure
 from cordwood.model.listeners import Entrance
 from cordwood.model.moment import Moment
-from cordwood.wire.framing import BufferPool
-from cordwood.wire.other_protocols import REMEDIES
+from cordwood.wire.framing import REMEDIES, BufferPool
 from cordwood.wire.requests import RequestHeader
 
 if TYPE_CHECKING:

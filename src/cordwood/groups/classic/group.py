@@ -9,6 +9,7 @@ from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
 from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
+from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.model.moves import Moves
 
@@ -314,3 +315,22 @@ class Group:
             # The members come from a group of the consumer protocol, and need a round of their own.
             self.state = State.PREPARING_REBALANCE
         self.state_timestamp_ms = stored.state_timestamp_ms
+
+
+def find_member(group: Group, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+    """The member, or the error for ids that name none. An instance id belongs to the last member that joined with
+    it."""
+    if instance_id is not None:
+        current = group.static_members.get(instance_id)
+        if current is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if current != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return group.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def find_in_generation(group: Group, member_id: str, instance_id: str | None, generation: int) -> Member | ErrorCode:
+    member = find_member(group, member_id, instance_id)
+    if isinstance(member, Member) and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return member

@@ -1,7 +1,6 @@
 """A member shows that it is alive, by a heartbeat or by committing its positions."""
 
-from cordwood.groups.classic.group import Group, Member, State
-from cordwood.groups.classic.membership import find_in_generation
+from cordwood.groups.classic.group import Group, Member, State, find_in_generation
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.groups.classic.group import MAX_NAME_BYTES, Group, Limits, Member, State
-from cordwood.groups.classic.membership import find_member
+from cordwood.groups.classic.group import MAX_NAME_BYTES, Group, Limits, Member, State, find_member
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox
 from cordwood.groups.classic.rebalance import begin_or_go_on, joined, refuse_waiting
 from cordwood.groups.classic.records import encode_group, encode_group_key

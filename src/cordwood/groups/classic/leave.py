@@ -1,7 +1,6 @@
 """LeaveGroup: a member leaves by itself, or an administrator removes it."""
 
-from cordwood.groups.classic.group import Group, Limits, Member, State
-from cordwood.groups.classic.membership import find_member
+from cordwood.groups.classic.group import Group, Limits, Member, State, find_member
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.classic.rebalance import begin_or_go_on, complete_if_all_joined, remove
 from cordwood.model.errors import ErrorCode

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.groups.classic.group import Group, Limits, Member, State
-from cordwood.groups.classic.membership import find_in_generation
+from cordwood.groups.classic.group import Group, Limits, Member, State, find_in_generation
 from cordwood.groups.classic.outbox import Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.rebalance import begin, refuse_syncs
 from cordwood.groups.classic.records import encode_group, encode_group_key

@@ -8,8 +8,7 @@ records that are written together.
 
 from collections.abc import Mapping
 
-from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member, State
-from cordwood.groups.classic.membership import find_member
+from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member, State, find_member
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.consumer.group import ConsumerGroup

@@ -22,8 +22,7 @@ from cordwood.log.upkeep.retention import condemned_part
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.filesystem import Filesystem
-from cordwood.segments.future_name import future_part
-from cordwood.segments.names import parse_segment_file
+from cordwood.segments.names import future_part, parse_segment_file
 from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note
 
 

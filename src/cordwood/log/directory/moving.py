@@ -28,8 +28,15 @@ from cordwood.log.upkeep.retention import condemn_directory
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import File, Filesystem, remove_if_there
-from cordwood.segments.future_name import future_name, future_part
-from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file, segment_file_name
+from cordwood.segments.names import (
+    Stage,
+    Suffix,
+    future_name,
+    future_part,
+    parse_segment_file,
+    segment_file,
+    segment_file_name,
+)
 from cordwood.segments.set_aside import NOTE_FILE, Note, encode_note
 
 PIECE_BYTES = 4 << 20

@@ -7,12 +7,12 @@ leaves the page cache as it found it. os_file.py has the operations on one file.
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import threading
 from collections import OrderedDict
 
-from cordwood.log.files.file_lock import FileLock
 from cordwood.log.files.os_file import OsFile, storage_failure, write_rest
 from cordwood.log.files.recent_bytes import RecentBytes
 from cordwood.log.files.syncing import Syncing
@@ -25,8 +25,31 @@ DEFAULT_TAIL_BYTES = 64 << 20
 _WRITING = os.O_WRONLY | os.O_RDWR
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
-
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class FileLock:
+    """A lock between processes, as a file: held until released or until the process ends, however it ends."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageFailure(f"cannot open {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StorageFailure(
+                f"{path} is locked: this data directory is in use by another broker; stop it first"
+            ) from error
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            # A process that was forked meanwhile holds the descriptor, too: closing it here would not release the lock.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class OsFilesystem:

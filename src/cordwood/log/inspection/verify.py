@@ -18,8 +18,8 @@ from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix, segment_file
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.transaction_index import OpenTransactions
 
 
 class Kind(StrEnum):

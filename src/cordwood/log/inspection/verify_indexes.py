@@ -13,10 +13,9 @@ from cordwood.records.batch import BatchHeader
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import OffsetIndex
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.rebuild import note_transaction
 from cordwood.segments.time_index import TimeIndex
-from cordwood.segments.transaction_index import TransactionIndex
+from cordwood.segments.transaction_index import OpenTransactions, TransactionIndex
 
 T = TypeVar("T")
 

@@ -15,9 +15,8 @@ from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader, Buffer, is_later
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
-from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.producer_snapshot import FORGOTTEN_EARLY, ProducerSnapshotEntry
-from cordwood.segments.transaction_index import AbortedTransaction
+from cordwood.segments.transaction_index import AbortedTransaction, OpenTransactions
 
 WINDOW = 5
 """Clients have at most this many batches in flight, so a retry is always one of the last five."""

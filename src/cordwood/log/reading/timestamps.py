@@ -20,7 +20,7 @@ from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import BatchHeader, crc_is_right
 from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
-from cordwood.records.times import FoundInBatch, first_as_late
+from cordwood.records.records import FoundInBatch, first_as_late
 
 MAX_RECORDS_LOOKED_AT = 1_000_000
 MAX_BYTES_OPENED = 256 * 1024 * 1024
