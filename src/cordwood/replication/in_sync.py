@@ -13,7 +13,7 @@ the union of the committed set and of all sets that it has asked for (`maximal`)
 The machine does no I/O and reads no clock.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -177,13 +177,29 @@ class InSyncSet:
         self._move(Change.NONE)
 
     def wanted(
-        self, without: Collection[int], added: Collection[int], *, enough: bool, lost: Collection[int] = ()
+        self,
+        leader: int,
+        lags: Callable[[int], bool],
+        *,
+        ready: Iterable[int],
+        full: Collection[int],
+        lost: Collection[int],
+        min_insync_replicas: int,
     ) -> frozenset[int] | None:
-        """The set to ask for; None: nothing is to be changed. `enough`: the committed set has min.insync.replicas
-        members, so that the ELR can be emptied. `lost`: replicas that may be in neither set any more."""
+        """The ISR rule: the set that the leader asks for; None: nothing is to be changed.
+
+        The set shrinks by members that lag for longer than replica.lag.time.max.ms, whose disks are `full`, or whose
+        logs are `lost`. It expands by replicas that are `ready`, unless they lag. With min.insync.replicas members the
+        ELR is emptied, and a lost replica leaves it. The store takes the set if it fits the image
+        (cluster/planner/isr.py); brokers without a registration are dropped by the controller
+        (cluster/planner/failover.py).
+        """
         if not self.may_ask:
             return None
-        wanted = self.committed.difference(without).union(added)
+        leaving = {each for each in self.committed if each != leader and (each in lost or each in full or lags(each))}
+        joining = {each for each in ready if not lags(each)}
+        wanted = self.committed.difference(leaving).union(joining)
+        enough = len(self.committed) - len(leaving) + len(joining) >= min_insync_replicas
         if wanted != self.committed or (enough and self.elr) or self.recovering or self.elr.intersection(lost):
             return wanted
         # A change whose outcome is unknown is settled by a write: the same one again.

@@ -261,22 +261,19 @@ class LeaderReplica:
         if not in_sync.may_ask:
             return None
         lost = frozenset(broker_id for broker_id in self._followers if self.has_lost(broker_id))
-        lagging = [
-            member
-            for member in in_sync.committed
-            if member != self.broker_id
-            and (member in lost or member in full or self._followers[member].lags(end, boot_ms, lag_ms))
-        ]
-        added = {
-            broker_id: follower.broker_epoch
+        ready = [
+            broker_id
             for broker_id, follower in self._followers.items()
-            if broker_id in replicas
-            and self.may_join(broker_id)
-            and not follower.lags(end, boot_ms, lag_ms)
-            and may_join_in(broker_id) == follower.broker_epoch
-        }
-        enough = len(in_sync.committed) - len(lagging) + len(added) >= self._min_insync_replicas
-        wanted = in_sync.wanted(lagging, added, enough=enough, lost=lost)
+            if broker_id in replicas and self.may_join(broker_id) and may_join_in(broker_id) == follower.broker_epoch
+        ]
+        wanted = in_sync.wanted(
+            self.broker_id,
+            lambda broker_id: self._followers[broker_id].lags(end, boot_ms, lag_ms),
+            ready=ready,
+            full=full,
+            lost=lost,
+            min_insync_replicas=self._min_insync_replicas,
+        )
         if wanted is None:
             return None
         epochs = {
