@@ -1,9 +1,9 @@
 """The settings of a broker: Kafka's names for what Kafka has, and a few of our own.
 
 Each setting is declared in the file of its area (network_settings.py, storage_settings.py, cluster_settings.py,
-replication_settings.py, group_settings.py, transaction_settings.py): name, kind, default,
-meaning and bounds. This module joins the areas, and adds the default of every topic setting under its broker-wide name:
-`retention.ms` of a topic that does not set it is the broker's `log.retention.ms`.
+replication_settings.py, group_settings.py): name, kind, default, meaning and bounds. This module joins the areas, and
+adds the default of every topic setting under its broker-wide name: `retention.ms` of a topic that does not set it is
+the broker's `log.retention.ms`.
 
 The areas are dataclasses without methods of their own: generating methods that only `BrokerSettings` needs would
 delay every start of a broker by some milliseconds.
@@ -15,14 +15,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cordwood.model.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
-from cordwood.model.group_settings import GroupSettings
+from cordwood.model.group_settings import GroupSettings, TransactionSettings
 from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
 from cordwood.model.network_settings import NetworkSettings, ObservationSettings
 from cordwood.model.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
 from cordwood.model.storage_settings import StorageSettings, directories_in
 from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
-from cordwood.model.transaction_settings import TransactionSettings
 
 
 class CoarserUnit(NamedTuple):
