@@ -25,9 +25,9 @@ from simulation.checkers.replicated_answers import ReplicatedAnswers
 from simulation.game import Game, Pace, play_out
 from simulation.rot import Rot
 from simulation.weather import Weather
+from simulation.workloads.administrators import NAMES, ReplicaAdministrator
 from simulation.workloads.producers import IdempotentProducer, PlainProducer
 from simulation.workloads.readers import Reader
-from simulation.workloads.replica_administrators import NAMES, ReplicaAdministrator
 from simulation.workloads.visitors import DirectoryMover, EndWatcher
 from simulation.world import cluster_faults
 from simulation.world.broken import InvariantBroken

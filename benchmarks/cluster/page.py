@@ -24,12 +24,16 @@ def marks(program: str) -> tuple[str, str]:
 
 def write_page(results: Path, page: Path = PAGE, program: str = CLUSTER) -> None:
     """`program` is the module that made the results."""
+    replace_figures(page, program, table(json.loads(results.read_text())))
+
+
+def replace_figures(page: Path, program: str, figures: str) -> None:
     begin, end = marks(program)
     before, found_begin, rest = page.read_text().partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:
         raise ValueError(f"{page} lacks the marks {begin} and {end}")
-    page.write_text(f"{before}{begin}\n{table(json.loads(results.read_text()))}{end}{after}")
+    page.write_text(f"{before}{begin}\n{figures}{end}{after}")
 
 
 def table(run: Mapping[str, Any]) -> str:

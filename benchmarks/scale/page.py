@@ -4,19 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cluster.page import replace_figures
 from benchmarks.report import in_words
 
+SCALE = "benchmarks.scale"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
-BEGIN, END = "<!-- figures of benchmarks.scale: begin -->", "<!-- figures of benchmarks.scale: end -->"
 _FACTS = ("cpu", "cores", "memory_gib", "filesystem", "fdatasync_median_ms", "load_average_at_start", "commit")
 
 
 def write_page(run: Mapping[str, Any], page: Path = PAGE) -> None:
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} lacks the marks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{table(run)}{END}{after}")
+    replace_figures(page, SCALE, table(run))
 
 
 def table(run: Mapping[str, Any]) -> str:

@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.cluster.page import marks
 from benchmarks.scale.__main__ import measure, parse
-from benchmarks.scale.page import BEGIN, END, write_page
+from benchmarks.scale.page import SCALE, write_page
 from tests.etcd.finding import Etcd
+
+BEGIN, END = marks(SCALE)
 
 
 def value(told: dict[str, Any], phase: str, figure: str) -> float:
