@@ -29,10 +29,10 @@ from cordwood.spark.source.batch_planner import plan_batch
 from cordwood.spark.source.data_loss import DataLoss
 from cordwood.spark.source.offsets import Positions, from_spark, to_spark
 from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
-from cordwood.spark.source.planning import ReadTask, plan_tasks, ranges_between
+from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks, ranges_between
 from cordwood.spark.source.progress import read_progress
 from cordwood.spark.source.pushdown import PushedFilters
-from cordwood.spark.source.reading import TaskReader
+from cordwood.spark.source.range_reading import RangeReader
 from cordwood.spark.source.stream_planner import StreamPlanner
 from cordwood.spark.source.stream_reader import StreamReader
 from cordwood.spark.source.survey import NothingToRead
@@ -64,10 +64,11 @@ class Query:
         return found
 
     def read(self, start: Positions, end: Positions, min_tasks: int = 2) -> list[int]:
-        reader = TaskReader(self.planner.options, VALUES)
+        reading = Reading(self.planner.options, VALUES)
         tasks = plan_tasks(ranges_between(start, end), TaskSizes(min_tasks=min_tasks), 1)
         box, _ = self.planner.box_for_tasks()
-        batches = [batch for task in tasks for batch in reader.read(ReadTask(task, self.planner.topic_ids, box))]
+        readers = [RangeReader(reading, ReadTask(task, self.planner.topic_ids, box)) for task in tasks]
+        batches = [batch for reader in readers for batch in reader.read()]
         return sorted(int(value) for batch in batches for value in batch["value"].to_pylist())
 
 

@@ -67,10 +67,9 @@ def committed_records(topic: str, bootstrap_servers: str, columns: Collection[st
     """The committed records of a topic, with columns of the source's schema."""
     from cordwood.spark.source.batch_planner import plan_batch
     from cordwood.spark.source.options import read_options
-    from cordwood.spark.source.planning import ReadTask
+    from cordwood.spark.source.planning import Reading, ReadTask
     from cordwood.spark.source.pushdown import PushedFilters
     from cordwood.spark.source.range_reading import RangeReader
-    from cordwood.spark.source.reading import TaskReader
     from cordwood.spark.source.schema import arrow_schema, source_schema
 
     given = {
@@ -81,8 +80,8 @@ def committed_records(topic: str, bootstrap_servers: str, columns: Collection[st
     }
     options = read_options(given, streaming=False)
     schema = arrow_schema(source_schema([name for name in _EXTRA if name in columns]))
-    reader = TaskReader(options, _only(schema, columns))
-    yield from RangeReader(reader, ReadTask(tuple(plan_batch(options, PushedFilters()).ranges))).read()
+    reading = Reading(options, _only(schema, columns))
+    yield from RangeReader(reading, ReadTask(tuple(plan_batch(options, PushedFilters()).ranges))).read()
 
 
 def _only(schema: "pa.Schema", columns: Collection[str]) -> "pa.Schema":

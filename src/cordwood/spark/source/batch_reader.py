@@ -9,16 +9,15 @@ from pyspark.sql.types import StructType
 
 from cordwood.spark.source.batch_planner import cores, plan_batch
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import ReadTask, plan_tasks
+from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
 from cordwood.spark.source.pushdown import PushedFilters, push
-from cordwood.spark.source.reading import TaskReader
 from cordwood.spark.source.schema import arrow_schema
 
 
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._tasks = TaskReader(options, arrow_schema(schema))
+        self._reading = Reading(options, arrow_schema(schema))
         self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
@@ -29,7 +28,10 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        return self._tasks.read(partition)
+        # Imported here: planners, which Spark starts often, never read.
+        from cordwood.spark.source.range_reading import RangeReader
+
+        return RangeReader(self._reading, partition).read()
 
 
 class FilteringBatchReader(BatchReader):
@@ -37,8 +39,8 @@ class FilteringBatchReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._pushed = push(filters)
-        self._tasks = replace(
-            self._tasks,
+        self._reading = replace(
+            self._reading,
             min_timestamp_us=self._pushed.min_timestamp_us,
             max_timestamp_us=self._pushed.max_timestamp_us,
         )

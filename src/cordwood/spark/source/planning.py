@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.spark.source.options import TaskSizes
+from cordwood.spark.source.options import SourceOptions, TaskSizes
 
 RECORDS_PER_TASK: Final = 1_000_000
 """Above this a range is worth another task even if all cores have one: a failed task is repeated as a whole."""
@@ -63,6 +64,16 @@ class ReadTask(InputPartition):
         """A task with the ids of its topics, taken from all known ids."""
         topics = {wanted.partition.topic for wanted in ranges}
         return cls(ranges, {name: topic_ids[name] for name in sorted(topics & topic_ids.keys())}, box, introduces)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything that the tasks of a read share. Travels pickled."""
+
+    options: SourceOptions
+    schema: pa.Schema
+    min_timestamp_us: int | None = None
+    max_timestamp_us: int | None = None
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:

@@ -6,7 +6,6 @@ an error that names them, or, with failOnDataLoss=false, are logged and reported
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,40 +17,26 @@ from cordwood.records.corruption import CorruptRecords
 from cordwood.spark.source import notes
 from cordwood.spark.source.assembling import Assembler
 from cordwood.spark.source.data_loss import Cause, DataLoss, Loss, advise, explain
-from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import OffsetRange, ReadTask
+from cordwood.spark.source.planning import OffsetRange, Reading, ReadTask
 from cordwood.spark.workers.state import cluster_of, freeze_once
 
 _log = logging.getLogger(__name__)
 
 
-class Reading(Protocol):
-    """The common part of the tasks of a read."""
-
-    @property
-    def options(self) -> SourceOptions: ...
-    @property
-    def schema(self) -> pa.Schema: ...
-    @property
-    def min_timestamp_us(self) -> int | None: ...
-    @property
-    def max_timestamp_us(self) -> int | None: ...
-
-
 class RangeReader:
-    def __init__(self, reader: Reading, task: ReadTask) -> None:
-        self._options = reader.options
+    def __init__(self, reading: Reading, task: ReadTask) -> None:
+        self._options = reading.options
         self._task = task
-        self._cluster = cluster_of(reader.options.fetching)
+        self._cluster = cluster_of(reading.options.fetching)
         self._assembler = Assembler(
-            reader.schema, min_timestamp_us=reader.min_timestamp_us, max_timestamp_us=reader.max_timestamp_us
+            reading.schema, min_timestamp_us=reading.min_timestamp_us, max_timestamp_us=reading.max_timestamp_us
         )
-        names = reader.schema.names
+        names = reading.schema.names
         self._decoder = Decoder(
             headers="headers" in names,
             key="key" in names,
             value="value" in names,
-            origin="control" in reader.options.extra_columns,
+            origin="control" in reading.options.extra_columns,
         )
 
     def read(self) -> Iterator[pa.RecordBatch]:

@@ -24,8 +24,7 @@ from pyspark.sql.types import StructType
 from cordwood.spark.source.batch_planner import cores
 from cordwood.spark.source.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import ReadTask, plan_tasks, ranges_between
-from cordwood.spark.source.reading import TaskReader
+from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks, ranges_between
 from cordwood.spark.source.schema import arrow_schema
 from cordwood.spark.source.stream_planner import StreamPlanner
 
@@ -35,7 +34,7 @@ _log = logging.getLogger(__name__)
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._tasks = TaskReader(options, arrow_schema(schema))
+        self._reading = Reading(options, arrow_schema(schema))
         self._planner_of_this_process: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +102,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        return self._tasks.read(partition)
+        # Imported here: planners, which Spark starts often, never read.
+        from cordwood.spark.source.range_reading import RangeReader
+
+        return RangeReader(self._reading, partition).read()
 
 
 def _end_in_order(planner: StreamPlanner) -> None:
