@@ -623,6 +623,25 @@ def test_a_new_log_keeps_its_offsets_though_a_deleted_one_of_the_same_name_is_st
     assert values(log) == written[12:]
 
 
+def test_a_checkpoint_of_a_deleted_log_leaves_a_new_one_of_its_name_alone() -> None:
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    log = log_of(directory)
+    for _ in range(2):
+        fill(log, 3)
+        directory.checkpoint()
+    fill(log, 3)
+    (ticket,) = directory.checkpoints.begin().tickets
+    ticket.write()
+    ticket.sync()
+    directory.condemn_logs([ORDERS]).rename()
+    fill(log_of(directory, topic_id=uuid.UUID(int=43)), 3)
+    before = filesystem.list(f"{PATH}/{ORDERS}")
+    ticket.install()
+    ticket.sync_names()
+    assert filesystem.list(f"{PATH}/{ORDERS}") == before
+
+
 def test_ten_thousand_empty_partitions_cost_no_file() -> None:
     filesystem = MemoryFilesystem()
     directory = opened(filesystem)

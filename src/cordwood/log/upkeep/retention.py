@@ -123,7 +123,9 @@ def condemn(segments: LogSegments, offsets: LogOffsets, rename: Callable[[], str
     directory.close_unsynced_files()
     path = condemn_directory(directory.filesystem, directory.path) if rename is None else rename()
     if path is not None:
-        # A topic of the same name may come soon: readers of the old log must not find the new one's files.
+        # A topic of the same name may come soon: readers of the old log must not find the new one's files, nor may a
+        # thread that still works for the old log write there.
+        directory.path = path
         for file in segments.files():
             file.path = f"{path}/{file.path.rpartition('/')[2]}"
         for segment in segments:
