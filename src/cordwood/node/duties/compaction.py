@@ -265,6 +265,8 @@ class Compaction:
                     return
         finally:
             self._end(chosen)
+        if not chosen.still_holds:
+            return
         partition = chosen.partition
         self._logs.set_clean_offset(partition.name, result.clean_offset)
         self._remove_dropped(partition)
