@@ -12,6 +12,7 @@ from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fill, produce_values
 
 from cordwood.model.errors import ErrorCode
+from cordwood.node.requests import parked
 from cordwood.wire.apis import ApiKey
 
 MOST_LINES = 20_000
@@ -104,3 +105,28 @@ def test_readers_that_wait_for_more_hear_of_each_move_while_they_are_woken_in_tu
         fill(world, "orders", b"value")
     world.advance(1000)
     assert all(each.answered for each in fetches)
+
+
+def test_fetches_that_wait_for_too_many_partitions_together_are_answered_the_oldest_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three hundred fetches of 9,000 partitions, 43 MB of requests, took 1.2 GB while they waited."""
+    monkeypatch.setattr(parked, "MOST_PARTITIONS", 100)
+    create_topic(world, "wide", 40)
+    values = fetch_values("wide", list(range(40)), max_wait_ms=60_000)
+    asked = []
+    for number in range(5):
+        asked.append(world.connect().request(ApiKey.FETCH, 12, values))
+        world.advance(10)
+        assert [each.answered for each in asked[-2:]] == [False] * min(2, number + 1)
+    assert [each.answered for each in asked] == [True, True, True, False, False]
+    assert world.node.parked.partitions == 80
+    fill(world, "wide", b"value")
+    assert all(each.answered for each in asked)
+    assert not world.node.parked.partitions
+    gone = world.connect()
+    gone.request(ApiKey.FETCH, 12, fetch_values("wide", [1, 2], max_wait_ms=60_000))
+    world.advance(10)
+    gone.close()
+    world.settle()
+    assert not world.node.parked.partitions

@@ -180,7 +180,12 @@ class Fetching:
             self._urgent = True
         if not self._answer_if_enough():
             # A follower that has more to ask sends a request behind the one that waits.
-            self._rooms.parked.park(self._request.reply.connection_id, self, gives_way=self._follower >= 0)
+            self._rooms.parked.park(
+                self._request.reply.connection_id,
+                self,
+                gives_way=self._follower >= 0,
+                partitions=len(self._plan.targets),
+            )
             # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
             # away.
             for partition in self._places:
