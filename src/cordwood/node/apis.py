@@ -28,7 +28,7 @@ from cordwood.node.handlers.coordination import (
     positions,
     transactions,
 )
-from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers, wide_produce
+from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.wire.apis import Api
 
@@ -63,7 +63,7 @@ SERVED_APIS = tuple(SERVED.values())
 
 
 class Rooms(
-    wide_produce.ProduceRooms,
+    produce.ProduceRooms,
     fetch.FetchRooms,
     offsets_in_log.LogOffsetRooms,
     metadata.MetadataRooms,

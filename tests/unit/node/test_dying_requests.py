@@ -9,8 +9,8 @@ from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
 from simulation.world.world import World
 from tests.unit.node.speaking import create_topic
 
+from cordwood.node.handlers.records.appending import Appending
 from cordwood.node.handlers.records.fetching import Fetching
-from cordwood.node.handlers.records.wide_produce import WideProduce
 from cordwood.node.requests.request import Request
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.widths import max_elements
@@ -33,7 +33,7 @@ def stage() -> Iterator[tuple[World, Stage]]:
 
 def kept_of_requests() -> list[object]:
     gc.collect()
-    return [each for each in gc.get_objects() if isinstance(each, Request | Fetching | WideProduce)]
+    return [each for each in gc.get_objects() if isinstance(each, Request | Appending | Fetching)]
 
 
 def go_away_after(world: World, steps_taken: int, key: ApiKey, values: dict[str, Any]) -> None:

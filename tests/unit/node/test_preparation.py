@@ -19,7 +19,7 @@ from tests.unit.node.speaking import (
 )
 
 from cordwood.model.errors import StorageFailure
-from cordwood.node.handlers.records.wide_produce import BATCHES_PER_STEP
+from cordwood.node.handlers.records.produce import BATCHES_PER_STEP
 from cordwood.node.partitions.preparation import BYTES_IN_LOOP, HEADERS_IN_LOOP, RECORDS_IN_LOOP
 from cordwood.records import validate
 from cordwood.records.batch import Buffer, Codec, read_header

@@ -12,7 +12,7 @@ from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
 from cordwood.node.handlers.coordination import positions
-from cordwood.node.handlers.records.wide_produce import BATCHES_PER_STEP
+from cordwood.node.handlers.records.produce import BATCHES_PER_STEP
 from cordwood.node.loop import turns
 from cordwood.wire.apis import ApiKey
 

@@ -23,6 +23,7 @@ from cordwood.wire.produce import ProducedPartition, ProduceRequest, ProduceTopi
 if TYPE_CHECKING:
     from collections import Counter
 
+    from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.acks import Acks
     from cordwood.node.partitions.appends import Appends
@@ -34,10 +35,7 @@ NO_ACK = 0
 ATTRIBUTES_LOW_BYTE = 22
 ZSTD_FROM_VERSION = 7
 
-Results = list[tuple[str | TopicId, list[ProducedPartition]]]
 Refusals = Mapping[TopicPartition, ErrorCode]
-BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
-"""The reasons why batches could not be prepared, by topic and partition as the request names them."""
 
 
 class AppendingRooms(Protocol):
@@ -47,33 +45,112 @@ class AppendingRooms(Protocol):
     appends: Appends
     hosted: HostedReplicas
     leader_hints: LeaderHints
+    loop: Loop
     refused_appends: Counter[str]
     reports: Reports
 
 
-class WaitingProduce:
-    """A request with batches that are appended but not yet as safe as its acks ask for."""
+class Appending:
+    """A Produce request whose batches are appended, in one piece or in several: their outcomes, and the answer.
 
-    __slots__ = ("hints", "hosted", "outstanding", "request", "results")
+    The batches are not kept: they may be in the network's buffer.
+    """
 
-    def __init__(self, hints: LeaderHints, hosted: HostedReplicas, request: Request, results: Results) -> None:
-        self.hints = hints
-        self.hosted = hosted
+    __slots__ = (
+        "_acks",
+        "_results",
+        "_rooms",
+        "_timeout_ms",
+        "outstanding",
+        "refusal",
+        "refused_batches",
+        "request",
+        "wide",
+    )
+
+    def __init__(self, rooms: AppendingRooms, request: Request, body: ProduceRequest, *, wide: bool = False) -> None:
+        """`wide`: the request has several pieces, whose number the caller adds to `outstanding`."""
+        self._rooms = rooms
         self.request = request
-        self.results = results
-        self.outstanding = 1  # the handler itself, until it has seen every partition
+        self._acks = body.acks
+        self._timeout_ms = body.timeout_ms
+        self.wide = wide
+        self.refusal = refusal_of(body)
+        """The refusal of the whole request."""
+        self.refused_batches: dict[tuple[str | TopicId, int], ProtocolError] = {}
+        """The reasons why batches could not be prepared, by topic and partition as the request names them."""
+        self._results: list[tuple[str | TopicId, list[ProducedPartition]]] = []
+        self.outstanding = 1
+        """Pieces that are not appended yet, and batches that are not as safe as the request asks for; also the caller
+        of a wide request until it has begun every piece. The answer leaves when none is outstanding."""
 
-    def one_more(self, partition: Partition, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
+    def append(self, topics: list[ProduceTopic], refused: Refusals | None = None, *, prepared: bool = False) -> None:
+        """Appends the batches of one piece.
+
+        `refused` has the partitions that the transaction's coordinator refused; None: there is no transaction.
+        `prepared`: the batches may have another codec than the producer's.
+        """
+        rooms, acks, refusal, refused_batches = self._rooms, self._acks, self.refusal, self.refused_batches
+        results, now = self._results, rooms.loop.now
+        zstd_allowed = prepared or self.request.version >= ZSTD_FROM_VERSION
+        for topic, batches in topics:
+            # A topic that spans two steps has one entry.
+            if not results or results[-1][0] is not topic:
+                results.append((topic, []))
+            partitions = results[-1][1]
+            for index, records in batches:
+                try:
+                    if refusal is not None:
+                        # The shared exception must not gather a traceback for each batch.
+                        raise refusal.with_traceback(None)
+                    partition = rooms.hosted.leader_in(topic, index)
+                    if refused_batches and (topic, index) in refused_batches:
+                        raise refused_batches[topic, index]
+                    _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
+                    if refused and partition.name in refused:
+                        raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
+                    assert isinstance(records, memoryview)
+                    appended, safe = rooms.appends.append(partition, records, acks, now)
+                except ProtocolError as error:
+                    rooms.refused_appends[_reason(error)] += 1
+                    errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+                    # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
+                    begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
+                    partitions.append(
+                        ProducedPartition(
+                            index,
+                            error.code,
+                            log_start_offset=partition.replica.log.offsets.start if begins else -1,
+                            record_errors=errors,
+                            error_message=error.message or None,
+                            current_leader=rooms.leader_hints.hint(topic, index, error.code),
+                        )
+                    )
+                    continue
+                except StorageFailure as failure:
+                    rooms.refused_appends[_storage_reason(failure)] += 1
+                    rooms.reports.failure(failure)
+                    message = str(failure) if isinstance(failure, DiskFull) else None
+                    partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
+                    continue
+                if not safe and acks != NO_ACK:
+                    done = self._one_more(partition, topic, partitions)
+                    rooms.acks.when_safe(partition, appended.last_offset, acks, now.boot_ms + self._timeout_ms, done)
+                log_start = partition.replica.log.offsets.start
+                partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
+        self.one_less()
+
+    def _one_more(self, partition: Partition, topic: str | TopicId, partitions: list[ProducedPartition]) -> Done:
         """The callback for the partition that is added next to the list: its batch is safe, or failed."""
         self.outstanding += 1
         place = len(partitions)
 
         def done(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and not self.hosted.serves(partition):
+            if error is ErrorCode.NONE and not self._rooms.hosted.serves(partition):
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if error is not ErrorCode.NONE:
                 index = partitions[place][0]
-                hint = self.hints.hint(topic, index, error)
+                hint = self._rooms.leader_hints.hint(topic, index, error)
                 partitions[place] = ProducedPartition(index, error, current_leader=hint)
             self.one_less()
 
@@ -82,88 +159,22 @@ class WaitingProduce:
     def one_less(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
-            _respond(self.hints, self.request, self.results)
+            self._answer()
 
-
-def append_all(
-    rooms: AppendingRooms,
-    request: Request,
-    body: ProduceRequest,
-    refused: Refusals | None,
-    prepared: BatchRefusals | None,
-) -> None:
-    results: Results = []
-    waiting = append(rooms, request, body, body.topics, results, None, refusal_of(body), refused, prepared)
-    end(rooms, request, body, results, waiting)
-
-
-def append(
-    rooms: AppendingRooms,
-    request: Request,
-    body: ProduceRequest,
-    topics: list[ProduceTopic],
-    results: Results,
-    waiting: WaitingProduce | None,
-    refusal: ProtocolError | None,
-    refused: Refusals | None,
-    prepared: BatchRefusals | None,
-) -> WaitingProduce | None:
-    """Appends these batches of a request and adds their outcomes to `results`. Returns the state of waiting acks, if
-    any.
-
-    `refusal` concerns the whole request. `refused` has the partitions that the transaction's coordinator refused; None:
-    there is no transaction.
-    """
-    acks = body.acks
-    zstd_allowed = prepared is not None or request.version >= ZSTD_FROM_VERSION
-    for topic, batches in topics:
-        # A topic that spans two steps has one entry.
-        if not results or results[-1][0] is not topic:
-            results.append((topic, []))
-        partitions = results[-1][1]
-        for index, records in batches:
-            try:
-                if refusal is not None:
-                    # The shared exception must not gather a traceback for each batch.
-                    raise refusal.with_traceback(None)
-                partition = rooms.hosted.leader_in(topic, index)
-                if prepared and (topic, index) in prepared:
-                    raise prepared[topic, index]
-                _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
-                if refused and partition.name in refused:
-                    raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
-                assert isinstance(records, memoryview)
-                appended, safe = rooms.appends.append(partition, records, acks, request.now)
-            except ProtocolError as error:
-                rooms.refused_appends[_reason(error)] += 1
-                errors = error.record_errors if isinstance(error, InvalidBatch) else ()
-                # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
-                begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
-                partitions.append(
-                    ProducedPartition(
-                        index,
-                        error.code,
-                        log_start_offset=partition.replica.log.offsets.start if begins else -1,
-                        record_errors=errors,
-                        error_message=error.message or None,
-                        current_leader=rooms.leader_hints.hint(topic, index, error.code),
-                    )
-                )
-                continue
-            except StorageFailure as failure:
-                rooms.refused_appends[_storage_reason(failure)] += 1
-                rooms.reports.failure(failure)
-                message = str(failure) if isinstance(failure, DiskFull) else None
-                partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
-                continue
-            if not safe and acks != NO_ACK:
-                if waiting is None:
-                    waiting = WaitingProduce(rooms.leader_hints, rooms.hosted, request, results)
-                done = waiting.one_more(partition, topic, partitions)
-                rooms.acks.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
-            log_start = partition.replica.log.offsets.start
-            partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
-    return waiting
+    def _answer(self) -> None:
+        request, results = self.request, self._results
+        if self._acks == NO_ACK:
+            if any(partition.error_code for _, partitions in results for partition in partitions):
+                request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+            else:
+                request.reply.nothing()
+            return
+        header, hints = request.header, self._rooms.leader_hints
+        hinted = [each.current_leader for _, partitions in results for each in partitions if each.error_code]
+        endpoints = hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
+        request.reply.send(
+            encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
+        )
 
 
 def _reason(refusal: ProtocolError) -> str:
@@ -174,32 +185,6 @@ def _reason(refusal: ProtocolError) -> str:
 def _storage_reason(failure: StorageFailure) -> str:
     """The name of a storage failure in metrics, which distinguish a full disk; the protocol has one error for all."""
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
-
-
-def end(
-    rooms: AppendingRooms, request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None
-) -> None:
-    """Answers after the last batch was appended or refused."""
-    if body.acks == NO_ACK:
-        for _, partitions in results:
-            for partition in partitions:
-                if partition.error_code:
-                    request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
-                    return
-        request.reply.nothing()
-    elif waiting is not None:
-        waiting.one_less()
-    else:
-        _respond(rooms.leader_hints, request, results)
-
-
-def _respond(hints: LeaderHints, request: Request, results: Results) -> None:
-    header = request.header
-    hinted = [each.current_leader for _, partitions in results for each in partitions if each.error_code]
-    endpoints = hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
-    request.reply.send(
-        encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
-    )
 
 
 def refusal_of(body: ProduceRequest) -> ProtocolError | None:
