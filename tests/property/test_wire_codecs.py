@@ -17,6 +17,7 @@ from tests.property.kio_entities import (
     versions_of,
 )
 
+from cordwood.model.identifiers import NO_BROKER_EPOCH, NO_LEADER_EPOCH, NO_OFFSET
 from cordwood.model.identifiers import ZERO_TOPIC_ID as ZERO
 from cordwood.wire.api_versions import (
     ApiVersionsRequest,
@@ -135,7 +136,7 @@ def test_a_fetch_request_is_read_as_kio_wrote_it(version: int, data: st.DataObje
     state = getattr(entity, "replica_state", entity)
     assert decode_fetch(parse_header(frame), frame) == FetchRequest(
         replica_id=state.replica_id,
-        replica_epoch=getattr(state, "replica_epoch", -1),
+        replica_epoch=getattr(state, "replica_epoch", NO_BROKER_EPOCH),
         max_wait_ms=milliseconds(entity.max_wait),
         min_bytes=entity.min_bytes,
         max_bytes=entity.max_bytes,
@@ -148,10 +149,10 @@ def test_a_fetch_request_is_read_as_kio_wrote_it(version: int, data: st.DataObje
                 [
                     FetchPartition(
                         p.partition,
-                        getattr(p, "current_leader_epoch", -1),
+                        getattr(p, "current_leader_epoch", NO_LEADER_EPOCH),
                         p.fetch_offset,
-                        getattr(p, "last_fetched_epoch", -1),
-                        getattr(p, "log_start_offset", -1),
+                        getattr(p, "last_fetched_epoch", NO_LEADER_EPOCH),
+                        getattr(p, "log_start_offset", NO_OFFSET),
                         p.partition_max_bytes,
                         getattr(p, "replica_directory_id", None),
                         getattr(p, "high_watermark", UNKNOWN_HIGH_WATERMARK),

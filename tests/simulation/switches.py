@@ -256,11 +256,9 @@ def lets_old_fetches_vouch(patch: Patch) -> None:
     """Counts a fetch from its arrival, however long ago it was sent."""
     real = Follower.fetched
 
-    def fetched(
-        follower: Follower, broker_epoch: int, offset: int, leader_end: int, boot_ms: int, *arguments: int
-    ) -> None:
-        real(follower, broker_epoch, offset, leader_end, boot_ms, *arguments)
-        follower.vouches_ms = boot_ms
+    def fetched(follower: Follower, *arguments: Any) -> None:
+        real(follower, *arguments)
+        follower.vouches_ms = follower.fetched_ms
 
     patch.setattr(Follower, "fetched", fetched)
 

@@ -1,12 +1,26 @@
-"""Names and ids: topics, partitions, timestamps that are absent."""
+"""Names and ids: topics, partitions, brokers, epochs, offsets, timestamps that are absent."""
 
 import re
 import uuid
-from typing import NamedTuple
+from typing import Final, NamedTuple, NewType
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 TopicId = uuid.UUID
+
+BrokerId = NewType("BrokerId", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+"""One registration of a broker: a broker that starts again has another."""
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""One leadership of a partition."""
+Offset = NewType("Offset", int)
+"""A place in one partition. A follower's fetch names all four numbers side by side."""
+
+CLIENT: Final = BrokerId(-1)
+"""Stands for a broker id in the requests of clients."""
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_OFFSET: Final = Offset(-1)
 
 NO_TIMESTAMP_MS = -1
 

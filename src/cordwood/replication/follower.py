@@ -150,6 +150,7 @@ class FollowerReplica:
         leader: int,
         leader_epoch: int,
         high_watermark: int,
+        *,
         watermark_epoch: int = UNKNOWN_EPOCH,
         lossy_epoch: int = 0,
         accepted_epoch: int = 0,

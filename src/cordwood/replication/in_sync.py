@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from cordwood.model.identifiers import NO_BROKER_EPOCH, NO_OFFSET, BrokerEpoch, Offset
 from cordwood.model.moves import Moves
 
 
@@ -61,13 +62,13 @@ class Follower:
     )
 
     def __init__(self) -> None:
-        self.end = -1
+        self.end = NO_OFFSET
         """The end of the follower's log as `ack.durability` counts: its last fetch offset; -1: it has not fetched."""
-        self.log_start = -1
+        self.log_start = NO_OFFSET
         """The start that the follower had saved at its last fetch; -1: it did not say."""
-        self.told_start = -1
+        self.told_start: int = NO_OFFSET
         """The latest start of the leader's log that the follower has, or has been told."""
-        self.broker_epoch = -1
+        self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up_ms: int | None = None
         """The time at which the follower last had all that the leader had. None: not since the leadership began."""
         self.vouches_ms = -1
@@ -86,12 +87,12 @@ class Follower:
 
     def fetched(
         self,
-        broker_epoch: int,
-        offset: int,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        log_start: Offset,
         leader_end: int,
+        connection_id: int,
         boot_ms: int,
-        connection_id: int = -1,
-        log_start: int = -1,
     ) -> None:
         """Takes a fetch at `offset`, whose history agrees with the leader's.
 

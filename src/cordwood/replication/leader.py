@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import BrokerEpoch, BrokerId, Offset
 from cordwood.replication.epochs import check_epoch
 from cordwood.replication.in_sync import Follower, InSyncSet, Version
 
@@ -31,7 +32,7 @@ class Proposal(NamedTuple):
 
     version: Version
     isr: frozenset[int]
-    broker_epochs: dict[int, int]
+    broker_epochs: dict[int, BrokerEpoch]
     """The broker epochs in which the added replicas caught up."""
     lost: frozenset[int] = frozenset()
     """Replicas that lost committed records: they may not be elected."""
@@ -120,22 +121,22 @@ class LeaderReplica:
 
     def follower_fetched(
         self,
-        broker_id: int,
-        broker_epoch: int,
-        offset: int,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        log_start: Offset,
+        connection_id: int,
         boot_ms: int,
-        connection_id: int = -1,
-        log_start: int = -1,
     ) -> bool:
         """Takes a fetch of a follower whose history agrees with the leader's up to `offset`, which is the end that
         counts. True if the high watermark moved."""
         follower = self._followers.get(broker_id)
         if follower is None:
             follower = self._followers[broker_id] = Follower()
-        follower.fetched(broker_epoch, offset, self.log.offsets.end, boot_ms, connection_id, log_start)
+        follower.fetched(broker_epoch, offset, log_start, self.log.offsets.end, connection_id, boot_ms)
         return self.advance()
 
-    def follower_answered(self, broker_id: int, connection_id: int, boot_ms: int) -> None:
+    def follower_answered(self, broker_id: BrokerId, connection_id: int, boot_ms: int) -> None:
         """Notes that a fetch of a follower is answered."""
         follower = self._followers.get(broker_id)
         if follower is not None:

@@ -7,7 +7,17 @@ from collections.abc import Callable, Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from cordwood.model.identifiers import TopicId
+from cordwood.model.identifiers import (
+    CLIENT,
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+)
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.encoding.bad_messages import BadRequest
 from cordwood.wire.encoding.primitives import (
@@ -46,10 +56,10 @@ UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
 
 class FetchPartition(NamedTuple):
     partition: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
+    current_leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
     """The follower's log start; -1 from a consumer."""
     max_bytes: int
     replica_directory_id: TopicId | None = None
@@ -62,9 +72,9 @@ Forgotten = list[tuple[str | TopicId, tuple[int, ...]]]
 
 
 class FetchRequest(NamedTuple):
-    replica_id: int
+    replica_id: BrokerId
     """-1: a consumer."""
-    replica_epoch: int
+    replica_epoch: BrokerEpoch
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -87,7 +97,7 @@ PARTITIONS_PER_STEP: Final = 500
 """Partitions in one step, at about a microsecond each."""
 
 LimitsAndSession = tuple[int, int, int, int, int, int]
-_Head = tuple[int, LimitsAndSession]
+_Head = tuple[BrokerId, LimitsAndSession]
 """The replica id and the other fields before the topics."""
 
 _PARTITION_V4: Final = Struct(">iqi")
@@ -201,7 +211,7 @@ class _Layout(NamedTuple):
 
 
 def _read_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
-    replica_id = -1
+    replica_id = CLIENT
     limits_and_session: LimitsAndSession
     if version >= 15:
         limits_and_session = _HEAD_V15.unpack_from(frame, position)
@@ -228,7 +238,7 @@ def _read_end(
     frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics, forgotten: Forgotten
 ) -> tuple[FetchRequest, int]:
     replica_id, limits_and_session = head
-    replica_epoch = -1
+    replica_epoch = NO_BROKER_EPOCH
     rack_id: str | None = ""
     if frame[position] == _NO_BYTES:
         position += 1
@@ -297,7 +307,7 @@ def _with_tags(
         if end - start != 8:
             raise BadRequest("A high watermark does not have 8 bytes.")
         (high_watermark,) = INT64.unpack_from(frame, start)
-    return FetchPartition(*fields, directory_id, high_watermark)
+    return _new_tuple(FetchPartition, (*fields, directory_id, high_watermark))
 
 
 def _nothing_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotten | None, int]:
@@ -378,9 +388,13 @@ def _read_old_partitions(
             for p, epoch, offset, start, size in rows
         ]
     elif version >= 5:
-        partitions += [FetchPartition(p, -1, offset, -1, start, size) for p, offset, start, size in rows]
+        partitions += [
+            FetchPartition(p, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, start, size) for p, offset, start, size in rows
+        ]
     else:
-        partitions += [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
+        partitions += [
+            FetchPartition(p, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, NO_OFFSET, size) for p, offset, size in rows
+        ]
     return end
 
 
@@ -391,7 +405,7 @@ def _read_old_end(
     rack_id: str | None = ""
     if version >= 11:
         rack_id, position = read_string(frame, position)
-    request = FetchRequest(replica_id, -1, *limits_and_session, topics, forgotten, present(rack_id), None)
+    request = FetchRequest(replica_id, NO_BROKER_EPOCH, *limits_and_session, topics, forgotten, present(rack_id), None)
     return request, position
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import NO_LEADER_EPOCH, Offset
 from cordwood.node.requests.fetch_sessions import (
     EVICTION_AGE_MS,
     LARGE,
@@ -15,7 +16,7 @@ from cordwood.node.requests.fetch_sessions import (
 
 
 def target(partition: int, offset: int = 0, topic: str = "t") -> Target:
-    return Target(topic, partition, offset, 1024, -1, -1)
+    return Target(topic, partition, Offset(offset), 1024, NO_LEADER_EPOCH, NO_LEADER_EPOCH)
 
 
 def resolve(sessions: FetchSessions, session_id: int, epoch: int, *asked: Target, now_ms: int = 0) -> FetchPlan:

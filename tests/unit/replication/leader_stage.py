@@ -6,7 +6,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import ProtocolError
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
 from cordwood.model.topic_settings import resolve
 from cordwood.records.build import build_batch
 from cordwood.replication.in_sync import Version
@@ -14,7 +14,8 @@ from cordwood.replication.leader import LeaderReplica, Proposal
 
 NOW_MS = 1_700_000_000_000
 ME = 1
-EPOCH_OF_FOLLOWERS = 7
+EPOCH_OF_FOLLOWERS = BrokerEpoch(7)
+NO_CONNECTION = -1
 LAG_MS = 1000
 
 
@@ -91,7 +92,10 @@ class LeaderStage:
         return "moved" if self.leader.advance() else "stays"
 
     def _do_follower(self, broker_id: str, end_offset: str) -> str:
-        moved = self.leader.follower_fetched(int(broker_id), EPOCH_OF_FOLLOWERS, int(end_offset), self._clock_ms)
+        follower, end = BrokerId(int(broker_id)), Offset(int(end_offset))
+        moved = self.leader.follower_fetched(
+            follower, EPOCH_OF_FOLLOWERS, end, NO_OFFSET, NO_CONNECTION, self._clock_ms
+        )
         return "moved" if moved else "stays"
 
     def _do_isr(self, isr: str, elr: str = "") -> str:

@@ -9,7 +9,7 @@ from tests.moments import at
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
 from cordwood.model.topic_settings import resolve
 from cordwood.records.build import build_batch
 from cordwood.replication.follower import (
@@ -47,6 +47,10 @@ def new_log(**overrides: str) -> Log:
     )
 
 
+def fetched(leader: LeaderReplica, follower: int, offset: int, boot_ms: int, connection_id: int = -1) -> None:
+    leader.follower_fetched(BrokerId(follower), BrokerEpoch(1), Offset(offset), NO_OFFSET, connection_id, boot_ms)
+
+
 def flush(log: Log) -> None:
     ticket = log.begin_flush()
     if ticket is not None:
@@ -75,7 +79,7 @@ def answer_of(leader: LeaderReplica, asked: FetchFrom) -> LeaderAnswer:
     if not log.offsets.start <= asked.offset <= log.offsets.end:
         return LeaderAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, leader.high_watermark, log.offsets.start)
     records = next((bytes(batch) for _, batch in read_batches(log, asked.offset)), b"")
-    leader.follower_fetched(OTHER, 1, asked.offset, 0)
+    fetched(leader, OTHER, asked.offset, 0)
     return LeaderAnswer(0, leader.high_watermark, log.offsets.start, records)
 
 
@@ -224,7 +228,7 @@ def test_a_log_is_cut_below_its_high_watermark_only_after_a_recorded_loss(
 ) -> None:
     log = new_log(ack_durability="os")
     append(log, 2, b"committed")
-    follower = FollowerReplica(log, ME, 5, 1, watermark_epoch, lossy_epoch)
+    follower = FollowerReplica(log, ME, 5, 1, watermark_epoch=watermark_epoch, lossy_epoch=lossy_epoch)
     asked = follower.ask()
     assert asked is not None
     diverging = LeaderAnswer(ErrorCode.NONE, 0, 0, None, diverging_epoch=1, diverging_end=0)
@@ -289,22 +293,22 @@ def test_a_follower_knows_how_many_committed_records_it_lacks() -> None:
 
 def test_a_fetch_vouches_from_the_answer_before_it_however_long_it_was_on_its_way() -> None:
     leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 1)
-    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=7)
+    fetched(leader, OTHER, 0, 1_000, connection_id=7)
     assert not leader.followers_vouch(1_000, within_ms=2_000)
-    leader.follower_answered(OTHER, 7, 1_500)
-    leader.follower_fetched(OTHER, 1, 0, 1_600, connection_id=7)
+    leader.follower_answered(BrokerId(OTHER), 7, 1_500)
+    fetched(leader, OTHER, 0, 1_600, connection_id=7)
     assert leader.followers_vouch(3_499, within_ms=2_000)
     assert not leader.followers_vouch(3_500, within_ms=2_000)
-    leader.follower_answered(OTHER, 7, 1_700)
-    leader.follower_fetched(OTHER, 1, 0, 9_000, connection_id=7)
+    leader.follower_answered(BrokerId(OTHER), 7, 1_700)
+    fetched(leader, OTHER, 0, 9_000, connection_id=7)
     assert not leader.followers_vouch(9_000, within_ms=2_000)
 
 
 def test_a_fetch_of_another_connection_does_not_vouch() -> None:
     leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 1)
-    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=7)
-    leader.follower_answered(OTHER, 7, 1_000)
-    leader.follower_fetched(OTHER, 1, 0, 1_000, connection_id=6)
+    fetched(leader, OTHER, 0, 1_000, connection_id=7)
+    leader.follower_answered(BrokerId(OTHER), 7, 1_000)
+    fetched(leader, OTHER, 0, 1_000, connection_id=6)
     assert not leader.followers_vouch(1_000, within_ms=2_000)
 
 
@@ -313,9 +317,9 @@ def test_an_eligible_leader_replica_has_to_vouch_as_well() -> None:
     leader = LeaderReplica(new_log(), ME, 0, (ME, OTHER), 3, elr=(THIRD,))
     for number, follower in enumerate((OTHER, THIRD)):
         assert not leader.followers_vouch(1_000, within_ms=2_000)
-        leader.follower_fetched(follower, 1, 0, 1_000, connection_id=number)
-        leader.follower_answered(follower, number, 1_000)
-        leader.follower_fetched(follower, 1, 0, 1_000, connection_id=number)
+        fetched(leader, follower, 0, 1_000, connection_id=number)
+        leader.follower_answered(BrokerId(follower), number, 1_000)
+        fetched(leader, follower, 0, 1_000, connection_id=number)
     assert leader.followers_vouch(1_000, within_ms=2_000)
     assert leader.high_watermark == 0
 

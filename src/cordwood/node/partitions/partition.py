@@ -12,7 +12,7 @@ from contextlib import suppress
 from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.identifiers import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.partitions.role import NO_LEADER, ROLE_MOVES, BeingCut, Following, Leading, Offline, Role
@@ -175,10 +175,10 @@ class Partition:
                 self._log or self._opened_log(),
                 role.leader,
                 role.leader_epoch,
-                self._high_watermark,
-                self._watermark_epoch,
-                self.image.lossy_epoch,
-                self.image.accepted_epoch,
+                high_watermark=self._high_watermark,
+                watermark_epoch=self._watermark_epoch,
+                lossy_epoch=self.image.lossy_epoch,
+                accepted_epoch=self.image.accepted_epoch,
             )
         return role.following
 
@@ -319,11 +319,17 @@ class Partition:
             self.waits.end_producers(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def follower_fetched(
-        self, broker_id: int, broker_epoch: int, offset: int, log_start: int, connection_id: int, now: Moment
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        log_start: Offset,
+        connection_id: int,
+        now: Moment,
     ) -> None:
         """Takes the ends of a follower whose history agrees with the leader's."""
         replica = self.replica
-        if replica.follower_fetched(broker_id, broker_epoch, offset, now.boot_ms, connection_id, log_start):
+        if replica.follower_fetched(broker_id, broker_epoch, offset, log_start, connection_id, now.boot_ms):
             self.waits.committed_up_to(replica.high_watermark, now)
         if self.waits.starts:
             self.waits.starts_saved(replica.saved_by_successors)

@@ -2,6 +2,7 @@
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cordwood.model.moment import Moment
 from cordwood.node.partitions.partition import Partition
 from cordwood.node.replication.in_sync_changes import InSyncChanges
@@ -11,11 +12,11 @@ from cordwood.replication.throttle import Throttle, is_listed
 def count_follower(
     changes: InSyncChanges,
     partition: Partition,
-    broker_id: int,
-    broker_epoch: int,
-    leader_epoch: int,
-    offset: int,
-    log_start: int,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    leader_epoch: LeaderEpoch,
+    offset: Offset,
+    log_start: Offset,
     connection_id: int,
     now: Moment,
 ) -> None:
@@ -28,7 +29,7 @@ def count_follower(
         changes.due(partition)
 
 
-def answer_follower(partition: Partition, broker_id: int, connection_id: int, now: Moment) -> None:
+def answer_follower(partition: Partition, broker_id: BrokerId, connection_id: int, now: Moment) -> None:
     """Notes the answer: the follower's next fetch on the connection vouches for the time from now on."""
     if (replica := partition.role.leading) is not None:
         replica.follower_answered(broker_id, connection_id, now.boot_ms)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import TopicId
+from cordwood.model.identifiers import NO_OFFSET, LeaderEpoch, Offset, TopicId
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchPartition
 from cordwood.wire.widths import READ_BY_ONE_CLIENT
 
@@ -54,11 +54,11 @@ class Target:
         self,
         topic: TopicKey,
         partition: int,
-        fetch_offset: int,
+        fetch_offset: Offset,
         max_bytes: int,
-        current_leader_epoch: int,
-        last_fetched_epoch: int,
-        log_start: int = -1,
+        current_leader_epoch: LeaderEpoch,
+        last_fetched_epoch: LeaderEpoch,
+        log_start: Offset = NO_OFFSET,
         high_watermark: int = UNKNOWN_HIGH_WATERMARK,
     ) -> None:
         """`log_start` and `high_watermark`: the values that a follower knows."""
