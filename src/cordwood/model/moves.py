@@ -11,6 +11,13 @@ from typing import Generic, TypeVar
 S = TypeVar("S", bound=Enum)
 
 
+class State(Enum):
+    """An enum for a table on a hot path: each member is hashed as the object that it is. Enum hashes by a function in
+    Python, twice for each move."""
+
+    __hash__ = object.__hash__
+
+
 class Moves(Generic[S]):
     """The allowed moves of one kind of thing. `previous` has every state of the enum."""
 

@@ -14,11 +14,10 @@ The machine does no I/O and reads no clock.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from enum import Enum
 from typing import NamedTuple
 
 from cordwood.model.identifiers import NO_BROKER_EPOCH, NO_OFFSET, BrokerEpoch, Offset
-from cordwood.model.moves import Moves
+from cordwood.model.moves import Moves, State
 
 
 class Version(NamedTuple):
@@ -28,7 +27,7 @@ class Version(NamedTuple):
     mod_revision: int = 0
 
 
-class Change(Enum):
+class Change(State):
     NONE = "no change is on its way"
     ASKED = "a request is on its way to the store"
     APPLIED = "the store has the change, the image does not show it yet"

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.moves import Moves
+from cordwood.model.moves import Moves, State
 from cordwood.node.coordinators.coordinator_records import Found, read_records
 from cordwood.node.coordinators.pending_records import PendingRecords
 from cordwood.node.loop.loop import Loop
@@ -73,7 +72,7 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
-class ShardState(Enum):
+class ShardState(State):
     LOADING = "requests wait until the log is replayed"
     LOADED = "the shard serves requests"
     UNLOADED = "the leadership that the shard belongs to is over, or the log could not be read"

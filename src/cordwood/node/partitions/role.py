@@ -10,17 +10,16 @@
 A thread that has the log is its only user: the partition leads, and goes offline, only after the thread is done.
 """
 
-from enum import Enum
 from typing import ClassVar
 
-from cordwood.model.moves import Moves
+from cordwood.model.moves import Moves, State
 from cordwood.replication.follower import FollowerReplica
 from cordwood.replication.leader import LeaderReplica
 
 NO_LEADER = -1
 
 
-class RoleState(Enum):
+class RoleState(State):
     FOLLOWING = "another broker leads, or none does"
     LEADING = "this broker leads"
     BEING_CUT = "a thread has the log"

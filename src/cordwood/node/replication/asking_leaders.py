@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.model.identifiers import TopicId
-from cordwood.model.moves import Moves
+from cordwood.model.moves import Moves, State
 from cordwood.node.partitions.partition import Partition
 from cordwood.replication.follower import FetchFrom, FollowerReplica
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK
@@ -19,7 +18,7 @@ NO_SESSION, SESSIONLESS = 0, -1
 MIN_BYTES = 1
 
 
-class Asking(Enum):
+class Asking(State):
     IDLE = "no request is due: there is nothing to ask for, or records wait for the disk"
     DUE = "a request goes out in the next turn"
     ASKED = "a request is outstanding"

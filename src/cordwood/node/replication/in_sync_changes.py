@@ -8,13 +8,12 @@ the next visit by the clock asks again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.model.moves import Moves
+from cordwood.model.moves import Moves, State
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.reports import Reports
 from cordwood.node.partitions.hosted import HostedReplicas
@@ -30,13 +29,13 @@ AGAIN_MS = 1000
 Outcomes = dict[tuple[TopicId, int], IsrOutcome]
 
 
-class Call(Enum):
+class Call(State):
     NONE = "no proposal is due"
     DUE = "proposals are made in the next turn"
     MADE = "proposals are on their way to the store"
 
 
-class Visit(Enum):
+class Visit(State):
     NONE = "no visit of all leaders is under way"
     BEGUN = "leaders are visited, in turns"
     ONCE_MORE = "leaders are visited, and another visit follows"
