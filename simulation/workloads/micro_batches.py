@@ -14,10 +14,9 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
-from simulation.workloads.transactional_writers import AGAIN, PARTITIONS, TOPIC
+from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Insistent
 from simulation.world.broken import InvariantBroken
-from simulation.world.exchange import Exchange
-from simulation.world.stage import TRANSACTION, Client, Stage
+from simulation.world.stage import TRANSACTION, Stage
 
 FAMILY = "query"
 PARTS = 2
@@ -53,15 +52,7 @@ class Query:
     writes_refused: int = 0
 
 
-class _Asking(Client):
-    """A program with one request under way. A request without an answer, or with a retriable error, is sent again."""
-
-    def __init__(self, stage: Stage, name: str) -> None:
-        super().__init__(stage, name)
-        self.over = False
-        self._busy = False
-        self._again: Callable[[], str] | None = None
-
+class _Asking(Insistent):
     def _ask(
         self,
         key: ApiKey,
@@ -72,46 +63,16 @@ class _Asking(Client):
         partition: int | None = None,
     ) -> None:
         """Asks the leader of a partition, or the coordinator of the family."""
-        self._busy = True
 
         def again() -> str:
             self._ask(key, version, values, error_in, done, partition)
             return f"asks {key.name} again"
 
-        def ended(exchange: Exchange) -> None:
-            self._busy = False
-            if self.routes.failed(exchange):
-                self._again = again
-                return
-            error = ErrorCode(error_in(exchange.answer))
-            if error in AGAIN:
-                self._again = again
-                self._look_again(error, broker_id)
-            else:
-                done(error, exchange.answer)
-
         if partition is None:
             broker_id = self.routes.coordinator_of(TRANSACTION, coordinator_key(FAMILY))
         else:
             broker_id = self.routes.leader(TOPIC, partition)
-        self.connection_to(broker_id).request(key, version, values, ended)
-
-    def _look_again(self, error: ErrorCode, broker_id: int) -> None:
-        if error is ErrorCode.NOT_COORDINATOR:
-            self.routes.not_at(broker_id)
-        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            self.routes.learn()
-
-    def act(self) -> str | None:
-        if self.over or self._busy:
-            return None
-        if self._again is not None:
-            again, self._again = self._again, None
-            return again()
-        return self._next()
-
-    def _next(self) -> str | None:
-        raise NotImplementedError
+        self._request(broker_id, key, version, values, lambda answer: [error_in(answer)], done, again)
 
 
 class Attempt(_Asking):

@@ -68,7 +68,61 @@ class Writers:
             each.fenced = each.epoch < highest
 
 
-class TransactionalWriter(Client):
+class Insistent(Client):
+    """A program with one request under way. A request without an answer, or with a retriable error, is sent again."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        super().__init__(stage, name)
+        self.over = False
+        self._busy = False
+        self._again: Callable[[], str] | None = None
+
+    def act(self) -> str | None:
+        if self.over or self._busy:
+            return None
+        if self._again is not None:
+            again, self._again = self._again, None
+            return again()
+        return self._next()
+
+    def _next(self) -> str | None:
+        raise NotImplementedError
+
+    def _request(
+        self,
+        broker_id: int,
+        key: ApiKey,
+        version: int,
+        values: dict[str, Any],
+        errors_in: Callable[[Any], list[int]],
+        done: Callable[[ErrorCode, Any], None],
+        again: Callable[[], str],
+        heard: Callable[[ErrorCode], None] = lambda error: None,
+    ) -> None:
+        """Sends a request; `done` gets the first error, or NONE, after `heard`. After no answer or a retriable error,
+        `again` is next."""
+        self._busy = True
+
+        def ended(exchange: Exchange) -> None:
+            self._busy = False
+            if self.routes.failed(exchange):
+                self._again = again
+                return
+            error = next((ErrorCode(code) for code in errors_in(exchange.answer) if code), ErrorCode.NONE)
+            heard(error)
+            if error not in AGAIN:
+                done(error, exchange.answer)
+                return
+            self._again = again
+            if error is ErrorCode.NOT_COORDINATOR:
+                self.routes.not_at(broker_id)
+            elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                self.routes.learn()
+
+        self.connection_to(broker_id).request(key, version, values, ended)
+
+
+class TransactionalWriter(Insistent):
     """One program with a transactional id; the next program with the same id fences it."""
 
     def __init__(self, stage: Stage, name: str, writers: Writers, transactional_id: str, version: int) -> None:
@@ -76,7 +130,6 @@ class TransactionalWriter(Client):
         self.transactional_id = transactional_id
         self.bumps = version >= 2
         self.fenced = False
-        self.over = False
         self.timeout_ms = self.chance.choice((1500, 60_000, 60_000))
         self._writers = writers
         self._told = stage.recorder.producer(name)
@@ -85,17 +138,10 @@ class TransactionalWriter(Client):
         self._added: set[int] = set()
         self._offsets_added = False
         self._attempt: Attempt | None = None
-        self._busy = False
-        self._again: Callable[[], str] | None = None
         self._late_ends: list[tuple[int, dict[str, Any]]] = []
         writers.writers.append(self)
 
-    def act(self) -> str | None:
-        if self.over or self._busy:
-            return None
-        if self._again is not None:
-            again, self._again = self._again, None
-            return again()
+    def _next(self) -> str | None:
         if self._producer_id < 0:
             return self._init()
         if self._late_ends and self.chance.random() < 0.1:
@@ -149,35 +195,16 @@ class TransactionalWriter(Client):
         to: int | None = None,
         repeated: bool = False,
     ) -> None:
-        """Sends a request, by default to the transaction's coordinator; `done` gets the first error, or NONE. After no
-        answer or a retriable error, `again` is next."""
-        self._busy = True
-        fenced_before = self.fenced
+        """Sends a request, by default to the transaction's coordinator. A fenced writer may write nothing new."""
+        must_refuse = self.fenced and not repeated and key in (ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT)
 
-        def ended(exchange: Exchange) -> None:
-            self._busy = False
-            if self.routes.failed(exchange):
-                self._again = again
-                return
-            error = next((ErrorCode(code) for code in errors_in(exchange.answer) if code), ErrorCode.NONE)
-            if fenced_before and not repeated and key in (ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT):
-                if error is ErrorCode.NONE:
-                    raise InvariantBroken(f"{self.name} is fenced, and its {key.name} was accepted")
-                self._writers.refused_when_fenced += 1
-            if error in AGAIN:
-                self._again = again
-                self._look_again(error, broker_id)
-            else:
-                done(error, exchange.answer)
+        def heard(error: ErrorCode) -> None:
+            if must_refuse and error is ErrorCode.NONE:
+                raise InvariantBroken(f"{self.name} is fenced, and its {key.name} was accepted")
+            self._writers.refused_when_fenced += must_refuse
 
         broker_id = self.routes.coordinator_of(TRANSACTION, self.transactional_id) if to is None else to
-        self.connection_to(broker_id).request(key, version, values, ended)
-
-    def _look_again(self, error: ErrorCode, broker_id: int) -> None:
-        if error is ErrorCode.NOT_COORDINATOR:
-            self.routes.not_at(broker_id)
-        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            self.routes.learn()
+        self._request(broker_id, key, version, values, errors_in, done, again, heard)
 
     def _init(self) -> str:
         values: dict[str, Any] = {

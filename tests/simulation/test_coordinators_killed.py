@@ -61,12 +61,9 @@ class OneTransaction(TransactionalWriter):
         """Whether the next request is one that failed before: a client waits a while before it."""
         return self._again is not None
 
-    def act(self) -> str | None:
-        if self._busy or self.ended:
+    def _next(self) -> str | None:
+        if self.ended:
             return None
-        if self._again is not None:
-            again, self._again = self._again, None
-            return again()
         if self._producer_id < 0:
             return self._init()
         if self._attempt is None:

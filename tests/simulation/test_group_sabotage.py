@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulation.game import SimulationFailed
 from simulation.group_game import PARTITIONS, play
 from simulation.workloads.group_members import TOPIC
+from tests.simulation.sabotage import Patch, assert_found_out
 
 from cordwood.groups.classic import heartbeat, rebalance, sync
 from cordwood.groups.classic.group import Group, find_in_generation
@@ -21,8 +21,6 @@ from cordwood.model.moment import Moment
 from cordwood.node.coordinators import coordinator_log, coordinator_records
 from cordwood.node.coordinators.coordinator_log import CoordinatorLog
 
-Patch = pytest.MonkeyPatch
-MOST_GAMES = 40
 AN_AGE_MS = 10**9
 
 
@@ -126,10 +124,4 @@ def test_a_coordinator_with_a_bug_is_found_out(
     sabotage: Callable[[Patch], None], found: str, monkeypatch: Patch
 ) -> None:
     sabotage(monkeypatch)
-    with pytest.raises(SimulationFailed, match=found):
-        play_many()
-
-
-def play_many() -> None:
-    for seed in range(MOST_GAMES):
-        play(seed)
+    assert_found_out(play, found=found)

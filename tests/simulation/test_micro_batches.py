@@ -1,28 +1,24 @@
 """Random schedules of micro-batches on a broker that dies: exactly once, as a whole, whoever is replaced."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.game import SimulationFailed
 from simulation.micro_batch_game import play
 from tests.seeds import SOAKING, seeds
+from tests.simulation.sabotage import Patch, assert_found_out, writes_one_marker_of_many
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinators.family_coordinator import FamilyCoordinator
 from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
-from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.transactions import adding, families_deciding
 from cordwood.transactions.families import Families
 from cordwood.transactions.families_deciding import Decision
 from cordwood.transactions.transaction import Transaction
 
-Patch = pytest.MonkeyPatch
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "8"))
-MOST_GAMES = 40
 
 
 ZEROS_IN_THE_TRANSACTION_INDEX = (72,)
@@ -67,16 +63,6 @@ def decides_in_parts(patch: Patch) -> None:
 
 def answers_before_the_markers(patch: Patch) -> None:
     patch.setattr(FamilyCoordinator, "_when_marked", lambda self, slots, timeout_ms, done: done(ErrorCode.NONE))
-
-
-def writes_one_marker_of_many(patch: Patch) -> None:
-    real = MarkerWriter.write
-
-    def write(markers: MarkerWriter, how: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
-        wanted = list(partitions)
-        real(markers, how, wanted[:1], lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
-
-    patch.setattr(MarkerWriter, "write", write)
 
 
 def ends_without_fencing(patch: Patch) -> None:
@@ -126,10 +112,4 @@ def lets_nobody_time_out(patch: Patch) -> None:
 )
 def test_a_coordinator_with_a_bug_is_found_out(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
-    with pytest.raises(SimulationFailed):
-        play_many()
-
-
-def play_many() -> None:
-    for seed in range(MOST_GAMES):
-        play(seed)
+    assert_found_out(play)

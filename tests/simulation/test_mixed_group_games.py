@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from simulation.game import SimulationFailed
 from simulation.mixed_group_game import play
 from tests.seeds import seeds
+from tests.simulation.sabotage import Patch, assert_found_out
 
 from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.records import StoredGroup
@@ -22,9 +22,6 @@ from cordwood.groups.consumer.shares import NOTHING
 from cordwood.model.errors import ErrorCode
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
-MOST_GAMES = 60
-
-Patch = pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
@@ -95,10 +92,4 @@ def test_a_coordinator_with_a_bug_is_found_out(
 ) -> None:
     """A bug that one game in fifty finds has its steps in tests/unit/groups/test_group_migration.py instead."""
     sabotage(monkeypatch)
-    with pytest.raises(SimulationFailed, match=found):
-        play_many()
-
-
-def play_many() -> None:
-    for seed in range(MOST_GAMES):
-        play(seed)
+    assert_found_out(play, 60, found=found)

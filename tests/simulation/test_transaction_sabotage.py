@@ -5,18 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulation.game import SimulationFailed
 from simulation.transaction_game import play
+from tests.simulation.sabotage import Patch, assert_found_out, writes_one_marker_of_many
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinators.transaction_coordinator import TransactionCoordinator
-from cordwood.node.coordinators.transaction_markers import MarkerWriter
 from cordwood.transactions import adding, ending
 from cordwood.transactions.transaction import State, Transaction
-
-Patch = pytest.MonkeyPatch
-MOST_GAMES = 40
 
 
 def vouches_for_everybody(patch: Patch) -> None:
@@ -24,16 +20,6 @@ def vouches_for_everybody(patch: Patch) -> None:
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
     patch.setattr(adding, "verify_partitions", verify)
-
-
-def writes_one_marker_of_many(patch: Patch) -> None:
-    real = MarkerWriter.write
-
-    def write(markers: MarkerWriter, how: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
-        wanted = list(partitions)
-        real(markers, how, wanted[:1], lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
-
-    patch.setattr(MarkerWriter, "write", write)
 
 
 def aborts_without_fencing(patch: Patch) -> None:
@@ -63,10 +49,4 @@ def listens_to_an_end_of_any_epoch(patch: Patch) -> None:
 )
 def test_a_coordinator_with_a_bug_is_found_out(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
-    with pytest.raises(SimulationFailed):
-        play_many()
-
-
-def play_many() -> None:
-    for seed in range(MOST_GAMES):
-        play(seed)
+    assert_found_out(play)
