@@ -19,8 +19,8 @@ from cordwood.model.identifiers import TopicId
 from simulation.checkers.answers import Answers, Key
 from simulation.checkers.bounds import Bounds
 from simulation.checkers.content import check_content
+from simulation.checkers.fetched_positions import PositionsChecker
 from simulation.checkers.leaders import LeadersChecker
-from simulation.checkers.positions import PositionsChecker
 from simulation.checkers.rest import check_at_rest
 from simulation.checkers.waiting import check_waiting
 from simulation.game import Game, Pace, play_out

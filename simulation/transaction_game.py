@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cordwood.history import events
+from simulation.checkers.committed_reads import check_transactions
 from simulation.checkers.rest import check_at_rest
-from simulation.checkers.transactions import check_transactions
 from simulation.game import GameOfBrokers, Pace, play_out
 from simulation.workloads.transactional_writers import (
     PARTITIONS,

@@ -15,7 +15,7 @@ from cordwood.node.partitions.partition import Partition
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.positions import Commit, PositionsChecker
+from simulation.checkers.fetched_positions import Commit, PositionsChecker
 from simulation.world.broken import InvariantBroken
 from simulation.world.exchange import Exchange
 from simulation.world.ledger import Ledger

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
-from simulation.checkers.positions import Commit, PositionsChecker
+from simulation.checkers.fetched_positions import Commit, PositionsChecker
 from simulation.workloads.classic_members import share_in
 from simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
 from simulation.world.broken import InvariantBroken

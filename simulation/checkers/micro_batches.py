@@ -7,8 +7,8 @@ from collections import defaultdict
 
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
+from simulation.checkers.committed_reads import check_history
 from simulation.checkers.content import read_batches
-from simulation.checkers.transactions import check_history
 from simulation.workloads.micro_batches import Decision, Query
 from simulation.workloads.transactional_writers import TOPIC
 from simulation.world.broken import InvariantBroken

@@ -23,7 +23,7 @@ from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner import topics
 from cordwood.embedded import Broker
-from cordwood.groups.state.positions import Commit
+from cordwood.groups.state.committed_positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition

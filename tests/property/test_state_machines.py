@@ -18,7 +18,7 @@ from cordwood.groups.consumer.heartbeat import LEAVING
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.consumer.topics import TopicShape
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicPartition
 from cordwood.transactions.adding import add_partitions
@@ -26,7 +26,7 @@ from cordwood.transactions.beginning import Beginning, init_producer
 from cordwood.transactions.ending import complete, end_transaction, time_out
 from cordwood.transactions.log_records import KEY_TYPE, decode_key, record_of, record_type
 from cordwood.transactions.transaction import AT_REST, SLOT_MOVES, TRANSACTION_MOVES, State, Step, Transaction
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 STEPS = 60
 numbers = st.integers(0, 9)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simulation.checkers.transactions import committed_values, read_committed
+from simulation.checkers.committed_reads import committed_values, read_committed
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC
 from simulation.world.exchange import Exchange
 from simulation.world.world import World

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from simulation.checkers.committed_reads import check_transactions
 from simulation.checkers.replicas import ReplicasChecker
-from simulation.checkers.transactions import check_transactions
 from simulation.game import FENCES_LIFTED_MS
 from simulation.transaction_game import LONGEST_TRANSACTION_MS, SETTINGS
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, TransactionalWriter, Writers

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from simulation.checkers.transactions import committed_values, read_committed
+from simulation.checkers.committed_reads import committed_values, read_committed
 from simulation.transaction_game import SETTINGS
 from simulation.workloads.transactional_writers import TOPIC
 from simulation.world.disk import ProcessDied

@@ -29,9 +29,9 @@ from cordwood.groups.consumer.migration import emptied_to_classic, to_consumer, 
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
+from cordwood.groups.state.committed_positions import Positions, Record, is_current
 from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.groups.state.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
-from cordwood.groups.state.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment

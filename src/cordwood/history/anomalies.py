@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from cordwood.history.observations import Fate, Observations, Outcome, PartitionSeen, TopicSeen
-from cordwood.history.positions import (
+from cordwood.history.observed_offsets import (
     ACKED,
     ACKED_BY_ALL,
     ACKED_BY_LEADER,

@@ -12,7 +12,7 @@ from cordwood.history import events
 from cordwood.history.anomalies import NO_OFFSET, Anomaly, At, Suspect
 from cordwood.history.events import InvalidHistory
 from cordwood.history.observations import Observations
-from cordwood.history.positions import value_hash
+from cordwood.history.observed_offsets import value_hash
 from cordwood.history.report import Finding
 from cordwood.history.source import Line
 from cordwood.model.identifiers import TopicPartition

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cordwood.history import events
 from cordwood.history.events import InvalidHistory
-from cordwood.history.positions import (
+from cordwood.history.observed_offsets import (
     ACKED,
     ACKED_BY_ALL,
     ACKED_BY_LEADER,

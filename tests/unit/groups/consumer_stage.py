@@ -15,7 +15,7 @@ from cordwood.groups.consumer.records import Resolution
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.shard import GroupShard
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 

@@ -10,7 +10,7 @@ from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits
 from cordwood.groups.shard import GroupShard
-from cordwood.groups.state.positions import Commit, Record
+from cordwood.groups.state.committed_positions import Commit, Record
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 

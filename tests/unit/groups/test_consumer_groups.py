@@ -34,7 +34,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
-from cordwood.groups.state.positions import Commit
+from cordwood.groups.state.committed_positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.groups.state.committed_positions import Commit, Positions, is_current
 from cordwood.groups.state.offset_records import (
     Position,
     PositionKey,
@@ -14,7 +15,6 @@ from cordwood.groups.state.offset_records import (
     encode_value,
     key_prefixes,
 )
-from cordwood.groups.state.positions import Commit, Positions, is_current
 from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode

@@ -18,7 +18,7 @@ from cordwood.transactions.families_joining import Joined, join
 from cordwood.transactions.families_leases import Leases
 from cordwood.transactions.log_records import Record, record_of
 from cordwood.transactions.transaction import EPOCH_BUMPED, Transaction
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 NAME = "query"
 MAX_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from cordwood.transactions.families_records import (
 )
 from cordwood.transactions.log_records import UnreadableRecord, decode_value, encode_value, record_type
 from cordwood.transactions.transaction import State, Transaction
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cordwood.transactions.transaction import (
     Transaction,
     no_producer_id,
 )
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 NAME = "writer"
 ORDERS = TopicPartition("orders", 0)

@@ -21,7 +21,7 @@ from cordwood.groups.consumer.naming import named, share_named
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment

@@ -26,8 +26,8 @@ from cordwood.groups.consumer.records import (
     encode_consumer_key,
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, union
+from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.kept_bytes import KeptBytes
-from cordwood.groups.state.positions import Record
 from cordwood.model.moves import Moves
 
 LEFT_FOR_A_WHILE = -2

@@ -23,7 +23,7 @@ from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.since import had_all_in, since_within
 from cordwood.groups.consumer.target import is_up_to_date, retarget
 from cordwood.groups.consumer.topics import TopicView
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment
 

@@ -29,7 +29,7 @@ from cordwood.groups.consumer.records import (
     encode_target_epoch,
 )
 from cordwood.groups.consumer.topics import TopicView
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.moment import Moment

@@ -22,7 +22,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicShape, TopicView
-from cordwood.groups.state.positions import Record
+from cordwood.groups.state.committed_positions import Record
 from cordwood.model.moment import Moment
 
 

@@ -10,8 +10,8 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.shares import Share, share_of
 from cordwood.groups.shard import GroupShard
+from cordwood.groups.state.committed_positions import Commit, CommitOutcome, Record
 from cordwood.groups.state.offset_records import Position
-from cordwood.groups.state.positions import Commit, CommitOutcome, Record
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition

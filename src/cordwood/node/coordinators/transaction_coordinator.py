@@ -35,7 +35,7 @@ from cordwood.transactions.transaction import (
     Transaction,
     no_producer_id,
 )
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 LOOKED_AT_PER_STEP = 250
 ENDED_PER_STEP = 100

@@ -17,7 +17,7 @@ from cordwood.node.loop.timers import Timer
 from cordwood.node.partitions.partition import Partition
 from cordwood.transactions.families_leases import Leases
 from cordwood.transactions.next_begun import NextBegun
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 
 
 class WaitingDecision:

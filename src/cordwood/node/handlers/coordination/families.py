@@ -23,7 +23,7 @@ from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined
 from cordwood.transactions.families_records import NOTHING_DECIDED, Memory, Plan
 from cordwood.transactions.transaction import PREPARED, State
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

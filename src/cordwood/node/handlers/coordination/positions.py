@@ -13,8 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
+from cordwood.groups.state.committed_positions import Commit
 from cordwood.groups.state.offset_records import Position
-from cordwood.groups.state.positions import Commit
 from cordwood.model.coordination import coordinating_partition, is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (

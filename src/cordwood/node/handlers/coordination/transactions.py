@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.groups.state.positions import Commit
+from cordwood.groups.state.committed_positions import Commit
 from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
@@ -22,7 +22,7 @@ from cordwood.node.requests.brokers_only import is_broker, may_write_markers
 from cordwood.node.requests.request import Made, Request, in_order, serves
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, SAME_EPOCH, State, Step, Transaction
-from cordwood.transactions.transactions import Transactions
+from cordwood.transactions.transactional_ids import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
