@@ -14,6 +14,7 @@ from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.names import Suffix
+from cordwood.segments.partition_metadata import topic_id_text
 from cordwood.segments.set_aside import LONGEST_PART
 
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -28,6 +29,10 @@ class SetAsideTopic:
     topic_id: TopicId | None
     """None if no directory of the topic has a trustworthy id."""
     partitions: list[Partition]
+
+    @property
+    def topic_id_text(self) -> str | None:
+        return None if self.topic_id is None else topic_id_text(self.topic_id)
 
     @property
     def directories(self) -> list[str]:

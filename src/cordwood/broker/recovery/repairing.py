@@ -5,12 +5,14 @@ as a draft, and replaces it in one step. The witness is replaced last: a process
 store that a start refuses, or a complete one, and the command can be given again.
 """
 
+import asyncio
 import os
 from typing import Any
 
 from cordwood.broker.recovery.lost_topics import last_epoch
+from cordwood.broker.recovery.offline import taken
 from cordwood.broker.recovery.restoring import carry_out
-from cordwood.broker.storage.storage import METADATA_FILE
+from cordwood.broker.storage.storage import METADATA_FILE, refuse_part_of_cluster
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import (
     BROKER_CONFIGS,
@@ -47,6 +49,20 @@ DRAFT = ".draft"
 _COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
 """Counters that must never go back, and how far each skips ahead: the witness may be a moment older than the store."""
 _COPIED = (METADATA_VERSION, BROKER_CONFIGS, DELETED_TOPICS)
+
+
+def damage_in(directory: str) -> str | None:
+    """The damage of the store of a stopped broker without a cluster; None: it is whole. Raises Failure."""
+    with taken(directory) as held:
+        refuse_part_of_cluster(held)
+        return damage_of(held.path)
+
+
+def repair_metadata(directory: str) -> dict[str, Any]:
+    """Repairs the store of a stopped broker without a cluster, as `repair` does. Raises Failure."""
+    with taken(directory) as held:
+        refuse_part_of_cluster(held)
+        return asyncio.run(repair(held.filesystem, held.path))
 
 
 async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Puts topics back: renames their directories to the names of partitions, and adds the topics to the metadata."""
 
+import asyncio
 import os
 from dataclasses import asdict
 from typing import Any
 
+from cordwood.broker.machine import clocks
 from cordwood.broker.recovery.lost_topics import (
     Rebuilt,
     SetAsideTopic,
@@ -13,7 +15,8 @@ from cordwood.broker.recovery.lost_topics import (
     topics_set_aside,
 )
 from cordwood.broker.recovery.merging import merge_topic
-from cordwood.broker.storage.storage import METADATA_FILE
+from cordwood.broker.recovery.offline import taken
+from cordwood.broker.storage.storage import METADATA_FILE, refuse_part_of_cluster
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.metadata.rows import TOPIC_NAMES
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
@@ -23,12 +26,46 @@ from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.inspection.directory import DataDirectoryView, read_data_directory
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import ProtocolError
+from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.moment import Moment
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.partition_metadata import topic_id_text
+
+
+def put_topics_back(
+    directory: str,
+    names: list[str],
+    *,
+    everything: bool,
+    new_name: str | None,
+    partition_count: int | None,
+    dry_run: bool,
+) -> list[dict[str, Any]]:
+    """Takes the directory of a stopped broker without a cluster, and puts topics back, as `restore` does. Raises
+    Failure."""
+    with taken(directory) as held:
+        try:
+            refuse_part_of_cluster(held)
+        except StorageFailure as refusal:
+            raise Failure(
+                "PART_OF_CLUSTER",
+                str(refusal).partition(". ")[0],
+                "to read what is set aside, copy it into the directory of a broker without a cluster, and put it back "
+                "there: docs/operations/lost-metadata.md has the commands",
+            ) from refusal
+        return asyncio.run(
+            restore(
+                held,
+                names,
+                everything=everything,
+                new_name=new_name,
+                partition_count=partition_count,
+                now=clocks.now(),
+                dry_run=dry_run,
+            )
+        )
 
 
 async def restore(

@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import AtOnce, Throttle, UndoFile
 from cordwood.cli.terminal.asking import DryRun, Yes
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
+    AtOnce,
     BootstrapServers,
+    Throttle,
     TimeoutSeconds,
+    UndoFile,
 )
 
 

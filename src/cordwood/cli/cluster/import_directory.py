@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import Throttle
 from cordwood.cli.terminal.asking import DryRun, Yes
-from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, TimeoutSeconds
+from cordwood.cli.terminal.options import DEFAULT_TIMEOUT_S, AsJson, Throttle, TimeoutSeconds
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.cluster.move_options import Throttle
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
 from cordwood.cli.terminal.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
     AsJson,
     BootstrapServers,
+    Throttle,
     TimeoutSeconds,
     checked_name,
 )

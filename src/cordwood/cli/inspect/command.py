@@ -41,7 +41,7 @@ def inspect(
     metadata did not know them are listed under their present names.
     """
     from cordwood.cli.inspect import show
-    from cordwood.log.inspection.directory import Partition, read_data_directory
+    from cordwood.log.inspection.directory import Partition, named_partition, read_data_directory
     from cordwood.log.inspection.lock import stopped
 
     views = [name for name, chosen in (("batches", batches), ("records", records), ("producers", producers)) if chosen]
@@ -55,11 +55,7 @@ def inspect(
         data = read_data_directory(directory)
         chosen: list[Partition] = data.partitions
         if partition is not None:
-            chosen = [
-                read for read in data.partitions + data.set_aside if partition == os.path.basename(read.directory)
-            ]
-            if not chosen:
-                raise show.no_partition(partition, data)
+            chosen = named_partition(data, partition)
         if verify:
             show.verification(data, chosen, as_json=as_json)
         elif views == ["batches"]:

@@ -1,39 +1,19 @@
 """The views of a data directory, as tables and as JSON."""
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import typer
 
 from cordwood.cli.terminal.output import print_json, print_json_line, print_table, remark, say
 from cordwood.cli.terminal.record_text import bytes_as_json, readable
+from cordwood.log.inspection.batches import batches_in, records_from
 from cordwood.log.inspection.directory import DataDirectoryView, Partition, last_offsets
-from cordwood.log.inspection.files import ReadOnlyFile
 from cordwood.log.inspection.producers import producers_of
 from cordwood.log.inspection.verify import MEANINGS, Kind, Problem, verify
-from cordwood.log.parts.holes import HoleyScan
-from cordwood.model.failure import ExitCode, Failure, near_names
+from cordwood.model.failure import ExitCode
 from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words, size_in_words
-from cordwood.records.batch import BatchHeader, Codec
-from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import records_in
-from cordwood.segments.names import Suffix
-from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from cordwood.segments.partition_metadata import topic_id_text
-from cordwood.segments.scan import InvalidPlace
-from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
-
-
-def no_partition(name: str, data: DataDirectoryView) -> Failure:
-    known = [os.path.basename(read.directory) for read in data.partitions + data.set_aside]
-    return Failure(
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        f"there is no partition {name!r} in {data.path}",
-        near_names(name, known),
-        ExitCode.NOT_FOUND,
-    )
 
 
 def overview(data: DataDirectoryView, *, as_json: bool) -> None:
@@ -107,15 +87,15 @@ def partition(read: Partition, *, as_json: bool) -> None:
             "end_offset": end,
             "batches": count,
             "size_bytes": segment.size_bytes,
-            "index_entries": _entries(segment.size_of(Suffix.INDEX), OFFSET_ENTRY_SIZE),
-            "time_index_entries": _entries(segment.size_of(Suffix.TIME_INDEX), TIME_ENTRY_SIZE),
+            "index_entries": segment.index_entries,
+            "time_index_entries": segment.time_index_entries,
         }
         for segment, count, end in last_offsets(read)
     ]
     epochs = [] if read.leader_epochs is None else [entry._asdict() for entry in read.leader_epochs.entries]
     facts = {
         "partition": str(read.partition),
-        "topic_id": None if read.topic_id is None else topic_id_text(read.topic_id),
+        "topic_id": read.topic_id_text,
         "start_offset": read.start_offset,
         "recovery_point": read.recovery_point,
         "log_start_offset": read.log_start_offset,
@@ -154,10 +134,6 @@ def partition(read: Partition, *, as_json: bool) -> None:
     )
     for name in read.leftovers:
         remark(f"left by an interrupted deletion or compaction: {name}")
-
-
-def _entries(size_bytes: int | None, entry_size: int) -> int | None:
-    return None if size_bytes is None else size_bytes // entry_size
 
 
 def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: bool) -> None:
@@ -211,15 +187,16 @@ def _offsets_in_words(problem: dict[str, Any]) -> str:
 
 def batches(chosen: list[Partition], from_offset: int, limit: int | None, *, as_json: bool) -> None:
     rows = []
-    for read, position, header, _ in _batches(chosen, from_offset, limit):
+    for found in batches_in(chosen, from_offset, limit):
+        read, header = found.partition, found.header
         row = {
             "partition": str(read.partition),
             "base_offset": header.base_offset,
             "last_offset": header.last_offset,
             "records": header.record_count,
-            "position": position,
+            "position": found.position,
             "size_bytes": header.size,
-            "codec": _codec(header),
+            "codec": found.codec,
             "timestamp_ms": header.max_timestamp,
             "leader_epoch": header.partition_leader_epoch,
             "producer_id": header.producer_id,
@@ -255,76 +232,25 @@ def batches(chosen: list[Partition], from_offset: int, limit: int | None, *, as_
 
 
 def records(chosen: list[Partition], from_offset: int, limit: int | None, *, as_json: bool) -> None:
-    left = limit
-    for read, position, header, batch in _batches(chosen, from_offset, None):
-        try:
-            for record in records_in(batch):
-                if record.offset < from_offset:
-                    continue
-                if left is not None:
-                    if not left:
-                        return
-                    left -= 1
-                if as_json:
-                    print_json_line(
-                        {
-                            "topic": read.partition.topic,
-                            "partition": read.partition.partition,
-                            "offset": record.offset,
-                            "timestamp_ms": record.timestamp_ms,
-                            "key": bytes_as_json(record.key),
-                            "value": bytes_as_json(record.value),
-                            "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
-                            "control": header.control,
-                        }
-                    )
-                else:
-                    headers = ",".join(f"{name}={readable(value)}" for name, value in record.headers) or "-"
-                    when = time_in_words(record.timestamp_ms)
-                    fields = [str(read.partition), str(record.offset), when, readable(record.key), headers]
-                    typer.echo("\t".join([*fields, readable(record.value)]))
-        except CorruptRecords as error:
-            raise _unreadable(read, InvalidPlace(position, header.base_offset, str(error))) from error
-
-
-def _batches(
-    chosen: list[Partition], from_offset: int, limit: int | None
-) -> Iterator[tuple[Partition, int, BatchHeader, memoryview]]:
-    left = limit
-    for read in chosen:
-        for segment in read.segments:
-            with ReadOnlyFile(segment.path(Suffix.LOG)) as file:
-                # Damage below the first wanted offset is stepped over.
-                scan = HoleyScan(file, segment.base_offset, trusted_below=from_offset)
-                for position, header in scan:
-                    if header.last_offset < from_offset:
-                        continue
-                    if left is not None:
-                        if not left:
-                            return
-                        left -= 1
-                    yield read, position, header, scan.batch
-                if scan.invalid is not None:
-                    raise _unreadable(read, scan.invalid)
-                for hole in scan.holes:
-                    if hole.end_position == file.size:
-                        raise _unreadable(read, InvalidPlace(hole.position, hole.first_offset, hole.reason))
-
-
-def _unreadable(read: Partition, place: InvalidPlace) -> Failure:
-    return Failure(
-        "CORRUPT_MESSAGE",
-        f"{read.partition} cannot be read from offset {place.offset} on (byte {place.position}): {place.reason}",
-        "--verify lists all problems and what they mean",
-        ExitCode.PROBLEM_FOUND,
-    )
-
-
-def _codec(header: BatchHeader) -> str:
-    try:
-        return Codec(header.codec).name.lower()
-    except ValueError:
-        return f"codec {header.codec}"
+    for read, control, record in records_from(chosen, from_offset, limit):
+        if as_json:
+            print_json_line(
+                {
+                    "topic": read.partition.topic,
+                    "partition": read.partition.partition,
+                    "offset": record.offset,
+                    "timestamp_ms": record.timestamp_ms,
+                    "key": bytes_as_json(record.key),
+                    "value": bytes_as_json(record.value),
+                    "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
+                    "control": control,
+                }
+            )
+        else:
+            headers = ",".join(f"{name}={readable(value)}" for name, value in record.headers) or "-"
+            when = time_in_words(record.timestamp_ms)
+            fields = [str(read.partition), str(record.offset), when, readable(record.key), headers]
+            typer.echo("\t".join([*fields, readable(record.value)]))
 
 
 def producers(chosen: list[Partition], *, as_json: bool) -> None:

@@ -22,7 +22,6 @@ def list_set_aside(
     from cordwood.log.inspection.directory import read_data_directory
     from cordwood.log.inspection.lock import stopped
     from cordwood.model.quantities import size_in_words
-    from cordwood.segments.partition_metadata import topic_id_text
 
     with stopped(directory):
         found = topics_set_aside(read_data_directory(directory))
@@ -30,7 +29,7 @@ def list_set_aside(
             {
                 "topic": topic.name,
                 "partition": read.partition.partition,
-                "topic_id": None if topic.topic_id is None else topic_id_text(topic.topic_id),
+                "topic_id": topic.topic_id_text,
                 "directory": os.path.basename(read.directory),
                 "start_offset": read.start_offset,
                 "end_offset": end_offset(read),

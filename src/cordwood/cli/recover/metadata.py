@@ -1,7 +1,5 @@
 """`cordwood recover metadata`."""
 
-import asyncio
-
 from cordwood.cli.recover.list import DataDirectoryArgument
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
 from cordwood.cli.terminal.options import AsJson
@@ -17,17 +15,13 @@ def recover_metadata(
     store. The next start sets aside partitions that are still unknown: see `recover put-back`. A whole store is left
     alone.
     """
-    from cordwood.broker.recovery.offline import taken
-    from cordwood.broker.recovery.repairing import damage_of, repair
-    from cordwood.broker.storage.storage import refuse_part_of_cluster
+    from cordwood.broker.recovery.repairing import damage_in, repair_metadata
     from cordwood.cli.terminal.output import print_json, say
 
-    with taken(directory) as held:
-        refuse_part_of_cluster(held)
-        if dry_run:
-            _say_damage(damage_of(held.path), as_json=as_json)
-            return
-        repaired = asyncio.run(repair(held.filesystem, held.path))
+    if dry_run:
+        _say_damage(damage_in(directory), as_json=as_json)
+        return
+    repaired = repair_metadata(directory)
     if as_json:
         print_json(repaired)
     elif not repaired["damage"]:

@@ -4,7 +4,6 @@ All checks come before the first change. Directories are renamed first, then the
 interruption between the two, the next start sets the directories aside again.
 """
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,6 @@ import typer
 from cordwood.cli.recover.list import DataDirectoryArgument
 from cordwood.cli.terminal.asking import DRY_RUN, DryRun
 from cordwood.cli.terminal.options import AsJson
-from cordwood.model.failure import Failure
 
 
 def put_back(
@@ -48,34 +46,17 @@ def put_back(
     transactional ids that the new one does not have are added to it. The old directories are kept, with names that end
     in `-merged`.
     """
-    from cordwood.broker.machine import clocks
-    from cordwood.broker.recovery.offline import taken
-    from cordwood.broker.recovery.restoring import restore
-    from cordwood.broker.storage.storage import refuse_part_of_cluster
+    from cordwood.broker.recovery.restoring import put_topics_back
     from cordwood.cli.terminal.output import print_json, remark, say
-    from cordwood.model.errors import StorageFailure
 
-    with taken(directory) as held:
-        try:
-            refuse_part_of_cluster(held)
-        except StorageFailure as refusal:
-            raise Failure(
-                "PART_OF_CLUSTER",
-                str(refusal).partition(". ")[0],
-                "to read what is set aside, copy it into the directory of a broker without a cluster, and put it back "
-                "there: docs/operations/lost-metadata.md has the commands",
-            ) from refusal
-        restored: list[dict[str, Any]] = asyncio.run(
-            restore(
-                held,
-                names or [],
-                everything=everything,
-                new_name=new_name,
-                partition_count=partition_count,
-                now=clocks.now(),
-                dry_run=dry_run,
-            )
-        )
+    restored = put_topics_back(
+        directory,
+        names or [],
+        everything=everything,
+        new_name=new_name,
+        partition_count=partition_count,
+        dry_run=dry_run,
+    )
     if as_json:
         print_json(restored)
         return

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cordwood.log.directory.data_directory import CLEAN_SHUTDOWN_FILE, WORKERS
 from cordwood.log.inspection.files import read_whole
-from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.checkpoint_witness import believe, witness_path
@@ -18,9 +18,11 @@ from cordwood.segments.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
+from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.partition_metadata import FILE_NAME as PARTITION_METADATA_FILE
-from cordwood.segments.partition_metadata import TopicDescription, decode_partition_metadata
+from cordwood.segments.partition_metadata import TopicDescription, decode_partition_metadata, topic_id_text
 from cordwood.segments.set_aside import NOTE_FILE, decode_note, set_aside_part
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 T = TypeVar("T")
 
@@ -42,6 +44,20 @@ class Segment:
             return os.path.getsize(self.path(suffix))
         except FileNotFoundError:
             return None
+
+    @property
+    def index_entries(self) -> int | None:
+        """None: there is no index."""
+        return _entries(self.size_of(Suffix.INDEX), OFFSET_ENTRY_SIZE)
+
+    @property
+    def time_index_entries(self) -> int | None:
+        """None: there is no index."""
+        return _entries(self.size_of(Suffix.TIME_INDEX), TIME_ENTRY_SIZE)
+
+
+def _entries(size_bytes: int | None, entry_size: int) -> int | None:
+    return None if size_bytes is None else size_bytes // entry_size
 
 
 @dataclass(slots=True)
@@ -72,6 +88,10 @@ class Partition:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def topic_id_text(self) -> str | None:
+        return None if self.topic_id is None else topic_id_text(self.topic_id)
 
     @property
     def start_offset(self) -> int:
@@ -123,6 +143,19 @@ def read_data_directory(path: str) -> DataDirectoryView:
             ExitCode.NOT_FOUND,
         )
     return _view(path, found, aside)
+
+
+def named_partition(data: DataDirectoryView, name: str) -> list[Partition]:
+    """The partition with this directory's name. Raises Failure if there is none."""
+    found = {os.path.basename(read.directory): read for read in data.partitions + data.set_aside}
+    if name not in found:
+        raise Failure(
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            f"there is no partition {name!r} in {data.path}",
+            near_names(name, found),
+            ExitCode.NOT_FOUND,
+        )
+    return [found[name]]
 
 
 def homes_of_workers(path: str) -> list[str]:
