@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordwood.administration import CLIENT_ID
 from cordwood.client.errors import BrokerUnreachable
 from cordwood.client.link import single_request
 from cordwood.client.settings import Address
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import APIS, ApiKey
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from cordwood.wire.api_types import KeyOf, Response
     from cordwood.wire.message_types.describe_cluster import DescribeCluster
 
-CLIENT_ID = "cordwood-cli"
 _BROKER_ENDPOINTS = 1
 
 T = TypeVar("T")
@@ -72,11 +72,3 @@ def describe_cluster(address: Address, timeout_s: float) -> DescribeCluster.Resp
     if told.error_code:
         raise Failure(code_name(told.error_code), told.error_message or "the broker does not describe the cluster")
     return told
-
-
-def code_name(code: int) -> str:
-    """The protocol's name of an error code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"ERROR_{code}"

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from cordwood.administration.asking import CLIENT_ID, code_name, describe_cluster, first_answer
+from cordwood.administration import CLIENT_ID
 from cordwood.client.settings import Address
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.quantities import count_in_words
 
@@ -289,6 +289,9 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
 
 def _full_disk(bootstrap_servers: str) -> Failure | None:
     """The failure that replaces one caused by a full disk; None: no broker reports a full disk."""
+    # Few failures need these imports, and every command needs this module.
+    from cordwood.administration.asking import describe_cluster, first_answer
+
     servers = [parse_server(server) for server in bootstrap_servers.split(",")]
     try:
         _, told = first_answer(servers, lambda asked: describe_cluster(asked, _CONNECT_TIMEOUT_S))

@@ -165,6 +165,14 @@ def known_error(code: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def code_name(code: int) -> str:
+    """The protocol's name of an error code."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"ERROR_{code}"
+
+
 class ProtocolError(Exception):
     """A request cannot be honoured: the code goes to the peer, the message says what to do about it."""
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from cordwood.administration.asking import ask, code_name
+from cordwood.administration.asking import ask
 from cordwood.administration.config.changes import broker_resource, change_settings
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words, size_in_words
 from cordwood.wire.apis import ApiKey

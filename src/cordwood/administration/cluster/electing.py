@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.administration.asking import ask, code_name
+from cordwood.administration.asking import ask
 from cordwood.client.settings import Address
+from cordwood.model.errors import code_name
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 

@@ -1,10 +1,10 @@
 """Nodes that never come back: whether the cluster can forget one, the next step if not, and the request."""
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.gathering import ABSENT, Gathered, gather
 from cordwood.administration.connection import Connection
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 

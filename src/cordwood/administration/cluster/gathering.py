@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.view import (
     NodeView,
@@ -17,6 +17,7 @@ from cordwood.administration.cluster.view import (
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
 from cordwood.cluster.planner.balance import Key, Placed, PlannedMove, planned_move
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.wire.apis import ApiKey
 

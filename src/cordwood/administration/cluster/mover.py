@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.electing import PREFERRED, elect
 from cordwood.administration.cluster.gathering import ABSENT, Gathered, Reassignment, names_of, reassignments
@@ -18,6 +18,7 @@ from cordwood.administration.cluster.view import NodeView, PartitionState, nodes
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
 from cordwood.cluster.planner.balance import Key, PlannedMove
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.quantities import count_in_words
 from cordwood.wire.apis import ApiKey

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.cluster.node_versions import NodeVersions, node_versions
 from cordwood.administration.cluster.view import nodes_of
 from cordwood.administration.connection import Connection
 from cordwood.cluster.metadata.versions import FEATURE, FIRST_VERSION, RELEASES
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import Failure
 from cordwood.wire.apis import ApiKey
 

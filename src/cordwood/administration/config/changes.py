@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers
 from cordwood.administration.config.setting_tables import known_settings
 from cordwood.administration.connection import Connection
-from cordwood.cluster.planner.configs import ResourceType
+from cordwood.model.errors import code_name
 from cordwood.model.failure import Failure, near_names
 from cordwood.wire.apis import ApiKey
 
@@ -63,7 +63,11 @@ def change_broker(
         {"name": name, "config_operation": AlterConfigOpType.SET.value, "value": value}
         for name, value in settings.items()
     ] + [{"name": name, "config_operation": AlterConfigOpType.DELETE.value, "value": None} for name in defaults]
-    resource = {"resource_type": ResourceType.BROKER, "resource_name": _broker_name(broker_id), "configs": configs}
+    resource = {
+        "resource_type": ConfigResource.Type.BROKER.value,
+        "resource_name": _broker_name(broker_id),
+        "configs": configs,
+    }
     values = {"resources": [resource], "validate_only": validate_only}
     _, answer = first_answer(
         brokers(connection),

@@ -64,7 +64,8 @@ def listed(connection: "Connection") -> list[ListedGroup]:
 
 def groups_of(address: "Address", timeout_s: float) -> list[ListedGroup]:
     """The consumer groups that one broker coordinates. Raises Failure."""
-    from cordwood.administration.asking import ask, code_name
+    from cordwood.administration.asking import ask
+    from cordwood.model.errors import code_name
     from cordwood.wire.apis import ApiKey
 
     answer = ask(address, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, timeout_s)

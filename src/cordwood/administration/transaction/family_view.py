@@ -4,11 +4,11 @@ import time
 from itertools import chain
 from typing import Any
 
-from cordwood.administration.asking import ask, code_name
+from cordwood.administration.asking import ask
 from cordwood.administration.brokers import from_every_broker, transaction_coordinator
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.plans import without_query_name

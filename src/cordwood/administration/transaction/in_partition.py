@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.administration.asking import ask, code_name
+from cordwood.administration.asking import ask
 from cordwood.administration.brokers import brokers_that_take_part
 from cordwood.administration.connection import Connection
 from cordwood.administration.topic.by_state import all_partitions
 from cordwood.administration.transaction.hanging import OpenInPartition, open_in, producers_of
 from cordwood.administration.transaction.view import ENDING, listed_of_all
 from cordwood.client.settings import Address
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey

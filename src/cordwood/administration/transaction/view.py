@@ -7,13 +7,13 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from cordwood.administration.asking import ask, code_name, first_answer
+from cordwood.administration.asking import ask, first_answer
 from cordwood.administration.brokers import brokers, brokers_that_take_part, from_every_broker, transaction_coordinator
 from cordwood.administration.cluster.view import partitions_of
 from cordwood.administration.connection import Connection
 from cordwood.client.settings import Address
 from cordwood.model.coordination import transaction_partition
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC
 from cordwood.wire.apis import ApiKey

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from cordwood.administration.asking import ask, code_name
+from cordwood.administration.asking import ask
 from cordwood.administration.brokers import transaction_coordinator
 from cordwood.administration.connection import Connection
+from cordwood.model.errors import code_name
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.owner import Owner, query_id_of, read_owner
