@@ -1,2 +1,2 @@
-"""The raw Kafka client: batches in and out, for Spark and for followers. Calls block, in one thread, without record
-objects."""
+"""The raw Kafka client: batches in and out for Spark, and questions to single brokers. Calls block, in one thread,
+without record objects."""
