@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from simulation.game import SimulationFailed
+from tests.simulation.telling_seeds import telling_first
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
@@ -13,11 +14,13 @@ from cordwood.node.coordinators.transaction_markers import MarkerWriter
 Patch = pytest.MonkeyPatch
 
 
-def assert_found_out(play: Callable[[int], object], games: int = 40, found: str | None = None) -> None:
-    """Plays games until one fails, with the words `found` if given."""
+def assert_found_out(
+    play: Callable[[int], object], games: int = 40, found: str | None = None, *, telling: int = 0
+) -> None:
+    """Plays games until one fails, with the words `found` if given. The game that told before is played first."""
 
     def play_many() -> None:
-        for seed in range(games):
+        for seed in telling_first(telling, games):
             play(seed)
 
     with pytest.raises(SimulationFailed, match=found):

@@ -6,6 +6,7 @@ CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m simulation --game groups 
 import os
 from collections import Counter
 from dataclasses import asdict
+from functools import cache
 
 import pytest
 from simulation.group_game import play
@@ -13,10 +14,13 @@ from tests.seeds import seeds
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 
+played = cache(play)
+"""A game is played once, and looked at by several tests."""
+
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
-    play(seed)
+    played(seed)
 
 
 def test_a_static_member_leads_without_being_told_while_the_topic_grows() -> None:
@@ -37,7 +41,7 @@ def test_an_old_commit_comes_after_its_partition_was_given_to_another() -> None:
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(7):
-        total += Counter(asdict(play(seed)))
+        total += Counter(asdict(played(seed)))
     assert total["rounds"] > 15
     assert total["taken"] > 10
     assert total["commits"] > 200
@@ -46,4 +50,4 @@ def test_the_games_are_about_something() -> None:
 
 
 def test_the_same_seed_plays_the_same_game() -> None:
-    assert play(3) == play(3)
+    assert play(3) == played(3)

@@ -7,6 +7,7 @@ replication --nodes 3 --seed N` plays it again.
 import os
 from collections import Counter
 from dataclasses import asdict
+from functools import cache
 
 import pytest
 from simulation.replication_game import play
@@ -15,16 +16,19 @@ from tests.seeds import seeds
 
 SEEDS = int(os.environ.get("CORDWOOD_REPLICATION_SEEDS", "4"))
 
+played = cache(play)
+"""A game is played once, and looked at by several tests."""
+
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_committed_records_outlive_the_faults_of_brokers_and_all_replicas_come_together_again(seed: int) -> None:
-    play(seed)
+    played(seed)
 
 
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(5):
-        counts = asdict(play(seed))
+        counts = asdict(played(seed))
         del counts["events"]
         total += Counter(counts)
     assert total["acks"] > 50
