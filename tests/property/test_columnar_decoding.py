@@ -10,6 +10,7 @@ import struct
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 from tests.unit.columnar.guarded import guarded
 from tests.unit.columnar.rows import decoded, expected
 
@@ -18,7 +19,7 @@ from cordwood.records.batch import HEADER_SIZE, Codec, batches_in, stamp_append_
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.corruption import CorruptRecords
 
-EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", examples(60)))
 
 timestamps = st.one_of(st.integers(1_699_999_999_000, 1_700_000_001_000), st.integers(-(2**63), 2**63 - 1))
 payloads = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 9000).map(bytes))

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 from tests.unit.columnar.rows import decoded
 
 from cordwood.columnar.columns import HEADERS
@@ -14,7 +15,7 @@ from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.records import Record, records_in
 
-EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", examples(60)))
 
 payloads = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 9000).map(bytes))
 header_lists = st.lists(

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.columnar.unpacking import Unpacker
 from cordwood.records.batch import Codec
@@ -29,7 +30,7 @@ def outcome(codec: int, section: bytes, max_size: int) -> bytes | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.tuples(codecs | raw_snappy, contents, mutations), min_size=1, max_size=5),
     st.integers(1, 20_000),
@@ -59,7 +60,7 @@ def test_sections_are_unpacked_or_refused_as_they_are_elsewhere(
     assert bytes(unpacker.data) == b"".join(part for part in wanted if part is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(codecs, st.binary(max_size=300), st.integers(1, 5000))
 def test_arbitrary_bytes_are_judged_alike(codec: int, data: bytes, max_size: int) -> None:
     expected = outcome(codec, data, max_size)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.rewriting.compaction import BYTES_PER_KEY, CompactionJob, CompactionResult, compact
@@ -82,7 +83,7 @@ def read_all(filesystem: Filesystem) -> list[Record]:
     return records
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(segments_of_batches, st.sampled_from(list(Codec)))
 def test_the_latest_record_of_every_key_stays_at_its_offset(segments: list[list[list[Row]]], codec: Codec) -> None:
     filesystem = MemoryFilesystem()
@@ -95,7 +96,7 @@ def test_the_latest_record_of_every_key_stays_at_its_offset(segments: list[list[
     assert read_all(filesystem) == sorted(latest.values(), key=lambda record: record.offset)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(segments_of_batches)
 def test_tombstones_stay_for_their_retention_and_go_after_it(segments: list[list[list[Row]]]) -> None:
     filesystem = MemoryFilesystem()
@@ -115,7 +116,7 @@ def test_tombstones_stay_for_their_retention_and_go_after_it(segments: list[list
     assert again(50 + RETENTION_MS) == [record for record in in_order if record.value is not None]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(segments_of_batches, st.integers(1, 3))
 def test_with_little_memory_several_rounds_come_to_the_same_end(segments: list[list[list[Row]]], keys: int) -> None:
     filesystem = MemoryFilesystem()
@@ -140,7 +141,7 @@ def files(filesystem: Filesystem) -> tuple[list[int], list[int]]:
     return [int(name.partition(".")[0]) for name in names], sizes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(segments_of_batches, st.integers(1, 3))
 @example([[[(b"a", b"deleted")]], [[(b"b", b"")], [(b"c", b"")], [(b"a", None)]]], 1)
 def test_a_tombstone_never_goes_before_what_it_deletes(segments: list[list[list[Row]]], keys: int) -> None:
@@ -158,7 +159,7 @@ def test_a_tombstone_never_goes_before_what_it_deletes(segments: list[list[list[
         assert {key: value for key, value in found.items() if value is not None} == there
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(segments_of_batches)
 @example([[[(b"a", None)]]])
 def test_where_the_log_ends_is_still_known_when_everything_in_it_is_gone(segments: list[list[list[Row]]]) -> None:
@@ -224,7 +225,7 @@ def test_a_transaction_index_that_a_given_up_round_left_is_not_taken_for_this_ro
     assert not filesystem.exists(stale)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(segments_of_batches)
 def test_the_indexes_are_those_that_a_rebuild_would_make(segments: list[list[list[Row]]]) -> None:
     filesystem = MemoryFilesystem()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 from tests.unit.cluster.metadata import Metadata
 
 from cordwood.cluster.metadata.image import TopicImage
@@ -295,7 +296,7 @@ async def play(steps: list[str], seed: int) -> None:
         assert image.leadership(partition).leader >= 0 or not partition.isr
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STEPS, st.integers(0, 2**32))
 def test_a_leader_has_every_committed_record_and_plans_come_to_an_end(steps: list[str], seed: int) -> None:
     asyncio.run(play(steps, seed))

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.history import Anomaly, ProducerRecorder, ReaderRecorder, Recorder, Report, check
 from cordwood.history.events import (
@@ -205,14 +206,14 @@ class Run:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_history_of_a_log_that_is_right_is_clean(random: Random) -> None:
     report = check(Run(random).go())
     assert report.clean, report.render()
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_so_is_any_beginning_of_it(seed: int) -> None:
     random = Random(seed)
     events = Run(random).go()
@@ -419,7 +420,7 @@ LIES: list[Callable[[list[Event], Random], set[Anomaly]]] = [
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_lie_is_found(lie: Callable[[list[Event], Random], set[Anomaly]], random: Random) -> None:
     events = Run(random).go()
     expected = lie(events, random)

@@ -7,6 +7,7 @@ nobody has verified them yet, bytes whose CRC tells the client. Never another re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.moments import at
+from tests.seeds import examples
 
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
@@ -23,7 +24,7 @@ DIRECTORY = "/data/orders-0"
 NOW_MS = 1_000_000
 SETTINGS = TopicSettings(segment_bytes=1500, index_interval_bytes=250)
 PROFILE = settings(
-    max_examples=150,
+    max_examples=examples(150),
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.moments import at
+from tests.seeds import examples
 
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
@@ -372,7 +373,7 @@ class LogModel(RuleBasedStateMachine):
 
 
 PROFILE = settings(
-    max_examples=300,
+    max_examples=examples(300),
     stateful_step_count=50,
     derandomize=True,
     deadline=None,

@@ -9,13 +9,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from tests.property.test_request_values import Asking
+from tests.seeds import examples
 
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.declarations import TYPES
 from cordwood.wire.encoding.codec import reader, writer
 from cordwood.wire.encoding.schema import Entity, Message, load
 
-PER_VERSION = 12
+PER_VERSION = examples(12)
 
 
 def declared(key: ApiKey, kind: str) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.etcd.members import EtcdCluster
 from tests.etcd.rebased import open_rebased
+from tests.seeds import examples
 
 from cordwood.cluster.stores.interface import (
     Compacted,
@@ -225,13 +226,13 @@ async def play(kind: str, steps: list[tuple[Any, ...]], etcd: EtcdCluster | None
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_a_store_does_what_its_twin_does(kind: str, steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(play(kind, steps))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, max_size=25))
 def test_etcd_does_what_its_twin_does(one_etcd: EtcdCluster, steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(play("etcd", steps, one_etcd))
@@ -255,7 +256,7 @@ async def compact_step_by_step(kind: str, transactions: list[list[Operation]]) -
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(transactions=st.lists(operations(), max_size=8))
 def test_compaction_at_any_revision_keeps_every_later_one(kind: str, transactions: list[list[Operation]]) -> None:
     asyncio.run(compact_step_by_step(kind, transactions))

@@ -7,6 +7,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import Codec, read_header
@@ -70,7 +71,7 @@ def mutated(batch: bytearray, changes: list[tuple[int, int]], *, from_position: 
     return batch
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(new_records, min_size=1, max_size=4), codecs, mutations, st.sampled_from([0, 57, 61]))
 def test_mutated_batches_are_read_or_called_corrupt_and_nothing_else(
     records: list[NewRecord], codec: Codec, changes: list[tuple[int, int]], from_position: int
@@ -84,7 +85,7 @@ def test_mutated_batches_are_read_or_called_corrupt_and_nothing_else(
         read_leader_change(batch)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(new_records, min_size=1, max_size=4), mutations, st.sampled_from([57, 61]))
 def test_headers_that_stay_packed_are_found_malformed_as_opened_ones_are(
     records: list[NewRecord], changes: list[tuple[int, int]], from_position: int
@@ -109,7 +110,7 @@ def test_headers_that_stay_packed_are_found_malformed_as_opened_ones_are(
 STRICT = TopicSettings(cleanup_policy=("compact",), message_timestamp_before_max_ms=10**6)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(new_records, min_size=1, max_size=4), codecs, mutations, st.sampled_from([0, 21, 57, 61]))
 def test_mutated_batches_are_taken_or_refused_and_nothing_else(
     records: list[NewRecord], codec: Codec, changes: list[tuple[int, int]], from_position: int

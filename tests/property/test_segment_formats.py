@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.model.identifiers import TopicPartition
@@ -208,7 +209,7 @@ def test_aborted_transactions_are_found_again_also_across_segments(steps: list[t
     assert pending.first_offsets == open_since
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(appends, st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4), st.integers(0, 10**6))
 def test_a_damaged_log_is_walked_up_to_the_damage_and_never_beyond(
     plan: list[tuple[int, list[int], int]], changes: list[tuple[int, int]], cut: int

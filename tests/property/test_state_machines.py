@@ -7,6 +7,7 @@ record, so that a record which says another state than the one that was checked 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.moments import at
+from tests.seeds import examples
 from tests.unit.groups import consumer_stage, stage
 from tests.unit.transactions.family_table import NAME, Table
 
@@ -62,7 +63,7 @@ class ClassicStage(stage.Stage):
         self.settle(out)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     schedules("join", "join", "sync", "sync", "beat", "leave", "commit", "wait", "restart", "disk", "delete"),
     st.sampled_from([0, 50]),
@@ -113,7 +114,7 @@ class ConsumerStage(consumer_stage.Stage):
                 MEMBER_MOVES.moved(member_id, members[member_id].state, current.state)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     schedules("beat", "beat", "beat", "beat", "keep", "anew", "leave", "away", "topics", "wait", "restart", "compact")
 )
@@ -191,7 +192,7 @@ class Writer:
             self.machine.replay(*record)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     schedules("init", "init", "add", "add", "add", "end", "end", "mark", "mark", "late", "expire", "restart"),
     st.sampled_from([0, 32_762]),
@@ -259,7 +260,7 @@ class FamilyTable(Table):
                 SLOT_MOVES.moved(slot_id, before.state, after)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     schedules(
         *("join", "join", "join", "write", "write", "write", "commit", "abort", "mark", "mark"),

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.seeds import examples
 
 from cordwood.wire.encoding.bad_messages import BadRequest, FrameTooLarge
 from cordwood.wire.framing import BufferPool, FrameReader
@@ -44,7 +45,7 @@ def delivered(reader: FrameReader, stream: bytes, pieces: list[int], *, release:
     return frames
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(sizes=payloads, pieces=cuts, release=st.booleans(), seed=st.integers(0, 9))
 @example(sizes=[600] * 5, pieces=[3000], release=False, seed=0)
 @example(sizes=[600, 590, 620, 3, 600], pieces=[3000], release=True, seed=0)
@@ -62,7 +63,7 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
 
 
 @pytest.mark.parametrize("piece", [1, 10_000])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(sizes=payloads, bad_size=st.sampled_from([MAX_REQUEST_BYTES + 1, 2**31 - 1, -1, -(2**31)]))
 def test_frames_before_a_bad_size_are_delivered_and_then_the_stream_is_lost(
     piece: int, sizes: list[int], bad_size: int
@@ -86,7 +87,7 @@ def test_frames_before_a_bad_size_are_delivered_and_then_the_stream_is_lost(
         next(reader)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(orders=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 90)), max_size=60), seed=st.integers(0, 5))
 def test_connections_that_share_a_pool_do_not_mix(orders: list[tuple[int, int]], seed: int) -> None:
     random = Random(seed)
