@@ -35,7 +35,10 @@ _LONG_STORIES = {
     "hanging-transactions.md",
     "moving-a-rack.md",
     "nodes.md",
+    "racks.md",
     "rolling-restart.md",
+    "upgrade.md",
+    "workers.md",
 }
 _TIMEOUT_S = 600
 """Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
