@@ -105,7 +105,7 @@ class BrokerProcess:
             return found.group(1)
 
         try:
-            self.bootstrap = eventually(ready, within_s, what="the ready line") or ""
+            self.bootstrap = eventually(ready, within_s=within_s, what="the ready line") or ""
         except AssertionError:
             said = self.output()[-4000:]
             self.end()
@@ -116,6 +116,15 @@ class BrokerProcess:
         with self.output_path.open("rb") as file:
             file.seek(self._output_start)
             return file.read().decode(errors="replace")
+
+    def says(self, text: str) -> None:
+        """Waits for the text: a thread writes the lines of the log, and some come behind the ready line."""
+
+        def said() -> str:
+            output = self.output()
+            return text if text in output else output[-2000:]
+
+        eventually(said, to_be=text, what="a line of the broker")
 
     @property
     def address(self) -> str:

@@ -2,20 +2,17 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
-_WITHIN_S = 30.0
+from tests.deadline import eventually
 
 
 def pause(pid: int, *, calls_too: bool = False) -> None:
     """Returns when no thread of the process runs; calls of the kernel may be under way, unless `calls_too`."""
     os.kill(pid, signal.SIGSTOP)
     still = "T" if calls_too else "TD"
-    deadline = time.monotonic() + _WITHIN_S
     # Without a pause between two looks: what the process does next should be cut off in the middle, not after a while.
-    while any(state not in still for state in _thread_states(pid)):
-        assert time.monotonic() < deadline, f"process {pid} does not stand still"
+    eventually(lambda: set(_thread_states(pid)) <= set(still), what=f"process {pid} to stand still", every_s=0)
 
 
 def resume(pid: int) -> None:

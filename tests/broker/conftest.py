@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.deadline import eventually
+from tests.deadline import eventually, eventually_here
 from tests.moments import at
 
 from cordwood.broker.machine.loop_watch import LoopWatch
@@ -165,18 +165,13 @@ class Harness:
         self.connections._sweep_timer.cancel()
         self.connections._sweep()
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Lets the loop run until something is so. The test's time limit is the only one."""
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
     async def stop(self) -> None:
         for client in self.clients:
             client.close()
         self.server.close()
         self.inner.close()
         self.connections.close()
-        await self.until(lambda: len(self.connections) == 0)
+        await eventually_here(lambda: len(self.connections), to_be=0)
         self.cold_readers.close()
         self.loop_watch.close()
 

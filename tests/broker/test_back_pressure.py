@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from tests.deadline import eventually_here
 
 from cordwood.wire.framing import BUFFER_BYTES
 
@@ -18,9 +19,9 @@ async def test_a_peer_that_does_not_read_is_not_read_from(serving: Any, request_
         client = await broker.connect(receive_buffer=4096)
         broker.node.answer = lambda header, body, reply: reply.send(answer)
         sending = asyncio.create_task(client.send(b"".join(request_frame(number) for number in range(MANY))))
-        await broker.until(lambda: len(broker.connections) == 1)
+        await eventually_here(lambda: len(broker.connections), to_be=1)
         (connection,) = broker.connections._open.values()
-        await broker.until(lambda: connection._sender.blocked and not connection.receiving)
+        await eventually_here(lambda: connection._sender.blocked and not connection.receiving)
         # What the kernel's socket buffers took, and one limit's worth.
         assert len(broker.node.requests) * len(answer) < 10 << 20
         assert connection._sender.held_bytes <= (1 << 20) + len(answer)
@@ -39,11 +40,11 @@ async def test_no_more_requests_of_a_connection_are_under_way_than_allowed(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(b"".join(request_frame(number) for number in range(30)))
-        await broker.until(lambda: len(broker.node.requests) == 10)
+        await eventually_here(lambda: len(broker.node.requests), to_be=10)
         await asyncio.sleep(0.02)
         assert len(broker.node.requests) == 10
         for index in range(30):
-            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            await eventually_here(lambda index=index: len(broker.node.requests) > index)  # type: ignore[misc]
             assert len(broker.node.requests) <= index + 10
             broker.node.reply(index).send(response_frame(index))
         assert [(await client.receive_response())[0] for _ in range(30)] == list(range(30))
@@ -56,11 +57,11 @@ async def test_no_more_bytes_of_a_connection_are_under_way_than_allowed(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(b"".join(request_frame(number, bytes(990)) for number in range(6)))
-        await broker.until(lambda: len(broker.node.requests) == 2)
+        await eventually_here(lambda: len(broker.node.requests), to_be=2)
         await asyncio.sleep(0.02)
         assert len(broker.node.requests) == 2
         for index in range(6):
-            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            await eventually_here(lambda index=index: len(broker.node.requests) > index)  # type: ignore[misc]
             broker.node.reply(index).send(response_frame(index))
         assert [(await client.receive_response())[0] for _ in range(6)] == list(range(6))
 
@@ -73,11 +74,11 @@ async def test_requests_of_all_connections_together_are_bounded(
         clients = [await broker.connect() for _ in range(20)]
         for number, client in enumerate(clients):
             await client.send(request_frame(number, bytes(990)))
-        await broker.until(lambda: len(broker.node.requests) == 10)
+        await eventually_here(lambda: len(broker.node.requests), to_be=10)
         await asyncio.sleep(0.02)
         assert len(broker.node.requests) == 10
         for index in range(20):
-            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            await eventually_here(lambda index=index: len(broker.node.requests) > index)  # type: ignore[misc]
             header, _, reply = broker.node.requests[index]
             reply.send(response_frame(header.correlation_id))
         for number, client in enumerate(clients):
@@ -125,7 +126,7 @@ async def test_requests_of_ordinary_size_do_not_wait_for_peers_that_drip(serving
         huge = request_frame(1, bytes(20 << 20))
         for dripper in drippers:
             broker.loop.create_task(dripper.send(huge[:-3]))
-        await broker.until(lambda: broker.connections.arriving.waiting == 5)
+        await eventually_here(lambda: broker.connections.arriving.waiting, to_be=5)
         honest, small = await broker.connect(), await broker.connect()
         for number in range(3):
             for client, size in ((honest, 1 << 20), (small, 100)):
@@ -142,13 +143,13 @@ async def test_a_huge_request_gets_the_memory_of_peers_that_drip(
         broker.node.answer = lambda header, body, reply: reply.send(struct.pack(">ii", 4, header.correlation_id))
         dripper, honest = await broker.connect(), await broker.connect()
         await dripper.send(request_frame(1, bytes(20 << 20))[: 8 << 20])
-        await broker.until(lambda: broker.connections.arriving.held_bytes > 20 << 20)
+        await eventually_here(lambda: broker.connections.arriving.held_bytes > 20 << 20)
         sending = asyncio.create_task(honest.send(request_frame(2, bytes(20 << 20))))
         assert await dripper.closed()
         assert (await honest.receive_response())[0] == 2
         await sending
         assert any("arrives too slowly" in line for line in caplog.messages)
-        await broker.until(lambda: broker.connections.arriving.held_bytes == 0)
+        await eventually_here(lambda: broker.connections.arriving.held_bytes, to_be=0)
         assert broker.connections.receive_buffers.lent_bytes <= BUFFER_BYTES
 
 
@@ -159,7 +160,7 @@ async def test_a_peer_that_never_takes_its_answer_is_closed_as_idle(serving: Any
         broker.node.answer = lambda header, body, reply: reply.send(answer)
         await client.send(request_frame(1))
         broker.idle_after(0.2)
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
 
 
 LARGE = 8 << 20
@@ -177,10 +178,10 @@ async def test_answers_that_peers_do_not_take_are_bounded_over_all_connections_a
         waiting = broker.sending.waiting
         for number, client in enumerate(slow, 1):
             await client.send(request_frame(7))
-            await broker.until(lambda number=number: len(broker.node.requests) == number)
+            await eventually_here(lambda: len(broker.node.requests), to_be=number)
             assert waiting.total_bytes <= 5 * LARGE
         # Each time that a sixth answer has no room, the two slowest peers go.
-        await broker.until(lambda: len(broker.connections) <= 6)
+        await eventually_here(lambda: len(broker.connections) <= 6)
         assert await slow[0].closed()
         reading = await broker.connect()
         await reading.send(request_frame(7))
@@ -196,15 +197,15 @@ async def test_answers_that_wait_for_an_earlier_one_are_counted_and_stop_the_con
         broker.node.answer = None
         client = await broker.connect()
         await client.send(request_frame(0))
-        await broker.until(lambda: len(broker.node.requests) == 1)
+        await eventually_here(lambda: len(broker.node.requests), to_be=1)
         broker.node.answer = lambda header, body, reply: reply.send(
             response_frame(header.correlation_id, bytes(60_000))
         )
         await client.send(b"".join(request_frame(number) for number in range(1, 10)))
-        await broker.until(lambda: len(broker.node.requests) == 3)
+        await eventually_here(lambda: len(broker.node.requests), to_be=3)
         await asyncio.sleep(0.02)
         assert len(broker.node.requests) == 3
         assert broker.sending.waiting.total_bytes > 2 * 60_000
         broker.node.reply(0).send(response_frame(0))
         assert [(await client.receive_response())[0] for _ in range(10)] == list(range(10))
-        await broker.until(lambda: broker.sending.waiting.total_bytes == 0)
+        await eventually_here(lambda: broker.sending.waiting.total_bytes, to_be=0)

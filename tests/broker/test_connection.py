@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from tests.deadline import eventually_here
 
 from cordwood.broker.network.connection import REQUESTS_PER_TURN
 from cordwood.wire.framing import BUFFER_BYTES
@@ -49,7 +50,7 @@ async def test_answers_leave_in_the_order_of_the_requests(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(b"".join(request_frame(number) for number in range(5)))
-        await broker.until(lambda: len(broker.node.requests) == 5)
+        await eventually_here(lambda: len(broker.node.requests), to_be=5)
         for index in (3, 1, 4, 2):
             broker.node.reply(index).send(response_frame(index, b"x"))
         await asyncio.sleep(0.01)
@@ -82,7 +83,7 @@ async def test_answers_that_are_ready_together_leave_in_one_write(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(b"".join(request_frame(number) for number in range(20)))
-        await broker.until(lambda: len(broker.node.requests) == 20)
+        await eventually_here(lambda: len(broker.node.requests), to_be=20)
         broker.outbox.cork()
         for index in reversed(range(20)):
             broker.node.reply(index).send(response_frame(index))
@@ -97,13 +98,13 @@ async def test_hanging_up_first_sends_what_is_owed(serving: Any, request_frame: 
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1) + request_frame(2))
-        await broker.until(lambda: len(broker.node.requests) == 2)
+        await eventually_here(lambda: len(broker.node.requests), to_be=2)
         broker.node.reply(1).hang_up("acks=0 failed")
         await asyncio.sleep(0.01)
         broker.node.reply(0).send(response_frame(1))
         assert (await client.receive_response())[0] == 1
         assert await client.receive(1) == b""
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
 
 
 async def test_a_request_after_a_hang_up_is_not_looked_at(serving: Any, request_frame: Any) -> None:
@@ -125,7 +126,7 @@ async def test_a_size_that_is_not_allowed_closes_the_connection_with_a_line(
         await client.send(request_frame(1) + struct.pack(">i", claim) + b"x" * 100)
         assert (await client.receive_response())[0] == 1
         assert await client.closed()
-        await broker.until(lambda: len(broker.connections) == 0)
+        await eventually_here(lambda: len(broker.connections), to_be=0)
         assert broker.connections.receive_buffers.lent_bytes == 0
     assert any("127.0.0.1" in line and str(claim) in line for line in caplog.messages)
 
@@ -166,7 +167,7 @@ async def test_a_hang_up_in_the_middle_of_a_request_leaves_nothing_behind(
         await client.send(request_frame(1, b"whole") + request_frame(2, b"half")[:part])
         assert (await client.receive_response())[0] == 1
         client.close()
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
         assert len(broker.connections) == 0
         assert broker.connections.receive_buffers.lent_bytes == 0
 
@@ -178,9 +179,9 @@ async def test_an_answer_for_a_peer_that_has_gone_is_dropped(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1) + request_frame(2))
-        await broker.until(lambda: len(broker.node.requests) == 2)
+        await eventually_here(lambda: len(broker.node.requests), to_be=2)
         client.close()
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
         broker.node.reply(1).send(response_frame(2))
         broker.node.reply(0).hang_up("too late")
         assert broker.connections.unanswered_bytes == 0
@@ -192,7 +193,7 @@ async def test_a_quiet_connection_holds_no_memory(serving: Any, request_frame: A
         for number in range(3):
             await client.send(request_frame(number, b"x" * 300_000))
             await client.receive_response()
-        await broker.until(lambda: broker.connections.receive_buffers.lent_bytes == 0)
+        await eventually_here(lambda: broker.connections.receive_buffers.lent_bytes, to_be=0)
 
 
 async def test_thousands_of_tiny_requests_in_one_packet_do_not_keep_others_waiting(
@@ -214,12 +215,12 @@ async def test_connections_beyond_the_maximum_are_closed_at_once(
 ) -> None:
     async with serving(max_connections=2) as broker:
         first, second = await broker.connect(), await broker.connect()
-        await broker.until(lambda: len(broker.connections) == 2)
+        await eventually_here(lambda: len(broker.connections), to_be=2)
         third = await broker.connect()
         assert await third.closed()
         assert any("there are 2 already" in line for line in caplog.messages)
         first.close()
-        await broker.until(lambda: len(broker.connections) == 1)
+        await eventually_here(lambda: len(broker.connections), to_be=1)
         fourth = await broker.connect()
         for client in (second, fourth):
             await client.send(request_frame(1))
@@ -234,7 +235,7 @@ async def test_an_idle_connection_is_closed(serving: Any, request_frame: Any) ->
         await client.receive_response()
         broker.idle_after(0.1)
         assert await client.closed()
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
 
 
 async def test_a_slow_loris_is_closed_as_idle(serving: Any, request_frame: Any) -> None:
@@ -253,7 +254,7 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1))
-        await broker.until(lambda: len(broker.node.requests) == 1)
+        await eventually_here(lambda: len(broker.node.requests), to_be=1)
         broker.idle_after(0.05)
         await asyncio.sleep(0.2)
         broker.idle_after(600)  # a slow machine may need more than 50 ms to deliver the answer
@@ -268,7 +269,7 @@ async def test_draining_sends_what_is_owed_and_takes_nothing_new(
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1))
-        await broker.until(lambda: len(broker.node.requests) == 1)
+        await eventually_here(lambda: len(broker.node.requests), to_be=1)
         drained = asyncio.create_task(broker.connections.drain(10))
         await asyncio.sleep(0.01)
         await client.send(request_frame(2))
@@ -285,7 +286,7 @@ async def test_draining_gives_up_after_its_time(serving: Any, request_frame: Any
         client = await broker.connect()
         broker.node.answer = None
         await client.send(request_frame(1))
-        await broker.until(lambda: len(broker.node.requests) == 1)
+        await eventually_here(lambda: len(broker.node.requests), to_be=1)
         assert await broker.connections.drain(0.05) == 1
 
 
@@ -297,7 +298,7 @@ async def test_peers_that_hang_up_all_at_once_need_one_buffer_between_them(servi
             await client.receive_response()
         for client in clients:
             client.close()
-        await broker.until(lambda: len(broker.connections) == 0)
+        await eventually_here(lambda: len(broker.connections), to_be=0)
         assert broker.connections.receive_buffers.lent_bytes == 0
         assert broker.connections.receive_buffers.free_bytes <= 2 * BUFFER_BYTES
 
@@ -320,7 +321,7 @@ async def test_another_protocol_is_recognised_said_once_and_closed(
             client = await broker.connect()
             await client.send(first)
             assert await client.closed()
-        await broker.until(lambda: len(broker.connections) == 0)
+        await eventually_here(lambda: len(broker.connections), to_be=0)
         assert broker.connections.receive_buffers.lent_bytes == 0
         assert not broker.node.requests
     (line,) = caplog.messages
@@ -354,6 +355,6 @@ async def test_requests_and_bytes_are_counted_for_the_client_that_sent_them(serv
         (use,) = broker.connections._clients.clients(10)
         assert (use.connections, use.accepted, use.requests, use.request_bytes) == (1, 1, 150, len(packet))
         client.close()
-        await broker.until(lambda: len(broker.connections) == 0)
+        await eventually_here(lambda: len(broker.connections), to_be=0)
         (use,) = broker.connections._clients.clients(10)
         assert (use.connections, use.accepted, use.requests) == (0, 1, 150)

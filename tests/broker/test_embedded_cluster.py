@@ -65,7 +65,7 @@ def test_a_topic_has_three_replicas_by_default(cluster: Cluster) -> None:
     write(cluster, topic, ["placed"])
     assert sorted(cluster.brokers) == [1, 2, 3]
     assert len(cluster.bootstrap_servers.split(",")) == 3
-    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
+    eventually(lambda: in_sync(cluster, topic), to_be=[1, 2, 3], what="three replicas in sync")
 
 
 def test_records_survive_a_leader_that_is_killed_and_the_leader_comes_back(cluster: Cluster) -> None:
@@ -77,7 +77,7 @@ def test_records_survive_a_leader_that_is_killed_and_the_leader_comes_back(clust
     write(cluster, topic, second)
     eventually(lambda: cluster.leader(topic) is not leader, what="another leader")
     leader.start()
-    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
+    eventually(lambda: in_sync(cluster, topic), to_be=[1, 2, 3], what="three replicas in sync")
     assert read(cluster, topic, 200) == first + second
 
 
@@ -96,20 +96,20 @@ def test_the_leader_is_told_by_the_broker_with_the_newest_metadata(
 def test_a_leader_that_is_stopped_hands_over(cluster: Cluster) -> None:
     topic = new_topic()
     write(cluster, topic, ["placed"])
-    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
+    eventually(lambda: in_sync(cluster, topic), to_be=[1, 2, 3], what="three replicas in sync")
     leader = cluster.leader(topic)
     leader.stop()
     eventually(lambda: cluster.leader(topic) is not leader, what="another leader")
     write(cluster, topic, ["paid"])
     assert read(cluster, topic, 2) == ["placed", "paid"]
     leader.start()
-    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
+    eventually(lambda: in_sync(cluster, topic), to_be=[1, 2, 3], what="three replicas in sync")
 
 
 def test_the_log_of_a_broker_that_does_not_lead_refuses(cluster: Cluster) -> None:
     topic = new_topic()
     write(cluster, topic, ["placed"])
-    eventually(lambda: in_sync(cluster, topic) == [1, 2, 3], what="three replicas in sync")
+    eventually(lambda: in_sync(cluster, topic), to_be=[1, 2, 3], what="three replicas in sync")
     leader = cluster.leader(topic)
     other = next(broker for broker in cluster.brokers.values() if broker is not leader)
     with pytest.raises(ProtocolError) as refused:
@@ -135,7 +135,7 @@ def test_a_broker_with_the_settings_of_a_cluster_joins_it() -> None:
         settings: dict[str, str | int] = {"cluster.name": "embedded", "cluster.store": cluster.store, "node.id": 2}
         with Broker(settings=settings) as joined:
             admin = AdminClient({"bootstrap.servers": joined.bootstrap_servers})
-            eventually(lambda: sorted(admin.list_topics(timeout=30).brokers) == [1, 2], what="both brokers")
+            eventually(lambda: sorted(admin.list_topics(timeout=30).brokers), to_be=[1, 2], what="both brokers")
 
 
 def test_settings_of_the_cluster_itself_are_refused() -> None:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.deadline import eventually_here
 
 from cordwood.broker.machine.loop_watch import STALL_S
 from cordwood.broker.network.connection import TURN_S
@@ -26,14 +27,14 @@ async def test_a_request_that_held_the_loop_is_named_in_the_log_and_counted(
         broker.node.answer = slowly
         client = await broker.connect()
         await client.send(request_frame(1) * 3)
-        await broker.until(lambda: len(broker.node.requests) == 3)
+        await eventually_here(lambda: len(broker.node.requests), to_be=3)
         assert caplog.messages == [
             "the event loop was held for 100 ms (100 ms of CPU) by Metadata of None on connection 1 from 127.0.0.1"
         ]
         assert broker.loop_watch.held_cpu_s == {"Metadata": pytest.approx(6 * STALL_S)}
         now_s[0] += 60.0
         await client.send(request_frame(1))
-        await broker.until(lambda: len(broker.node.requests) == 4)
+        await eventually_here(lambda: len(broker.node.requests), to_be=4)
         assert caplog.messages[1].endswith("; 2 such turns before it were not logged")
 
 
@@ -117,7 +118,7 @@ async def test_a_connection_whose_request_took_long_lets_others_have_their_turn(
         greedy, modest = await broker.connect(), await broker.connect()
         await greedy.send(request_frame(1) * 20)
         await modest.send(request_frame(1))
-        await broker.until(lambda: len(served) == 21)
+        await eventually_here(lambda: len(served), to_be=21)
         assert served.index(2) < 20
 
 
@@ -134,7 +135,7 @@ async def test_the_next_request_of_a_connection_that_is_held_waits_until_it_is_r
         client, other = await broker.connect(), await broker.connect()
         await client.send(request_frame(1) + request_frame(2))
         await other.send(request_frame(3))
-        await broker.until(lambda: len(broker.node.requests) == 2)
+        await eventually_here(lambda: len(broker.node.requests), to_be=2)
         assert [header.correlation_id for header, _, _ in broker.node.requests] == [1, 3]
         broker.node.reply(0).release()
-        await broker.until(lambda: len(broker.node.requests) == 3)
+        await eventually_here(lambda: len(broker.node.requests), to_be=3)

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
+from tests.deadline import eventually_here
 from tests.moments import at
 
 from cordwood.broker.metrics import endpoint as metrics_endpoint
@@ -57,7 +58,7 @@ class Stage:
     async def create(self, topic: str) -> None:
         wanted = [topics.NewTopic(topic)]
         await self.asked(lambda done: self.server.driver.metadata(lambda writer: writer.create_topics(wanted), done))
-        await self.until(lambda: topic in self.node.hosted.topics)
+        await eventually_here(lambda: topic in self.node.hosted.topics)
 
     def append(
         self,
@@ -82,10 +83,6 @@ class Stage:
         assert await self.asked(
             lambda done: self.node.groups.positions.commit(CommitRequest(group, Author(), commits), done)
         ) == [ErrorCode.NONE]
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        while not condition():  # noqa: ASYNC110 the broker has no events for tests
-            await asyncio.sleep(0.01)
 
     async def http(self, request: bytes) -> tuple[bytes, bytes]:
         assert self.server.metrics_address is not None
@@ -166,13 +163,13 @@ async def test_a_warning_is_given_once_before_a_loss_and_once_when_it_happened(
         await stage.commit("readers", "t", 40)
         await stage.commit("finished", "t", 100)
         watch = stage.node.lag_watch
-        await stage.until(lambda: [watched for watched in watch.positions.values() if watched.warned])
+        await eventually_here(lambda: [watched for watched in watch.positions.values() if watched.warned])
         stage.server.driver.run(lambda: stage.node.hosted.leader("t", 0).replica.log.delete_records_before(70))
-        await stage.until(lambda: watch.overtaken_total == 1)
+        await eventually_here(lambda: watch.overtaken_total, to_be=1)
         sweep = watch.positions
-        await stage.until(lambda: watch.positions is not sweep)
+        await eventually_here(lambda: watch.positions is not sweep)
         sweep = watch.positions
-        await stage.until(lambda: watch.positions is not sweep)
+        await eventually_here(lambda: watch.positions is not sweep)
         samples = await stage.scrape()
         assert samples["cordwood_group_lost_records", "readers", "t", "0"] == 30
         assert samples["cordwood_group_lag_records", "readers", "t", "0"] == 30
@@ -189,7 +186,7 @@ async def test_a_hot_partition_has_its_share_of_the_traffic() -> None:
         now_ms = int(time.time() * 1000)
         stage.append("t", 1, now_ms, partition=0)
         stage.append("t", 1, now_ms, partition=1)
-        await stage.until(lambda: TopicPartition("t", 1) in stage.node.lag_watch.traffic)
+        await eventually_here(lambda: TopicPartition("t", 1) in stage.node.lag_watch.traffic)
         for _ in range(3):
             stage.append("t", 1, now_ms, partition=0, size=1000)
         stage.append("t", 1, now_ms, partition=1, size=1000)
@@ -209,8 +206,8 @@ async def test_a_topic_whose_records_all_go_to_one_of_few_partitions_is_skewed_b
         for partition in range(3):
             stage.append("even", 1, now_ms, partition=partition)
         stage.append("t", 1, now_ms, partition=0)
-        await stage.until(lambda: TopicPartition("t", 0) in stage.node.lag_watch.traffic)
-        await stage.until(lambda: TopicPartition("even", 2) in stage.node.lag_watch.traffic)
+        await eventually_here(lambda: TopicPartition("t", 0) in stage.node.lag_watch.traffic)
+        await eventually_here(lambda: TopicPartition("even", 2) in stage.node.lag_watch.traffic)
         stage.append("t", 1, now_ms, partition=0, size=1000)
         for partition in range(3):
             stage.append("even", 1, now_ms, partition=partition, size=1000)
@@ -226,7 +223,7 @@ async def test_internal_topics_and_those_with_one_partition_have_no_skew() -> No
         now_ms = int(time.time() * 1000)
         stage.append("t", 1, now_ms)
         await stage.commit("readers", "t", 0)
-        await stage.until(lambda: stage.node.lag_watch.positions)
+        await eventually_here(lambda: stage.node.lag_watch.positions)
         for number in range(5):
             await stage.commit("readers", "t", number)
             stage.append("t", 1, now_ms)
@@ -428,7 +425,7 @@ async def test_the_keys_behind_a_hot_partition_are_named_only_if_that_is_wanted(
             await stage.create("t")
             now_ms = int(time.time() * 1000)
             stage.append("t", 1, now_ms, partition=2)
-            await stage.until(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
+            await eventually_here(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
             stage.append("t", 90, now_ms, partition=2, keys=[b"whale"] * 9 + [b"minnow"])
             if wanted == "false":
                 found = await stage.scraped(lambda found: ("cordwood_topic_traffic_skew", "t") in found)
@@ -444,7 +441,7 @@ async def test_hot_keys_that_look_alike_are_told_apart() -> None:
         await stage.create("t")
         now_ms = int(time.time() * 1000)
         stage.append("t", 1, now_ms, partition=2)
-        await stage.until(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
+        await eventually_here(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
         stage.append("t", 90, now_ms, partition=2, keys=[b"\xff", rb"\xff", rb"\xff"])
         found = await stage.scraped(lambda found: any(key[0] == "cordwood_partition_hot_key_share" for key in found))
         shares = {key[3]: value for key, value in found.items() if key[0] == "cordwood_partition_hot_key_share"}
@@ -465,12 +462,12 @@ async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
             stage.append("t", 20, came_ms, size=30)
         await stage.commit("readers", "t", 30)
         watch, key = stage.node.lag_watch, ("readers", TopicPartition("t", 0))
-        await stage.until(lambda: key in watch.positions)
+        await eventually_here(lambda: key in watch.positions)
         foreseen_ms = watch.positions[key].lag.time_to_data_loss_ms
         assert foreseen_ms is not None
         assert 0 <= foreseen_ms <= 8001
         log = stage.node.hosted.leader("t", 0).replica.log
-        await stage.until(lambda: log.offsets.start > 30)
+        await eventually_here(lambda: log.offsets.start > 30)
         assert time.time() * 1000 > came_ms + 8000
-        await stage.until(lambda: watch.positions[key].lag.lost_records == log.offsets.start - 30)
+        await eventually_here(lambda: watch.positions[key].lag.lost_records == log.offsets.start - 30)
         assert watch.overtaken_total == 1

@@ -92,7 +92,7 @@ def test_a_broker_logs_in_over_tls_as_a_user_of_its_own_keys_and_tells_nobody_th
         refused = BrokerProcess(tmp_path / "data", settings={**settings, "cluster.etcd.password.file": ""})
         refused.launch()
         eventually(lambda: not refused.alive, what="the refusal")
-        assert "the user 'broker' of etcd has no password" in refused.output()
+        refused.says("the user 'broker' of etcd has no password")
         refused.end()
 
 
@@ -104,7 +104,7 @@ def test_a_broker_that_slept_through_a_compaction_catches_up(start_etcd: StartEt
             BrokerProcess(tmp_path / "two", settings=settings_of(etcd, 2)) as two,
         ):
             first, second = (AdminClient({"bootstrap.servers": each.bootstrap}) for each in (one, two))
-            eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, what="both brokers")
+            eventually(lambda: len(second.list_topics(timeout=10).brokers), to_be=2, what="both brokers")
             pausing.pause(two.pid)
             try:
                 # The watch of the sleeping broker ends with its connection: its events would wait in the socket.
@@ -115,9 +115,9 @@ def test_a_broker_that_slept_through_a_compaction_catches_up(start_etcd: StartEt
                 member.post("/v3/kv/compaction", {"revision": revision, "physical": True})
             finally:
                 pausing.resume(two.pid)
-            eventually(lambda: "orders" in second.list_topics(timeout=10).topics, 60, what="the topic at the sleeper")
-            eventually(lambda: len(second.list_topics(timeout=10).brokers) == 2, 60, what="both brokers again")
+            eventually(lambda: "orders" in second.list_topics(timeout=10).topics, what="the topic at the sleeper")
+            eventually(lambda: len(second.list_topics(timeout=10).brokers), to_be=2, what="both brokers again")
             assert two.alive
             first.create_topics([NewTopic("later", 1, 2)])["later"].result(60)
-            eventually(lambda: "later" in second.list_topics(timeout=10).topics, 60, what="the later topic")
+            eventually(lambda: "later" in second.list_topics(timeout=10).topics, what="the later topic")
             assert two.stop() == 0, two.output()

@@ -127,7 +127,7 @@ def test_a_broker_whose_connection_broke_is_asked_after_all_others(cluster: Clus
         hung = HungServer(first)
         try:
             # The connection to the first broker is the client's only one.
-            eventually(lambda: len(client.topics()) == 1, what="the topic, as another broker knows it")
+            eventually(lambda: len(client.topics()), to_be=1, what="the topic, as another broker knows it")
             assert b"the-client" not in hung.client_ids_seen()
         finally:
             hung.close()

@@ -82,7 +82,7 @@ def test_damage_that_nobody_read_is_found_said_and_not_served(data: Path, caplog
     caplog.set_level(logging.INFO, "cordwood.scrub")
     port = free_port()
     with started(data, **{"metrics.listener": f"127.0.0.1:{port}"}) as broker:
-        eventually(lambda: damage(broker) == [(BAD, BAD)])
+        eventually(lambda: damage(broker), to_be=[(BAD, BAD)])
         said = [record.getMessage() for record in caplog.records if record.name == "cordwood.scrub"]
         assert len(said) == 1
         assert f"{TOPIC}-0: offsets {BAD} to {BAD} are damaged" in said[0]
@@ -120,7 +120,7 @@ def test_what_was_found_is_refused_after_a_restart_before_it_is_looked_for_again
     with monkeypatch.context() as hurry:
         hurry.setattr(scrub, "FIRST_AFTER_MS", 1)
         with started(data) as broker:
-            eventually(lambda: damage(broker) == [(BAD, BAD)])
+            eventually(lambda: damage(broker), to_be=[(BAD, BAD)])
             eventually((data / "scrub-checkpoint").exists)
     monkeypatch.setattr(scrub, "FIRST_AFTER_MS", 3_600_000)
     with started(data) as broker:
@@ -131,11 +131,11 @@ def test_what_was_found_is_refused_after_a_restart_before_it_is_looked_for_again
 @pytest.mark.usefixtures("hurried")
 def test_a_segment_that_was_put_right_is_served_again(data: Path) -> None:
     with started(data) as broker:
-        eventually(lambda: damage(broker) == [(BAD, BAD)])
+        eventually(lambda: damage(broker), to_be=[(BAD, BAD)])
         eventually((data / "scrub-checkpoint").exists)
     alter(data, b"pay 914", f"pay {100 + BAD}".encode())
     with started(data) as broker:
-        eventually(lambda: damage(broker) == [])
+        eventually(lambda: damage(broker), to_be=[])
         assert polled(broker, 0, COUNT) == [b"pay %d" % (100 + number) for number in range(COUNT)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.broker.conftest import BROKER
-from tests.deadline import eventually
+from tests.deadline import eventually, eventually_here
 from tests.raw_client import RawClient
 
 from cordwood.broker.network.connections import MOST_STRANGERS
@@ -27,7 +27,7 @@ def proof(correlation_id: int) -> bytes:
 async def test_a_broker_gets_in_where_clients_have_taken_every_connection(serving: Any, request_frame: Any) -> None:
     async with serving(max_connections=3) as broker:
         clients = [await broker.connect() for _ in range(3)]
-        await broker.until(lambda: len(broker.connections) == 3)
+        await eventually_here(lambda: len(broker.connections), to_be=3)
         for client in clients[1:]:
             await client.send(request_frame(1))
             assert (await client.receive_response())[0] == 1
@@ -47,7 +47,7 @@ async def test_brokers_get_in_after_the_bound_was_lowered_below_the_number_of_cl
 ) -> None:
     async with serving(max_connections=5) as broker:
         clients = [await broker.connect() for _ in range(5)]
-        await broker.until(lambda: len(broker.connections) == 5)
+        await eventually_here(lambda: len(broker.connections), to_be=5)
         broker.connections.limits = broker.connections.limits._replace(max_connections=1)
         for _ in range(7):
             peer = await broker.connect(to_brokers=True)
@@ -72,7 +72,7 @@ async def test_a_crowd_at_the_listener_of_brokers_closes_neither_brokers_nor_all
         assert (await peer.receive_response())[0] == 1
         for _ in range(2 * MOST_STRANGERS):
             await broker.connect(to_brokers=True)
-        await broker.until(lambda: broker.connections.accepted == 2 * MOST_STRANGERS + 2)
+        await eventually_here(lambda: broker.connections.accepted == 2 * MOST_STRANGERS + 2)
         assert len(broker.connections) == MOST_STRANGERS + 2
         another = await broker.connect(to_brokers=True)
         await another.send(proof(2))
@@ -87,20 +87,20 @@ async def test_one_address_has_its_share_and_brokers_do_not_count(
 ) -> None:
     async with serving(max_connections_per_address=2) as broker:
         first, second = await broker.connect(), await broker.connect()
-        await broker.until(lambda: len(broker.connections) == 2)
+        await eventually_here(lambda: len(broker.connections), to_be=2)
         assert await (await broker.connect()).closed()
         assert any(
             "there are 2 from its address already: see max.connections.per.ip" in line for line in caplog.messages
         )
         others = [await broker.connect(source="127.0.0.2"), await broker.connect(to_brokers=True)]
         first.close()
-        await broker.until(lambda: len(broker.connections) == 3)
+        await eventually_here(lambda: len(broker.connections), to_be=3)
         for client in (second, *others, await broker.connect()):
             await client.send(request_frame(1))
             assert (await client.receive_response())[0] == 1
         for client in broker.clients:
             client.close()
-        await broker.until(lambda: len(broker.connections) == 0)
+        await eventually_here(lambda: len(broker.connections), to_be=0)
         assert not broker.connections._by_address, "addresses without connections are forgotten"
 
 
@@ -158,7 +158,7 @@ def test_followers_come_back_while_clients_hold_every_connection() -> None:
 
         with suppress(ProtocolError):
             cluster.brokers[1].log.append("orders", None, "the first creates the topic")
-        eventually(accepted, 20, what="the first record on both")
+        eventually(accepted, what="the first record on both")
         leader = cluster.leader("orders")
         follower = next(each for each in cluster.brokers.values() if each is not leader)
         follower.kill()
@@ -170,5 +170,5 @@ def test_followers_come_back_while_clients_hold_every_connection() -> None:
         with asyncio.Runner() as runner:
             held = runner.run(crowd())
             follower.start()
-            eventually(accepted, 20, what="the follower in sync")
+            eventually(accepted, what="the follower in sync")
             assert len(held) == 24

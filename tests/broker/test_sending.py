@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.deadline import eventually_here
 
 from cordwood.broker.network.sending import SMALL_SLICE_BYTES
 from cordwood.broker.network.slice_buffers import SLICE_BYTES
@@ -117,7 +118,7 @@ async def test_peers_that_do_not_read_cannot_keep_the_buffers_from_others(
         stuck = [await broker.connect(receive_buffer=4096) for _ in range(2)]
         for client in stuck:
             await client.send(request_frame(1))
-        await broker.until(lambda: broker.sending.buffers.lent == 2)
+        await eventually_here(lambda: broker.sending.buffers.lent, to_be=2)
         quick = await broker.connect()
         await quick.send(request_frame(2))
         assert await quick.receive_response() == (2, expected_body(*large))
@@ -138,8 +139,8 @@ async def test_a_peer_that_goes_away_in_the_middle_leaves_nothing_behind(
             await client.send(request_frame(1))
             await client.receive(100_000)
             client.close()
-            await broker.until(lambda: len(broker.connections) == 0)
-        await broker.until(lambda: broker.cold_readers.under_way == 0)
+            await eventually_here(lambda: len(broker.connections), to_be=0)
+        await eventually_here(lambda: broker.cold_readers.under_way, to_be=0)
         assert broker.sending.buffers.lent == 0
     file.close()
     assert len(os.listdir("/proc/self/fd")) <= open_before + 4
@@ -152,7 +153,7 @@ async def test_a_file_that_became_shorter_ends_the_connection(serving: Any, requ
         file.truncate(SLICE_BYTES)
         await client.send(request_frame(1))
         assert await client.closed()
-        await broker.until(lambda: broker.node.closed == [1])
+        await eventually_here(lambda: broker.node.closed, to_be=[1])
         assert broker.failures == []
 
 

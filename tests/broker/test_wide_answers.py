@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.broker.conftest import Client, request
+from tests.deadline import eventually_here
 
 from cordwood.broker.network.connection import Connection
 from cordwood.broker.network.connections import Connections
@@ -71,8 +72,7 @@ async def ping(client: Client, correlation_id: int) -> None:
 
 async def until_it_waits(server: Server, connection: Connection) -> None:
     """Waits until the broker has stopped to serve a connection that does not read."""
-    while not connection._sender.blocked or server.node.turns:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await eventually_here(lambda: connection._sender.blocked and not server.node.turns, what="a blocked connection")
 
 
 async def test_a_client_that_does_not_read_wide_answers_holds_little_memory_and_nobody_else() -> None:

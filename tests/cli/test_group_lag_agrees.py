@@ -99,7 +99,7 @@ def test_members_of_a_mixed_group_show_which_protocol_they_speak(broker: Broker)
         return all(len(consumer.assignment()) == 1 for consumer in consumers)
 
     try:
-        eventually(shared, within_s=60, what="both have a partition")
+        eventually(shared, what="both have a partition")
         cli = Cordwood(broker.bootstrap_servers)
         described = cli.json("group", "describe", "readers", "--sample", "0")
         assert {member["client_id"]: member["protocol"] for member in described["members"]} == {

@@ -93,12 +93,12 @@ def test_the_table_on_a_terminal_follows_the_group(broker: RunningBroker, reader
         with watching(broker, reader, stdout=terminal):
             screen = Screen(master)
             title = f"{reader.group}: empty, 0 members,"
-            eventually(lambda: screen.shows(f"{title} 10 records behind"), within_s=60, what="the first look")
+            eventually(lambda: screen.shows(f"{title} 10 records behind"), what="the first look")
             reader.commit(9)
-            eventually(lambda: screen.shows(f"{title} 3 records behind"), within_s=60, what="a later look")
-            eventually(lambda: screen.shows(topic), within_s=60, what="the row of the partition")
+            eventually(lambda: screen.shows(f"{title} 3 records behind"), what="a later look")
+            eventually(lambda: screen.shows(topic), what="the row of the partition")
             reader.commit(12)
-            eventually(lambda: screen.shows(f"{title} 0 records behind"), within_s=60, what="the last look")
+            eventually(lambda: screen.shows(f"{title} 0 records behind"), what="the last look")
     finally:
         os.close(master)
         os.close(terminal)
@@ -151,7 +151,7 @@ def test_lag_counts_what_an_open_transaction_holds_back(
     assert held_back["lag_s"] >= 0
     assert held_back["loss_is_foreseen"]
     producer.commit_transaction(60)
-    eventually(lambda: lag() == (14, 2), what="the marker, which has an offset too")
+    eventually(lambda: lag(), to_be=(14, 2), what="the marker, which has an offset too")
     reads = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -169,6 +169,6 @@ def test_lag_counts_what_an_open_transaction_holds_back(
             values.append(message.value())
         return bool(values) and lag() == (14, 0)
 
-    eventually(caught_up, within_s=60, what="a reader that commits goes past the marker")
+    eventually(caught_up, what="a reader that commits goes past the marker")
     assert values == [b"held back"]
     reads.close()

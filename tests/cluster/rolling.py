@@ -11,7 +11,6 @@ from cordwood.administration.cluster.view import cluster_view
 from cordwood.administration.connection import Connection
 from cordwood.model.failure import Failure
 
-IN_SYNC_WITHIN_S = 180.0
 ASK_EVERY_S = 0.2
 READY = "cordwood ready on"
 
@@ -39,7 +38,7 @@ def in_sync(cluster: LocalCluster) -> bool:
 def wait_ready(cluster: LocalCluster, node_id: int, said: int) -> None:
     """Waits until the broker says that it is ready, behind the first `said` characters of its log."""
     ready = f"broker {node_id} is ready"
-    eventually(lambda: READY in cluster.log_of(node_id)[said:], IN_SYNC_WITHIN_S, what=ready)
+    eventually(lambda: READY in cluster.log_of(node_id)[said:], what=ready)
 
 
 def rolling_restart(
@@ -50,7 +49,7 @@ def rolling_restart(
     restart: Callable[[int], None] | None = None,
 ) -> list[Step]:
     """Ends each of `nodes`, or of all brokers, by SIGTERM or kill -9; starts it again by `restart`, or as it was."""
-    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
     steps = []
     for node_id in nodes or sorted(cluster.pids):
         began_s = time.monotonic()
@@ -64,6 +63,6 @@ def rolling_restart(
         if kill:
             # Nobody may have noticed yet that the broker was killed: its replicas count as in sync until it is back.
             wait_ready(cluster, node_id, said)
-        eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: in_sync(cluster), what="all replicas in sync")
         steps.append(Step(node_id, ended_s - began_s, time.monotonic() - began_s))
     return steps

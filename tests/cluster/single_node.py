@@ -153,7 +153,7 @@ class SingleNode:
             done = answer.responses[0].partition_responses[0]
             return None if done.error_code == 6 else done  # NOT_LEADER_OR_FOLLOWER: the fence is not lifted yet
 
-        done = eventually(sent, 30, what="the answer of the leader")
+        done = eventually(sent, what="the answer of the leader")
         assert not done.error_code, done
         return int(done.base_offset)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
 from tests.cluster.test_leader_killed import (
-    FAILOVER_WITHIN_S,
     all_in_sync,
     consume,
     create,
@@ -74,7 +73,7 @@ def test_a_partition_whose_replicas_all_lost_their_storage_serves_again_when_the
             cluster.kill(node_id)
         for node_id in cluster.pids:
             empty_and_restart(cluster, node_id)
-        eventually(lambda: lost(cluster, topic) and lost(cluster, lone), FAILOVER_WITHIN_S, what="the lost partitions")
+        eventually(lambda: lost(cluster, topic) and lost(cluster, lone), what="the lost partitions")
         why = reason(cluster, topic)
         assert "is lost or an older copy, and no other replica has every acknowledged record. Start broker" in why
         assert why.endswith(f"`cordwood cluster accept-loss {topic} 0` lets a replica begin with what it has")
@@ -90,11 +89,11 @@ def test_a_partition_whose_replicas_all_lost_their_storage_serves_again_when_the
         assert {(each["state"], each["end_offset"]) for each in told["replicas"]} == {("serves", 0)}
         accepted = cordwood(cluster, "cluster", "accept-loss", lone, 0, "--yes")
         assert f"{lone}-0: has a leader again" in accepted.stdout, accepted.stderr
-        eventually(lambda: leader_of(cluster, lone) == owner, FAILOVER_WITHIN_S, what="the lone replica")
+        eventually(lambda: leader_of(cluster, lone) == owner, what="the lone replica")
         produce(cluster, topic, after)
         produce(cluster, lone, after)
         assert consume(cluster, topic, 100) == consume(cluster, lone, 100) == after
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
 
 
 def test_the_replica_that_has_most_leads_after_a_loss(tmp_path: Path) -> None:
@@ -110,7 +109,6 @@ def test_the_replica_that_has_most_leads_after_a_loss(tmp_path: Path) -> None:
         cluster.kill(last)
         eventually(
             lambda: [last] == [each["id"] for trouble in status(cluster)["troubles"] for each in trouble["missing"]],
-            FAILOVER_WITHIN_S,
             what="the replica out of sync",
         )
         produce(cluster, topic, [f"lost{number}" for number in range(10)])
@@ -118,12 +116,12 @@ def test_the_replica_that_has_most_leads_after_a_loss(tmp_path: Path) -> None:
         for node_id in others:
             cluster.kill(node_id)
         cluster.restart(last)
-        eventually(lambda: reason(cluster, topic).startswith("waits for broker"), FAILOVER_WITHIN_S, what="the wait")
+        eventually(lambda: reason(cluster, topic).startswith("waits for broker"), what="the wait")
         for node_id in others:
             empty_and_restart(cluster, node_id)
-        eventually(lambda: lost(cluster, topic), FAILOVER_WITHIN_S, what="the lost partition")
+        eventually(lambda: lost(cluster, topic), what="the lost partition")
         assert cordwood(cluster, "cluster", "accept-loss", topic, 0, "--yes").returncode == 0
-        eventually(lambda: leader_of(cluster, topic) == last, FAILOVER_WITHIN_S, what="the fullest replica")
+        eventually(lambda: leader_of(cluster, topic) == last, what="the fullest replica")
         assert consume(cluster, topic, 100) == values
 
 
@@ -133,11 +131,11 @@ def test_preferred_leaders_are_elected_by_command(tmp_path: Path) -> None:
         topic = create(cluster, 1, 3)
         preferred = leader_of(cluster, topic)
         cluster.kill(preferred)
-        eventually(lambda: leader_of(cluster, topic) not in (preferred, -1), FAILOVER_WITHIN_S, what="another leader")
+        eventually(lambda: leader_of(cluster, topic) not in (preferred, -1), what="another leader")
         refused = error_of(cordwood(cluster, "cluster", "elect-preferred", topic, "--json"))
         assert refused["code"] == "PREFERRED_LEADER_NOT_AVAILABLE"
         cluster.restart(preferred)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         elected = json.loads(cordwood(cluster, "cluster", "elect-preferred", "--json").stdout)
         assert {"topic": topic, "partition": 0} in elected["elected"]
         assert (

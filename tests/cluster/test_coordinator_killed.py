@@ -154,7 +154,7 @@ def seen(bootstrap: str, topic: str) -> dict[int, Counter[int]]:
         return len(ended) == PARTITIONS
 
     try:
-        eventually(whole, WITHIN_S, what="the end of both partitions")
+        eventually(whole, what="the end of both partitions")
     finally:
         reader.close()
     return found
@@ -181,7 +181,7 @@ def test_transactions_are_whole_whichever_call_their_coordinator_is_killed_after
         before_end = ("the beginning", "partition 0", "partition 1", "the position", "the end is asked for")
         kills = [(step, True) for step in (*before_end, "the end")] + [(step, False) for step in before_end[-2:]]
         for step, commit in kills:
-            coordinators.append(eventually(coordinator, WITHIN_S, what="a coordinator with two followers"))
+            coordinators.append(eventually(coordinator, what="a coordinator with two followers"))
             program.transaction(step, kill, commit=commit)
             cluster.restart(dead.pop())
         assert len(set(coordinators)) > 1

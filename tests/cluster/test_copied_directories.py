@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.local_cluster import LocalCluster, is_alive
-from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, consume, create, produce
+from tests.cluster.test_leader_killed import all_in_sync, consume, create, produce
 from tests.deadline import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -20,7 +20,7 @@ def stop_all(cluster: LocalCluster) -> None:
 def start_all(cluster: LocalCluster) -> None:
     for node_id in cluster.pids:
         cluster.restart(node_id)
-    eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
 
 
 def test_a_broker_on_an_older_copy_of_its_directory_leads_nothing_by_what_it_has(tmp_path: Path) -> None:
@@ -37,10 +37,10 @@ def test_a_broker_on_an_older_copy_of_its_directory_leads_nothing_by_what_it_has
         shutil.rmtree(cluster.directory / "node-1")
         shutil.copytree(tmp_path / "copy", cluster.directory / "node-1")
         cluster.restart(1)
-        eventually(lambda: "an older copy" in cluster.log_of(1), FAILOVER_WITHIN_S, what="the broker's word")
+        eventually(lambda: "an older copy" in cluster.log_of(1), what="the broker's word")
         for node_id in (2, 3):
             cluster.restart(node_id)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert consume(cluster, topic, 200) == values
 
 
@@ -62,10 +62,10 @@ def test_a_snapshot_of_a_running_broker_that_stopped_cleanly_since_leads_nothing
         shutil.rmtree(own)
         shutil.copytree(tmp_path / "copy", own)
         cluster.restart(1)
-        eventually(lambda: "an older copy" in cluster.log_of(1), FAILOVER_WITHIN_S, what="the broker's word")
+        eventually(lambda: "an older copy" in cluster.log_of(1), what="the broker's word")
         for node_id in (2, 3):
             cluster.restart(node_id)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert consume(cluster, topic, 200) == values
 
 
@@ -84,7 +84,7 @@ def test_brokers_whose_directories_were_swapped_do_not_start(tmp_path: Path) -> 
                 for node_id, owner in ((1, 2), (2, 1)):
                     cluster.restart(node_id)
                     pid = cluster.pids[node_id]
-                    eventually(lambda pid=pid: not is_alive(pid), FAILOVER_WITHIN_S, what="its end")  # type: ignore[misc]
+                    eventually(lambda pid=pid: not is_alive(pid), what="its end")  # type: ignore[misc]
                     assert f"has the data of node {owner}, not of node {node_id}" in cluster.log_of(node_id)
                 cluster.restart(3)
             else:

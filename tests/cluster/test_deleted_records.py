@@ -7,7 +7,6 @@ import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import LocalCluster
-from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S
 from tests.deadline import eventually
 
 TOPIC, PARTITIONS, RECORDS = "deleted", 6, 50
@@ -45,7 +44,7 @@ def _starts(cluster: LocalCluster) -> list[int]:
         return len(told) == PARTITIONS
 
     try:
-        eventually(all_told, FAILOVER_WITHIN_S, what="the starts of all partitions")
+        eventually(all_told, what="the starts of all partitions")
     finally:
         consumer.close()
     return [told[index] for index in range(PARTITIONS)]

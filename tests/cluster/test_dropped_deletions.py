@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import LocalCluster
-from tests.cluster.test_known_disks import COMPACTED_WITHIN_S, OFTEN, SUPERVISED
+from tests.cluster.test_known_disks import OFTEN, SUPERVISED
 from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, leader_of
 from tests.deadline import eventually
 
@@ -50,7 +50,7 @@ def committed(cluster: LocalCluster) -> dict[bytes, bytes | None]:
 
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        eventually(at_the_end, FAILOVER_WITHIN_S, what="the end of the partition")
+        eventually(at_the_end, what="the end of the partition")
     finally:
         consumer.close()
     return latest
@@ -84,14 +84,14 @@ def test_a_broker_that_was_away_brings_back_neither_aborted_records_nor_deleted_
             return min(highest_dropped(cluster, node_id) for node_id in (1, 2)) >= 6
 
         # Offsets 3 and 6 hold the abort marker and the tombstone.
-        eventually(both_are_dropped, COMPACTED_WITHIN_S, what="a compaction that drops the tombstone")
+        eventually(both_are_dropped, what="a compaction that drops the tombstone")
         cluster.restart(3)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         transactional.begin_transaction()
         write(transactional, b"another", b"2")
         transactional.commit_transaction(FAILOVER_WITHIN_S)
         admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)]).result(FAILOVER_WITHIN_S)
-        eventually(lambda: leader_of(cluster, TOPIC) == 3, FAILOVER_WITHIN_S, what="the preferred leader")
+        eventually(lambda: leader_of(cluster, TOPIC), to_be=3, what="the preferred leader")
         found = committed(cluster)
         assert (found.get(b"deleted"), found[b"kept"], found[b"another"]) == (None, b"value", b"2")
         assert "removed markers or tombstones by compaction that this copy never had" in cluster.log_of(3)

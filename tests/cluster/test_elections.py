@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.cluster.local_cluster import LocalCluster
-from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, create, leader_of
+from tests.cluster.test_leader_killed import all_in_sync, create, leader_of
 from tests.deadline import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,16 +30,16 @@ def test_the_preferred_leader_is_elected_when_an_administrator_says_so(tmp_path:
         first = TopicPartition(topic, 0)
         preferred = leader_of(cluster, topic)
         cluster.kill(preferred)
-        eventually(lambda: leader_of(cluster, topic) not in (preferred, -1), FAILOVER_WITHIN_S, what="another leader")
+        eventually(lambda: leader_of(cluster, topic) not in (preferred, -1), what="another leader")
         assert elect(cluster, ElectionType.PREFERRED, first) == {(topic, 0): "PREFERRED_LEADER_NOT_AVAILABLE"}
         cluster.restart(preferred)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert leader_of(cluster, topic) != preferred
         assert elect(cluster, ElectionType.PREFERRED, first, TopicPartition("none", 7)) == {
             (topic, 0): "NONE",
             ("none", 7): "UNKNOWN_TOPIC_OR_PART",
         }
-        eventually(lambda: leader_of(cluster, topic) == preferred, FAILOVER_WITHIN_S, what="the preferred leader")
+        eventually(lambda: leader_of(cluster, topic) == preferred, what="the preferred leader")
         assert elect(cluster, ElectionType.PREFERRED, first) == {(topic, 0): "ELECTION_NOT_NEEDED"}
         assert elect(cluster, ElectionType.UNCLEAN, first) == {(topic, 0): "ELECTION_NOT_NEEDED"}
         assert (topic, 0) not in elect(cluster, ElectionType.PREFERRED)

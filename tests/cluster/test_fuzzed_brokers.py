@@ -122,7 +122,7 @@ def test_a_replicated_cluster_outlives_hostile_frames_at_every_listener(tmp_path
         senders = [*true, *(sender._replace(key=sender.key ^ 1) for sender in true), Sender(9, 1), Sender(-1, 0)]
         writer = Writer("kept", cluster.bootstrap, kept, **{"message.timeout.ms": 60_000})
         writer.start()
-        eventually(lambda: writer.acknowledged, 60, what="a first record")
+        eventually(lambda: writer.acknowledged, what="a first record")
         before = {node_id: rss_bytes(pid) for node_id, pid in cluster.pids.items()}
         attacks = [
             Attack(address, Random(f"{SEED} {node_id} {number}"), stage, senders)
@@ -147,6 +147,6 @@ def test_a_replicated_cluster_outlives_hostile_frames_at_every_listener(tmp_path
             assert grown < MAX_GROWTH_BYTES, f"broker {node_id} grew by {grown >> 20} MiB"
         assert writer.errors == []
         assert acknowledged_meanwhile > 0
-        eventually(lambda: not out_of_sync(cluster), 60, what="all replicas in sync")
+        eventually(lambda: not out_of_sync(cluster), what="all replicas in sync")
         read = [(message.value() or b"").decode() for message in read_to_end(cluster.bootstrap, kept, range(3))]
         assert lost(writer.acknowledged, read) == []

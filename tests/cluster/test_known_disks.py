@@ -11,7 +11,6 @@ from tests.cluster.local_cluster import LocalCluster
 from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, consume, produce
 from tests.deadline import eventually
 
-COMPACTED_WITHIN_S = 60.0
 SUPERVISED = ("--metadata", "supervisor")
 OFTEN = ("--set", "log.flush.offset.checkpoint.interval.ms=500", "--set", "log.cleaner.backoff.ms=200")
 NEVER = ("--set", "log.flush.offset.checkpoint.interval.ms=3600000")
@@ -46,17 +45,17 @@ def test_a_replica_that_was_filled_from_a_compacted_leader_is_sound_after_its_ne
         compacts = {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"}
         create(cluster, topic, **compacts)
         write(cluster, topic, 60)
-        eventually(lambda: first_batch(cluster, 1, topic) > 0, COMPACTED_WITHIN_S, what="a compaction")
+        eventually(lambda: first_batch(cluster, 1, topic) > 0, what="a compaction")
         cluster.kill(3)
         shutil.rmtree(cluster.directory / "node-3")
         cluster.restart(3)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         write(cluster, topic, 1)
         files = sorted((cluster.directory / "node-3" / f"{topic}-0").glob("*.log"))
         assert int(files[0].stem) > 0
         cluster.terminate(3)
         cluster.restart(3)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync again")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync again")
         assert "are damaged" not in cluster.log_of(3)
         assert sorted((cluster.directory / "node-3" / f"{topic}-0").glob("*.log"))[0] == files[0]
 
@@ -75,10 +74,10 @@ def test_a_broker_that_lost_a_log_before_its_first_checkpoint_and_starts_first_t
             cluster.kill(node_id)
         shutil.rmtree(cluster.directory / "node-1" / f"{topic}-0")
         cluster.restart(1)
-        eventually(lambda: cluster.log_of(1).count("cordwood ready") == 2, FAILOVER_WITHIN_S, what="broker 1")
+        eventually(lambda: cluster.log_of(1).count("cordwood ready"), to_be=2, what="broker 1")
         cluster.restart(2)
         cluster.restart(3)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert consume(cluster, topic, len(values)) == values
         assert f"{topic}-0 had records, and its directory is missing" in cluster.log_of(1)
 
@@ -98,10 +97,10 @@ def test_a_broker_whose_first_file_vanished_without_a_trace_takes_no_records_fro
             for path in home.glob(pattern):
                 path.unlink()
         cluster.restart(1)
-        eventually(lambda: cluster.log_of(1).count("cordwood ready") == 2, FAILOVER_WITHIN_S, what="broker 1")
+        eventually(lambda: cluster.log_of(1).count("cordwood ready"), to_be=2, what="broker 1")
         cluster.restart(2)
         cluster.restart(3)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert consume(cluster, topic, len(values)) == values
         assert "records may be missing at the beginning of its log" in cluster.log_of(1)
         assert first_batch(cluster, 1, topic) == 0, "broker 1 was filled anew"

@@ -47,7 +47,7 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
         )
         return json.loads(ended.stdout) if ended.returncode == 0 else None
 
-    found: dict[str, Any] = eventually(told, FAILOVER_WITHIN_S, what="the status of the cluster")
+    found: dict[str, Any] = eventually(told, what="the status of the cluster")
     return found
 
 
@@ -96,7 +96,7 @@ def consume(cluster: LocalCluster, topic: str, count: int) -> list[str]:
         return len(values) >= count
 
     try:
-        eventually(enough, FAILOVER_WITHIN_S, what=f"{count} records")
+        eventually(enough, what=f"{count} records")
     finally:
         consumer.close()
     return values
@@ -114,20 +114,20 @@ def play(cluster: LocalCluster) -> None:
     leader = leader_of(cluster, topic)
     cluster.kill(leader)
     produce(cluster, topic, second)
-    eventually(lambda: leader_of(cluster, topic) not in (leader, -1), FAILOVER_WITHIN_S, what="another leader")
+    eventually(lambda: leader_of(cluster, topic) not in (leader, -1), what="another leader")
 
     def missing_is_explained() -> bool:
         troubles = [trouble for trouble in status(cluster)["troubles"] if trouble["topic"] == topic]
         return bool(troubles) and troubles[0]["missing"] == [{"id": leader, "reason": "its node is gone", "lag": None}]
 
-    eventually(missing_is_explained, FAILOVER_WITHIN_S, what="the reason for the missing replica")
+    eventually(missing_is_explained, what="the reason for the missing replica")
     (gone,) = status(cluster)["gone"]
     assert (gone["id"], gone["port"]) == (leader, cluster.port(leader)), "the dead broker's address is known"
     late = create(cluster, 1, 3)
     grow(cluster, late, 2)
     produce(cluster, late, first)
     cluster.restart(leader)
-    eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
     assert consume(cluster, late, 200) == first
     produce(cluster, topic, third)
     assert consume(cluster, topic, 600) == first + second + third
@@ -143,7 +143,7 @@ def test_one_replica_each_on_three_brokers_is_written_and_read(tmp_path: Path) -
             found = admin.list_topics(timeout=30).topics.get(topic)  # a broker may not have heard of it yet
             return set() if found is None else {partition.leader for partition in found.partitions.values()}
 
-        eventually(lambda: leaders() == {1, 2, 3}, FAILOVER_WITHIN_S, what="leaders on all brokers")
+        eventually(lambda: leaders(), to_be={1, 2, 3}, what="leaders on all brokers")
         values = [str(number) for number in range(500)]
         produce(cluster, topic, values)
         assert consume(cluster, topic, 500) == values
@@ -167,13 +167,11 @@ def test_a_leader_that_hangs_is_replaced_when_its_lease_ends_and_follows_when_it
             others = ",".join(
                 server for server in cluster.bootstrap.split(",") if not server.endswith(f":{cluster.port(leader)}")
             )
-            eventually(
-                lambda: leader_of(cluster, topic, others) not in (leader, -1), FAILOVER_WITHIN_S, what="another leader"
-            )
+            eventually(lambda: leader_of(cluster, topic, others) not in (leader, -1), what="another leader")
             produce(cluster, topic, second, others)
         finally:
             cluster.thaw(leader)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert consume(cluster, topic, 400) == first + second
 
 
@@ -191,7 +189,7 @@ def test_a_whole_cluster_that_was_stopped_or_killed_goes_on_where_it_was(tmp_pat
     with LocalCluster(tmp_path / "data", "--metadata", "supervisor") as cluster:
         produce(cluster, topic, third)
         assert consume(cluster, topic, 600) == first + second + third
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
 
 
 def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None:
@@ -213,7 +211,7 @@ def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None
             assert producer.flush(60) == 0
 
         write(0)
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         pausing.pause(cluster.supervisor.pid)
         try:
             # Three times the lease: without the store the authority of the lease is long over.
@@ -225,7 +223,7 @@ def test_leaders_serve_on_while_the_metadata_store_hangs(tmp_path: Path) -> None
         finally:
             pausing.resume(cluster.supervisor.pid)
         assert refused == []
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         write(number)
         assert consume(cluster, topic, len(written)) == written
         assert len(written) == number + 1

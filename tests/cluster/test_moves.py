@@ -83,7 +83,7 @@ def all_read(bootstrap: str, wanted: int) -> list[int]:
                 values.append(int(value))
         return len(values) >= wanted
 
-    eventually(enough, 60, what=f"{wanted} records")
+    eventually(enough, what=f"{wanted} records")
     consumer.close()
     return values
 
@@ -114,7 +114,7 @@ def test_a_broker_is_drained_and_filled_again_under_load(tmp_path: Path) -> None
             cordwood(cluster, "cluster", "reassign", TOPIC, "--replication-factor", "2", "--yes")
             cordwood(cluster, "cluster", "rebalance", "--yes", "--sample", "0")
             # A slow machine may lose a leadership again, by a replica that falls behind.
-            eventually(lambda: is_even(cluster, "leads") and is_even(cluster, "replicas"), 60, what="an even cluster")
+            eventually(lambda: is_even(cluster, "leads") and is_even(cluster, "replicas"), what="an even cluster")
             again = cordwood(cluster, "cluster", "rebalance", "--dry-run", "--sample", "0")
             assert again["plan"]["partitions"] == []
         assert load.failures == []

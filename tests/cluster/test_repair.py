@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import CORDWOOD, LocalCluster, clean_environment
-from tests.cluster.test_leader_killed import FAILOVER_WITHIN_S, all_in_sync, consume, leader_of, produce
+from tests.cluster.test_leader_killed import all_in_sync, consume, leader_of, produce
 from tests.deadline import eventually
 
-REPAIRED_WITHIN_S = 200.0
-"""The scrub begins a pass ten seconds after a start, and then every minute."""
 OPTIONS = (
     "--metadata",
     "supervisor",
@@ -42,7 +40,7 @@ def settled(cluster: LocalCluster, topic: str, end_offset: int) -> None:
         text = (cluster.directory / f"node-{node_id}" / "recovery-point-offset-checkpoint").read_text()
         return f"{topic} 0 {end_offset}" in text.splitlines()
 
-    eventually(lambda: all(map(recovery_point, cluster.pids)), FAILOVER_WITHIN_S, what="a checkpoint on each broker")
+    eventually(lambda: all(map(recovery_point, cluster.pids)), what="a checkpoint on each broker")
 
 
 def content(cluster: LocalCluster, node_id: int, topic: str) -> bytes:
@@ -92,11 +90,13 @@ def test_a_follower_and_the_leader_get_back_what_rots_on_their_disks(tmp_path: P
         rot(cluster, leader, topic, 2)
         assert content(cluster, follower, topic) != sound != content(cluster, leader, topic)
         eventually(
-            lambda: all(content(cluster, node_id, topic) == sound for node_id in cluster.pids),
-            REPAIRED_WITHIN_S,
-            what="the repairs",
+            lambda: all(content(cluster, node_id, topic) == sound for node_id in cluster.pids), what="the repairs"
         )
-        eventually(lambda: len(described(cluster, topic)["repairs"]) == 2, FAILOVER_WITHIN_S, what="the word of it")
+        eventually(
+            lambda: len(described(cluster, topic)["repairs"]),
+            to_be=2,
+            what="the word of it",
+        )
         told = described(cluster, topic)
         assert told["damage"] == []
         repairs = {repair["broker"]: repair["from_brokers"] for repair in told["repairs"]}
@@ -110,7 +110,8 @@ def test_a_follower_and_the_leader_get_back_what_rots_on_their_disks(tmp_path: P
             server for server in cluster.bootstrap.split(",") if not server.endswith(f":{cluster.port(leader)}")
         )
         eventually(
-            lambda: leader_of(cluster, topic, others) not in (leader, -1), FAILOVER_WITHIN_S, what="another leader"
+            lambda: leader_of(cluster, topic, others) not in (leader, -1),
+            what="another leader",
         )
         assert consume(cluster, topic, len(values)) == values
 
@@ -127,12 +128,12 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_repair_repairs_after_its_sta
         sound = content(cluster, leader, topic)
         rot(cluster, follower, topic, 1)
         place = directory(cluster, follower, topic)
-        eventually(lambda: bool(list(place.glob("*.log.cleaned"))), REPAIRED_WITHIN_S, what="a repair that has begun")
+        eventually(lambda: bool(list(place.glob("*.log.cleaned"))), what="a repair that has begun")
         cluster.kill(follower)
         assert list(place.glob("*.log.cleaned")), "the broker was killed in the middle of the repair"
         assert content(cluster, follower, topic) != sound
         cluster.restart(follower)
-        eventually(lambda: content(cluster, follower, topic) == sound, REPAIRED_WITHIN_S, what="the repair")
-        eventually(lambda: all_in_sync(cluster), FAILOVER_WITHIN_S, what="all replicas in sync")
+        eventually(lambda: content(cluster, follower, topic) == sound, what="the repair")
+        eventually(lambda: all_in_sync(cluster), what="all replicas in sync")
         assert not list(place.glob("*.cleaned"))
         assert consume(cluster, topic, len(values)) == values

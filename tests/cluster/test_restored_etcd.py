@@ -64,7 +64,7 @@ def read(brokers: dict[int, BrokerProcess], count: int) -> list[str]:
         values.extend((message.value() or b"").decode() for message in consumer.consume(500, 1) if not message.error())
         return len(values) >= count
 
-    eventually(all_read, 60, what=f"{count} records; there are {len(values)}")
+    eventually(all_read, what=f"{count} records; there are {len(values)}")
     consumer.close()
     return values
 
@@ -76,7 +76,7 @@ def in_sync(brokers: dict[int, BrokerProcess]) -> int:
 
 def words_at_the_end(broker: BrokerProcess) -> str:
     """What a broker says that ends by itself."""
-    eventually(lambda: not broker.alive, 60, what="the end of the broker")
+    eventually(lambda: not broker.alive, what="the end of the broker")
     assert broker.exit_code != 0
     broker.kill()
     return broker.output()
@@ -99,7 +99,7 @@ def test_brokers_refuse_an_older_copy_of_etcd_that_has_a_later_revision_and_no_h
     member.snapshot(tmp_path / "copy.db")
     produce(brokers, values[50:100])
     brokers[2].start()
-    eventually(lambda: in_sync(brokers) == 2, 60, what="both replicas in sync")
+    eventually(lambda: in_sync(brokers), to_be=2, what="both replicas in sync")
     assert brokers[1].stop() == 0
     produce(brokers, values[100:])
     # Broker 1 is away while etcd forgets what broker 1 saw last: that alone keeps no broker from its start.

@@ -12,7 +12,6 @@ from tests.etcd.finding import Etcd
 from tests.interop.confluent_clients import read_to_end
 
 pytestmark = pytest.mark.timeout(600)
-ALL_READ_WITHIN_S = 120.0
 PROTOCOLS = ("classic", "consumer")
 
 
@@ -43,7 +42,6 @@ class Shop:
                 for writer in self.writers:
                     eventually(
                         lambda group=group, writer=writer: not lost(writer.acknowledged, read_by(group)),  # type: ignore[misc]
-                        ALL_READ_WITHIN_S,
                         what=f"all records of {writer.name}, by {group[0].name}",
                     )
         for writer in self.writers:

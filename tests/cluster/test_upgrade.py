@@ -105,7 +105,7 @@ def check_no_way_back(cluster: LocalCluster, old: Release, new: Release) -> None
     eventually(lambda: not is_alive(cluster.pids[3]), what="the end of the older release")
     assert "the cluster's metadata has version 2" in log.read_text()[said:]
     new.start(cluster)(3)
-    eventually(lambda: in_sync(cluster), 60, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
 
 
 def test_two_versions_side_by_side(tmp_path: Path) -> None:

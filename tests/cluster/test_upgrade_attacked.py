@@ -196,7 +196,7 @@ def test_a_node_of_the_older_release_starts_meanwhile(tmp_path: Path, shared_etc
                     assert fourth.stop() == 0
                     continue
                 eventually(lambda: not fourth.alive, what="the end of the older release")
-                assert NO_WAY_BACK in fourth.output()
+                fourth.says(NO_WAY_BACK)
                 break
             else:
                 nodes.finalise()
@@ -205,7 +205,7 @@ def test_a_node_of_the_older_release_starts_meanwhile(tmp_path: Path, shared_etc
             fourth.kill()
             fourth.launch()
             eventually(lambda: not fourth.alive, what="the end of the older release")
-            assert NO_WAY_BACK in fourth.output()
+            fourth.says(NO_WAY_BACK)
         finally:
             fourth.kill()
     print(f"refused {refusals} times")
@@ -252,7 +252,7 @@ def test_etcd_is_restored_from_before_a_version_was_final(tmp_path: Path, start_
             first.settings = dict(settings)
             first.launch()
             eventually(lambda first=first: not first.alive, what="the refusal")  # type: ignore[misc]
-            assert "went back" in first.output()
+            first.says("went back")
         for node in nodes.nodes.values():
             (node.data_dir / "cluster-witness").unlink()
         nodes.start()
@@ -279,7 +279,7 @@ def test_workers_are_upgraded_and_their_number_changes_before_and_after(tmp_path
     with LocalWorkers(tmp_path, 3) as workers:
         assert told("cluster", "upgrade", "--yes", bootstrap=workers.bootstrap)["finalised"]
         workers.kill(2)
-        eventually(lambda: "serves again" in workers.said, 60, what="the second life of worker 2")
+        eventually(lambda: "serves again" in workers.said, what="the second life of worker 2")
         produce(workers.bootstrap, "orders", numbers)
         assert workers.stop() == 0
     before = sorted((path, path.read_bytes()) for path in tmp_path.rglob("*.log"))

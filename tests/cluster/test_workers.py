@@ -101,7 +101,7 @@ def all_values(bootstrap: str, topic: str, count: int) -> list[str]:
                 found.append((message.value() or b"").decode())
         return len(found) >= count and len(ended) == PARTITIONS
 
-    eventually(done, 120, what=f"{count} records; found {len(found)}")
+    eventually(done, what=f"{count} records; found {len(found)}")
     reader.close()
     return found
 
@@ -109,7 +109,7 @@ def all_values(bootstrap: str, topic: str, count: int) -> list[str]:
 def commit_positions(bootstrap: str, topic: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
     positions = [TopicPartition(topic, number, offset) for number in range(PARTITIONS)]
-    eventually(lambda: _committed(consumer, positions), 60, what="the commit")
+    eventually(lambda: _committed(consumer, positions), what="the commit")
     consumer.close()
 
 
@@ -157,7 +157,9 @@ def test_the_number_of_workers_changes_and_nothing_is_lost(tmp_path: Path) -> No
     with LocalWorkers(data, 3) as workers:
         go_on(workers.bootstrap, "three", 3)
         eventually(
-            lambda: leaders(workers.bootstrap, "__consumer_offsets").keys() == {1, 2, 3}, what="groups on all workers"
+            lambda: leaders(workers.bootstrap, "__consumer_offsets").keys(),
+            to_be={1, 2, 3},
+            what="groups on all workers",
         )
         assert workers.stop() == 0
     with LocalWorkers(data, 2) as workers:
@@ -179,12 +181,12 @@ def test_a_directory_in_use_is_refused_and_a_worker_that_dies_is_started_again(t
     data = tmp_path / "data"
     with LocalWorkers(data, 2) as workers:
         create(workers.bootstrap, "orders")
-        eventually(lambda: leaders(workers.bootstrap, "orders") == {1: 3, 2: 3}, what="leaders on both workers")
+        eventually(lambda: leaders(workers.bootstrap, "orders"), to_be={1: 3, 2: 3}, what="leaders on both workers")
         produce(workers.bootstrap, "orders", [str(number) for number in range(60)])
         assert "in use" in refused(data, "--workers", "2")
         assert "in use" in refused(data)
         workers.kill(2)
-        eventually(lambda: "serves again" in workers.said, 60, what="the second life of worker 2")
+        eventually(lambda: "serves again" in workers.said, what="the second life of worker 2")
         assert f"worker 2 (pid {workers.pids[2]}) ended: killed by signal 9 (SIGKILL)" in workers.said
         assert sorted(map(int, all_values(workers.bootstrap, "orders", 60))) == list(range(60))
         admin = AdminClient({"bootstrap.servers": workers.bootstrap})
@@ -203,8 +205,8 @@ def test_a_worker_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None
     with LocalWorkers(tmp_path / "data", 2) as workers:
         create(workers.bootstrap, "orders")
         workers.freeze(1)
-        eventually(lambda: f"(pid {workers.pids[1]}) hangs" in workers.said, 120, what="the notice of the hang")
-        eventually(lambda: "worker 1" in workers.said and "serves again" in workers.said, 60, what="its second life")
+        eventually(lambda: f"(pid {workers.pids[1]}) hangs" in workers.said, what="the notice of the hang")
+        eventually(lambda: "worker 1" in workers.said and "serves again" in workers.said, what="its second life")
         produce(workers.bootstrap, "orders", [str(number) for number in range(60)])
         assert sorted(map(int, all_values(workers.bootstrap, "orders", 60))) == list(range(60))
 

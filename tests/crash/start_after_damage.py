@@ -34,7 +34,7 @@ class Started(Protocol):
 class ServingProcess(BrokerProcess):
     def launch_or_refuse(self) -> bool:
         self.launch()
-        eventually(lambda: self.is_ready() or not self.alive, 60, what="a start or a refusal")
+        eventually(lambda: self.is_ready() or not self.alive, what="a start or a refusal")
         if self.is_ready():
             self.wait_ready()
             return True

@@ -98,7 +98,7 @@ def full(disk: Disk, start_broker: StartBroker, make_load: MakeLoad) -> FullDisk
     error = fill_the_disk(broker, "filler")
     assert error.code() == KafkaError.KAFKA_STORAGE_ERROR, error
     # Small records still find room for a while; then this producer waits too.
-    eventually(lambda: stands_still(sender), within_s=60, what="a producer that waits")
+    eventually(lambda: stands_still(sender), what="a producer that waits")
     take_the_rest(disk)
     return FullDisk(disk, broker, load)
 
@@ -148,8 +148,8 @@ def test_a_full_disk_is_named_wherever_an_operator_looks(full: FullDisk) -> None
     assert moved.returncode == 1, moved.stderr + moved.stdout
     assert "the disk of broker 1" in moved.stderr
     assert full.broker.stop() == 0
-    assert "stopped on a full disk" in full.broker.output()
-    assert "the next start checks the logs" in full.broker.output()
+    full.broker.says("stopped on a full disk")
+    full.broker.says("the next start checks the logs")
     (full.disk.path / "somebody-elses").unlink()
     full.broker.start()
     assert_all_is_well_again(full)

@@ -75,7 +75,7 @@ class Game:
             now = self.ledger.outcomes
             return now[0] > records + 200 and now[1] > transactions + 3 and now[2] > topics + 3
 
-        eventually(busy, 60, what="acknowledgements of all kinds")
+        eventually(busy, what="acknowledgements of all kinds")
         time.sleep(chance.uniform(0, 1.5))
         self.broker.kill()
         self.killed_s = time.monotonic()

@@ -81,7 +81,7 @@ def test_a_bit_flipped_in_the_topic_id_costs_nothing(start_broker: StartBroker) 
         flip(metadata, whole.index(b"topic_id: ") + len("topic_id: ") + 3)
         broker.start()
         assert read(broker, "orders") == ["a", "b"]
-        assert "partition.metadata in it is missing or damaged" in broker.output()
+        broker.says("partition.metadata in it is missing or damaged")
         assert metadata.read_bytes() == whole
 
 
@@ -114,7 +114,7 @@ def without_witness(broker: BrokerProcess) -> None:
 def refused(broker: BrokerProcess) -> str:
     """What a broker says that does not start."""
     broker.launch()
-    eventually(lambda: not broker.alive, 30, what="the end of the broker")
+    eventually(lambda: not broker.alive, what="the end of the broker")
     assert broker.exit_code == 1
     said = broker.output()
     broker.kill()
@@ -155,16 +155,16 @@ def test_a_bit_flipped_in_the_log_of_the_store_of_a_killed_broker_costs_no_topic
         create(broker, topic)
         send(broker, topic, [topic])
     witness = broker.data_dir / "metadata.sqlite-witness"
-    eventually(lambda: witness.exists() and b"topic_names/t3" in witness.read_bytes(), 20, what="the witness")
+    eventually(lambda: witness.exists() and b"topic_names/t3" in witness.read_bytes(), what="the witness")
     broker.kill()
     wal = broker.data_dir / "metadata.sqlite-wal"
     used = len(wal.read_bytes().rstrip(b"\0"))
     flip(wal, int(used * place), 3)
     before = wal.read_bytes()
     broker.launch()
-    eventually(lambda: broker.is_ready() or not broker.alive, 30, what="a start or a refusal")
+    eventually(lambda: broker.is_ready() or not broker.alive, what="a start or a refusal")
     if not broker.is_ready():
-        assert "cordwood recover metadata" in broker.output()
+        broker.says("cordwood recover metadata")
         broker.kill()
         assert wal.read_bytes() == before, "a refusal changes nothing"
         assert recover("metadata", broker.data_dir).returncode == 0
@@ -183,13 +183,13 @@ def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
     assert read(broker, "early") == ["e"]
     (kept,) = broker.data_dir.glob("late-0*")
     assert kept.name == "late-0.0-stray"
-    assert f"{kept} is set aside" in broker.output()
+    broker.says(f"{kept} is set aside")
     in_use = recover("put-back", broker.data_dir, "late")
     assert in_use.returncode == 1
     assert "in use" in in_use.stderr
     broker.kill()
     broker.start()
-    assert f"{kept} is set aside" in broker.output(), "it is said at every start"
+    broker.says(f"{kept} is set aside")
     broker.stop()
 
     (listed,) = json.loads(recover("list", broker.data_dir, "--json").stdout)
@@ -231,7 +231,7 @@ def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker:
     assert recovered.returncode == 0
     assert "is gone" in recovered.stdout
     broker.start()
-    assert "orders-0.0-stray is set aside" in broker.output()
+    broker.says("orders-0.0-stray is set aside")
     broker.stop()
     put_back = recover("put-back", broker.data_dir, "--all")
     assert put_back.returncode == 0
@@ -484,7 +484,7 @@ def test_a_start_on_a_full_disk_beside_unknown_partitions_is_refused_and_changes
         assert (broker.data_dir / "orders-0").exists()
         (disk.path / "the-rest").unlink()
         broker.start()
-        assert "orders-0.0-stray is set aside" in broker.output()
+        broker.says("orders-0.0-stray is set aside")
         broker.stop()
         assert recover("put-back", broker.data_dir, "--all").returncode == 0
         broker.start()
@@ -523,7 +523,7 @@ def test_a_topic_is_gone_also_if_the_broker_was_killed_between_its_deletion_and_
     asyncio.run(delete_in_the_store(broker.data_dir, "orders"))
     broker.start()
     assert not list(broker.data_dir.glob("orders-0*"))
-    assert "orders-0 is deleted" in broker.output()
+    broker.says("orders-0 is deleted")
     create(broker, "orders")
     assert (read(broker, "orders"), read(broker, "kept")) == ([], ["kept"])
     broker.stop()
@@ -538,7 +538,7 @@ def test_a_deletion_leaves_no_tombstone_once_the_files_are_gone(start_broker: St
     create(broker, "orders", **{"file.delete.delay.ms": "1000"})
     send(broker, "orders", ["a"])
     delete(broker, "orders")
-    eventually(lambda: not list(broker.data_dir.glob("orders*")), 20, what="the files are gone")
+    eventually(lambda: not list(broker.data_dir.glob("orders*")), what="the files are gone")
     broker.stop()
     assert not asyncio.run(tombstones(broker.data_dir))
 

@@ -63,7 +63,7 @@ def test_a_full_target_ends_the_move_and_harms_nobody(
     write(broker, here, values[1:])
     assert move(broker, here, disk.path / "b") is ErrorCode.NONE
     eventually(lambda: "could not move" in broker.output(), what="the word that the target is full")
-    eventually(lambda: places(broker, futures=True) == {}, what="the end of the move")
+    eventually(lambda: places(broker, futures=True), to_be={}, what="the end of the move")
     eventually(lambda: names_in(disk.path / "b") == [f"orders-{there}"], what="the removal of the copy")
     write(broker, there, ["second"])
     write(broker, here, ["last"])

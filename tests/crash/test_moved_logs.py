@@ -74,7 +74,7 @@ def test_logs_move_there_and_back_while_clients_write_and_read(
     report = load.finish()
     assert report.clean, report.render()
     assert load.fatal_errors() == []
-    eventually(lambda: in_both(tmp_path) == ["orders-0", "orders-1"], what="the removal of the old files")
+    eventually(lambda: in_both(tmp_path), to_be=["orders-0", "orders-1"], what="the removal of the old files")
     assert broker.stop() == 0
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.crash.conftest import StartBroker
+from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_some, read_to_end, reader
 
 TOPIC = "orders"
@@ -124,6 +125,11 @@ TAILS: list[Callable[[bytes], bytes]] = [
 ]
 
 
+def said_of_cuts(broker: BrokerProcess) -> list[str]:
+    """A thread writes the lines of the log: they may come behind the line that says that the broker is ready."""
+    return [line for line in broker.output().splitlines() if f"{TOPIC}-0" in line and "cut" in line.lower()]
+
+
 @pytest.mark.landing
 def test_a_torn_tail_is_cut_and_said(start_broker: StartBroker) -> None:
     """All tails one after the other on the same log: each is cut, and the log grows on where it ended."""
@@ -138,8 +144,7 @@ def test_a_torn_tail_is_cut_and_said(start_broker: StartBroker) -> None:
         torn = tail(acknowledged)
         log.write_bytes(acknowledged + torn)
         broker.start()
-        said = [line for line in broker.output().splitlines() if f"{TOPIC}-0" in line and "cut" in line.lower()]
-        assert said, f"{tail.__name__}: not said that something was cut:\n{broker.output()}"
+        said = eventually(lambda: said_of_cuts(broker), what=f"a line about what was cut, after {tail.__name__}")
         assert any(str(count) in line for line in said), f"{tail.__name__}: offset {count} is not in {said}"
         assert log.read_bytes() == acknowledged, tail.__name__
         assert values(broker) == expected(count), tail.__name__
@@ -163,8 +168,10 @@ def test_damage_below_the_recovery_point_is_kept_and_said(start_broker: StartBro
     data[position + size - 3] ^= 0x01
     log.write_bytes(data)
     broker.start()
-    said = [line for line in broker.output().splitlines() if f"{TOPIC}-0" in line and "amage" in line]
-    assert said, f"the damage is not reported:\n{broker.output()}"
+    said = eventually(
+        lambda: [line for line in broker.output().splitlines() if f"{TOPIC}-0" in line and "amage" in line],
+        what="a report of the damage",
+    )
     assert any("7" in line for line in said)
     assert log.read_bytes() == bytes(data), "bytes below the recovery point were changed"
     assert values(broker, 1) == expected()

@@ -175,6 +175,6 @@ def _check_served(data: Path) -> None:
             found.extend(int(message.value() or b"") for message in consumer.consume(100, 0.5) if not message.error())
             return len(found) >= RECORDS
 
-        eventually(all_read, 60, what="all records")
+        eventually(all_read, what="all records")
         consumer.close()
     assert sorted(found) == list(range(RECORDS))

@@ -178,10 +178,10 @@ class Workload:
     def acked(self) -> int:
         return sum(sender.acked for sender in self.senders)
 
-    def await_acks(self, more: int, within_s: float = 90) -> None:
+    def await_acks(self, more: int) -> None:
         """Waits until so many more records were acknowledged."""
         wanted = self.acked + more
-        eventually(lambda: self.acked >= wanted, within_s, what=f"{more} more acknowledged records")
+        eventually(lambda: self.acked >= wanted, what=f"{more} more acknowledged records")
 
     def leader_lost(self) -> None:
         for partition in range(self.partitions):
@@ -232,7 +232,6 @@ class Workload:
         ends = {
             partition: eventually(
                 lambda p=partition: consumer.get_watermark_offsets(TopicPartition(self.topic, p), timeout=5),  # type: ignore[misc]
-                within_s,
                 what="the end offsets",
             )[1]
             for partition in range(self.partitions)

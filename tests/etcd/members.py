@@ -125,7 +125,7 @@ class EtcdMember:
             except OSError:
                 return False
 
-        eventually(healthy, START_WITHIN_S, what=f"the health of {self.name}")
+        eventually(healthy, what=f"the health of {self.name}")
 
     def post(self, path: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
         """The answer of etcd's JSON gateway."""
@@ -286,7 +286,7 @@ class EtcdCluster:
             statuses = [(member, member.post("/v3/maintenance/status", {})) for member in self.members]
             return [member for member, status in statuses if status.get("leader") == status["header"]["member_id"]]
 
-        return eventually(leading, START_WITHIN_S, what="a leader of etcd")[0]
+        return eventually(leading, what="a leader of etcd")[0]
 
     def end(self) -> None:
         for member in self.members:

@@ -91,7 +91,7 @@ def test_an_empty_key_has_a_coordinator(client: RawClient, key_type: int) -> Non
         assert named(found.error_code) in ("NONE", "COORDINATOR_NOT_AVAILABLE")
         return found.error_code == 0
 
-    eventually(told, within_s=60)
+    eventually(told)
 
 
 def test_the_state_of_share_groups_is_not_created_by_asking(client: RawClient) -> None:
@@ -114,7 +114,7 @@ def test_a_topic_may_have_no_cleanup_policy(client: RawClient, topic: str, opera
         resources = [{"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["cleanup.policy"]}]
         return client.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results[0].configs[0].value
 
-    eventually(lambda: policy() == "")
+    eventually(lambda: policy(), to_be="")
 
 
 @pytest.mark.parametrize(

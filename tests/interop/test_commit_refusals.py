@@ -56,7 +56,7 @@ class Situation:
             )
             return ErrorCode(answer.topics[0].partitions[0].error_code).name
 
-        return eventually(lambda: _settled(once()), within_s=60)
+        return eventually(lambda: _settled(once()))
 
     def fetch(self, author: Author) -> str:
         asked = {
@@ -84,7 +84,7 @@ class Situation:
             )
             return answer if answer.error_code == 0 else None
 
-        writer = eventually(begun, within_s=60)
+        writer = eventually(begun)
         who = {
             "transactional_id": self.transactional_id,
             "producer_id": writer.producer_id,
@@ -103,7 +103,7 @@ class Situation:
             )
             return ErrorCode(answer.topics[0].partitions[0].error_code).name
 
-        return eventually(lambda: _settled(once()), within_s=60)
+        return eventually(lambda: _settled(once()))
 
     def topic_id(self) -> uuid.UUID:
         answer = self.client.send(ApiKey.METADATA, 12, topics=[{"name": self.topic, "topic_id": uuid.UUID(int=0)}])

@@ -218,15 +218,15 @@ class TestConfigs:
             return topic_configs(admin, topic)[name].value
 
         change("segment.bytes", "1048576", AlterConfigOpType.SET)
-        eventually(lambda: shown("segment.bytes") == "1048576", what="the new value")
+        eventually(lambda: shown("segment.bytes"), to_be="1048576", what="the new value")
         assert shown("retention.ms") == "12345"
         change("retention.ms", None, AlterConfigOpType.DELETE)
-        eventually(lambda: shown("retention.ms") == "604800000", what="the default")
+        eventually(lambda: shown("retention.ms"), to_be="604800000", what="the default")
         assert shown("segment.bytes") == "1048576"
         change("cleanup.policy", "compact", AlterConfigOpType.APPEND)
-        eventually(lambda: shown("cleanup.policy") == "delete,compact", what="the longer list")
+        eventually(lambda: shown("cleanup.policy"), to_be="delete,compact", what="the longer list")
         change("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT)
-        eventually(lambda: shown("cleanup.policy") == "compact", what="the shorter list")
+        eventually(lambda: shown("cleanup.policy"), to_be="compact", what="the shorter list")
 
     def test_a_value_that_is_not_valid_changes_nothing(self, admin: AdminClient, topic: str) -> None:
         entry = ConfigEntry("retention.ms", "-7", incremental_operation=AlterConfigOpType.SET)
@@ -242,10 +242,8 @@ class TestConfigs:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={"segment.bytes": "2097152"})
         admin.alter_configs([resource])[resource].result(60)
         eventually(
-            lambda: (
-                {n: topic_configs(admin, topic)[n].value for n in ("retention.ms", "segment.bytes")}
-                == {"retention.ms": "604800000", "segment.bytes": "2097152"}
-            ),
+            lambda: {n: topic_configs(admin, topic)[n].value for n in ("retention.ms", "segment.bytes")},
+            to_be={"retention.ms": "604800000", "segment.bytes": "2097152"},
             what="the replaced configuration",
         )
 
@@ -253,7 +251,7 @@ class TestConfigs:
         entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(60)
-        eventually(lambda: topic_configs(admin, topic)["max.message.bytes"].value == "1000", what="the new limit")
+        eventually(lambda: topic_configs(admin, topic)["max.message.bytes"].value, to_be="1000", what="the new limit")
         with pytest.raises(KafkaException) as failure:
             produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": topic, "value": b"x" * 5000}])
         assert error_code(failure) == KafkaError.MSG_SIZE_TOO_LARGE

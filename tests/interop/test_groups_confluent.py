@@ -90,7 +90,7 @@ def test_a_member_that_is_killed_is_missed_after_its_session_timeout(
             assert process.stdout is not None
             assert process.stdout.readline() == f"{PARTITIONS}\n"
             workers.append(Worker(broker.bootstrap, group, filled))
-            eventually(lambda: len(workers[0].poll().owned) == 2, what="the two share")
+            eventually(lambda: len(workers[0].poll().owned), to_be=2, what="the two share")
             os.kill(process.pid, signal.SIGKILL)
             killed_s = time.monotonic()
             eventually(lambda: shared(workers), what="the survivor takes over")
@@ -189,10 +189,10 @@ def test_a_member_at_rest_has_a_heartbeat_that_waits_for_news(group: str, worker
         admin.create_topics([NewTopic("shared", PARTITIONS)])["shared"].result(60)
         patient = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 500}
         workers.append(Worker(broker.bootstrap_servers, group, "shared", **patient))
-        eventually(lambda: shared(workers) and held, within_s=60, what="its heartbeat waits")
+        eventually(lambda: shared(workers) and held, what="its heartbeat waits")
         (waiting,) = held.values()
         workers.append(Worker(broker.bootstrap_servers, group, "shared", **patient))
-        eventually(lambda: shared(workers), within_s=60, what="two members share")
+        eventually(lambda: shared(workers), what="two members share")
         assert waiting not in held.values()
         while workers:
             workers.pop().consumer.close()

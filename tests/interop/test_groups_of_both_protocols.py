@@ -1,6 +1,6 @@
 """Groups that move from one protocol to the other member by member (KIP-848), while real clients read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +15,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests import deadline
 from tests.broker_process import BrokerProcess
+from tests.deadline import WITHIN_S, eventually
 from tests.interop.group_workers import CONSUMER, PARTITIONS, SETTINGS, AnyWorker, Worker, is_shared
 from tests.interop.python_members import AiokafkaWorker, KafkaPythonWorker
 
@@ -25,16 +25,10 @@ KINDS = [ConsumerGroupType.CLASSIC, ConsumerGroupType.CONSUMER]
 CLASSIC = {"heartbeat.interval.ms": 100}
 GROUP = "readers"
 TOPIC = "orders"
-WITHIN_S = 240
-"""Only a group that never settles takes this long, on however slow a machine."""
 ABSENT_FOR_LONG = {"group.consumer.session.timeout.ms": "60000"}
 """On a slow machine a static member is away for seconds between two lives, and must keep its partitions."""
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def eventually(ask: Callable[[], bool], *, what: str) -> None:
-    deadline.eventually(ask, WITHIN_S, what=what)
 
 
 class CommittingWorker(Worker):

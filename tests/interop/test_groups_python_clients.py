@@ -36,7 +36,7 @@ def fill(broker: RunningBroker, topic: str, start: int, end: int) -> None:
 def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, group: str, filled: str) -> None:
     first = kafka_python_member(broker.bootstrap, group, filled)
     values: list[bytes] = []
-    eventually(lambda: poll(first, values) == 20, what="all is read")
+    eventually(lambda: poll(first, values), to_be=20, what="all is read")
     first.commit()
     second = kafka_python_member(broker.bootstrap, group, filled)
 

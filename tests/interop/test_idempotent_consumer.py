@@ -121,7 +121,7 @@ def work(books: Books, *consumers: IdempotentConsumer, until: int) -> None:
             consumer.poll(books.book, timeout_s=0.05, max_records=7)
         return books.count() >= until
 
-    eventually(through, within_s=60, what=f"{until} effects")
+    eventually(through, what=f"{until} effects")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -140,7 +140,6 @@ def test_members_come_and_go_and_every_effect_happens_once(
             ]
             and len(first.positions) == len(second.positions) == 1
         ),
-        within_s=60,
         what="the two share",
     )
     fill(process, topic, 100, 140)
@@ -177,7 +176,7 @@ def test_a_handler_that_fails_leaves_nothing_and_gets_the_same_records_again(
             failures += 1
         return books.count() >= 20
 
-    eventually(through, within_s=60, what="all effects")
+    eventually(through, what="all effects")
     assert failures > 0
     assert books.holds(20)
 
@@ -229,7 +228,6 @@ def test_a_member_that_was_away_too_long_writes_nothing_and_comes_back(
     quick = join(protocol)
     eventually(
         lambda: [quick.poll(books.book, timeout_s=0.05, max_records=3)] and len(quick.positions) == PARTITIONS,
-        within_s=60,
         what="the other has all partitions",
     )
     fill(process, topic, 60, 80)
@@ -268,7 +266,7 @@ def test_the_broker_shows_the_groups_lag(process: BrokerProcess, topic: str, boo
         consumer.poll(books.book, timeout_s=0.05)
         return [each.offset for each in consumer._consumer.committed(asked, timeout=10)]
 
-    eventually(lambda: committed() == [10, 10], what="the positions at the broker")
+    eventually(lambda: committed(), to_be=[10, 10], what="the positions at the broker")
 
 
 def test_a_position_that_retention_took_is_said_and_not_skipped(
@@ -493,7 +491,7 @@ def test_a_topic_that_is_created_anew_under_a_consumer_is_read_from_its_beginnin
             consumer.poll(books.book, timeout_s=0.05)
         return books.count() >= end - 80
 
-    eventually(through, within_s=60, what="all effects")
+    eventually(through, what="all effects")
     for partition in range(PARTITIONS):
         assert books.effects(partition)[10:] == [f"v{n}" for n in range(100 + partition, end, 2)]
 

@@ -158,7 +158,7 @@ class TestAdministration:
         (described,) = administrator.describe_topics([name])
         assert len(described["partitions"]) == 2
         administrator.create_partitions({name: NewPartitions(5)})
-        eventually(lambda: len(administrator.describe_topics([name])[0]["partitions"]) == 5, what="5 partitions")
+        eventually(lambda: len(administrator.describe_topics([name])[0]["partitions"]), to_be=5, what="5 partitions")
         administrator.delete_topics([name])
         eventually(lambda: name not in administrator.list_topics(), what="the topic's absence")
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -183,9 +183,9 @@ class TestAdministration:
         administrator.alter_configs(
             [ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": (AlterConfigOp.SET, "86400000")})]
         )
-        eventually(lambda: shown("retention.ms") == "86400000", what="the new value")
+        eventually(lambda: shown("retention.ms"), to_be="86400000", what="the new value")
         administrator.reset_configs([ConfigResource(ConfigResourceType.TOPIC, topic, ["retention.ms"])])
-        eventually(lambda: shown("retention.ms") == "604800000", what="the default")
+        eventually(lambda: shown("retention.ms"), to_be="604800000", what="the default")
 
     def test_list_config_resources(self, administrator: KafkaAdminClient, topic: str) -> None:
         answer = str(administrator.list_config_resources())
@@ -269,7 +269,7 @@ def test_a_transaction_is_committed_or_aborted_whole_with_its_positions(
         else:
             producer.commit_transaction()
     producer.close()
-    eventually(lambda: consumer.committed(partition) == 3, what="the committed position")
+    eventually(lambda: consumer.committed(partition), to_be=3, what="the committed position")
     reader = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
     )

@@ -237,6 +237,6 @@ def test_a_partition_moves_to_another_data_directory(kafka_jars: KafkaJars, tmp_
         reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         out = tool(reassign, "--reassignment-json-file", str(plan), "--execute")
         assert f"Successfully started moving log directory to {target} for replica orders-0 with broker 1" in out, out
-        eventually(lambda: places() == {target: False}, 100, what="the end of the move")
+        eventually(lambda: places() == {target: False}, what="the end of the move")
         out = tool(reassign, "--reassignment-json-file", str(plan), "--verify")
         assert "Reassignment of replica orders-0-1 completed successfully." in out, out

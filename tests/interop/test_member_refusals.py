@@ -32,7 +32,7 @@ def client(broker: RunningBroker) -> Iterator[RawClient]:
         fetched = client.send(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "anybody", "topics": None}])
         return bool(fetched.groups[0].error_code == 0)
 
-    eventually(ready, within_s=60, what="a coordinator")
+    eventually(ready, what="a coordinator")
     yield client
     client.close()
 
@@ -70,7 +70,7 @@ class TestConsumerProtocol:
             owned = [each.partitions for each in answer.assignment.topic_partitions]
             return int(answer.member_epoch) if owned == [[0]] else 0
 
-        return eventually(once, within_s=60, what="an assignment")
+        return eventually(once, what="an assignment")
 
     @staticmethod
     def quiet(member_id: str, epoch: int, instance_id: str | None = None) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def test_transactions(cluster: Cluster, kafka: KafkaBroker) -> None:
             answers = cluster.stream(partition, 0, end, isolation=Isolation.READ_COMMITTED)
             return [value for _, value in records_of(answers, committed=True)] == values(0, 5) + values(2, 5)
 
-        eventually(found, 60, what="both committed transactions")
+        eventually(found, what="both committed transactions")
 
 
 def test_there_are_no_families(cluster: Cluster) -> None:

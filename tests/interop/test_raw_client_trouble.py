@@ -210,7 +210,7 @@ def test_partitions_that_are_added_are_found(cluster: Cluster, admin: AdminClien
     name = new_topic(admin, "grown")
     fill(cluster, TopicPartition(name, 0), 10)
     admin.create_partitions([NewPartitions(name, 3)])[name].result(timeout=30)
-    eventually(lambda: len(cluster.topics([name])[name].partitions) == 3, what="three partitions")
+    eventually(lambda: len(cluster.topics([name])[name].partitions), to_be=3, what="three partitions")
     added = TopicPartition(name, 2)
     assert cluster.produce({added: [batch_of([b"new"])]}) == {added: Produced(0, 1)}
 
@@ -239,7 +239,7 @@ def test_holes_of_a_compacted_log_are_no_loss(cluster: Cluster, admin: AdminClie
         cluster.produce({partition: [batch_of(values, key=b"same")]})
         time.sleep(0.25)
         cluster.produce({partition: [batch_of([b"other"], key=f"key {place}".encode())]})
-    eventually(lambda: len(records_of([cluster.fetch(partition, 0)])) < 16, 60, what="compaction")
+    eventually(lambda: len(records_of([cluster.fetch(partition, 0)])) < 16, what="compaction")
     end = cluster.list_offsets({partition: LATEST})[partition].offset
     for start in (0, 3, 15, 40):
         offsets = [offset for offset, _ in records_of(cluster.stream(partition, start, end))]
@@ -256,14 +256,14 @@ def test_a_hole_at_the_end_of_the_log_ends_a_range(
     kept = batch_of([b"kept"], key=b"kept")
     gone = build_batch([(int(time.time() * 1000), b"gone", None, ())] * 10)
     cluster.produce({partition: [kept, gone, gone]})
-    eventually(lambda: not records_left(cluster, partition, 1, 20), 60, what="compaction of all but one tombstone")
+    eventually(lambda: not records_left(cluster, partition, 1, 20), what="compaction of all but one tombstone")
     # A tombstone goes only at a second compaction, and a log is compacted again only for new records, unless the broker
     # has lost the files that record its compactions.
     process.stop()
     (process.data_dir / CLEANER_FILE).unlink()
     Path(witness_path(str(process.data_dir / CLEANER_FILE))).unlink()
     process.start()
-    eventually(lambda: not records_left(cluster, partition, 1, 21), 60, what="a log with nothing at its end")
+    eventually(lambda: not records_left(cluster, partition, 1, 21), what="a log with nothing at its end")
     with Cluster(ClientSettings(process.bootstrap, fetch_max_wait_ms=10)) as hasty:
         for isolation in Isolation:
             for start, end in ((0, 21), (1, 21), (0, 20), (20, 21)):

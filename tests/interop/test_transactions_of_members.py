@@ -173,7 +173,7 @@ def test_every_record_is_written_once_while_members_come_and_go(
     leave()
     steps(10)
     leave()
-    eventually(lambda: position() == records, within_s=60, what="all is written")
+    eventually(lambda: position() == records, what="all is written")
     for index in range(PARTITIONS):
         wanted = [f"v{n}".encode() for n in range(index, records, PARTITIONS)]
         config = {"isolation.level": "read_committed"}

@@ -42,7 +42,7 @@ class Postgres:
         command = [f"{binaries}/postgres", "-D", str(data), "-p", str(self.port), *settings]
         stage.start("postgres", [*self._as_user, *command], cwd=data)
         ready = [f"{binaries}/pg_isready", "-h", "127.0.0.1", "-p", str(self.port)]
-        until(lambda: _succeeds(stage, ready), 60, what="PostgreSQL")
+        until(lambda: _succeeds(stage, ready), what="PostgreSQL")
 
     def run(self, sql: str) -> None:
         psql = shutil.which("psql") or f"{self._binaries}/psql"
@@ -89,7 +89,7 @@ class Connect:
         self._starts += 1
         command = java_command("org.apache.kafka.connect.cli.ConnectDistributed", str(self._properties))
         worker = self._stage.start(f"connect-{self._starts}", command)
-        until(lambda: self.ask("GET", "/connectors") is not None, 120, what="Connect")
+        until(lambda: self.ask("GET", "/connectors") is not None, what="Connect")
         return worker
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -134,14 +134,14 @@ def exactly_once(stage: Stage) -> None:
         "topic.creation.default.compression.type": "lz4",
         "topic.creation.default.preallocate": "false",
     }
-    until(lambda: connect.ask("POST", "/connectors", {"name": "shop", "config": settings}), 60, what="the connector")
-    until(lambda: len(captured(broker.bootstrap)) >= ROWS, 120, what="the first rows")
+    until(lambda: connect.ask("POST", "/connectors", {"name": "shop", "config": settings}), what="the connector")
+    until(lambda: len(captured(broker.bootstrap)) >= ROWS, what="the first rows")
     worker.kill()
     database.run(f"insert into orders select n, 'item ' || n from generate_series({ROWS + 1}, {2 * ROWS}) n")
     worker = connect.start()
-    until(lambda: len(captured(broker.bootstrap)) >= 2 * ROWS, 180, what="the rows written after the kill")
+    until(lambda: len(captured(broker.bootstrap)) >= 2 * ROWS, what="the rows written after the kill")
     database.run("update orders set item = 'sold' where id = 7; delete from orders where id = 8")
-    until(lambda: _operations(broker.bootstrap).issuperset({"u", "d"}), 60, what="the update and the deletion")
+    until(lambda: _operations(broker.bootstrap).issuperset({"u", "d"}), what="the update and the deletion")
     assert captured(broker.bootstrap) == list(range(1, 2 * ROWS + 1))
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

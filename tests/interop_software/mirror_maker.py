@@ -45,20 +45,17 @@ def mirror(stage: Stage) -> None:
     properties = stage.path / "mirror.properties"
     properties.write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
     running = stage.start("mirror", java_command("org.apache.kafka.connect.mirror.MirrorMaker", str(properties)))
-    until(
-        lambda: len(committed_values(target.bootstrap, "source.orders", 2)) >= RECORDS, 180, what="the mirrored records"
-    )
+    until(lambda: len(committed_values(target.bootstrap, "source.orders", 2)) >= RECORDS, what="the mirrored records")
     mirrored = committed_values(target.bootstrap, "source.orders", 2)
     assert sorted(mirrored) == sorted((b"%d" % number, b"order %d" % number) for number in range(RECORDS))
-    until(lambda: "No ACL authorizer is configured" in running.output(), 60, what="the answer about ACLs")
+    until(lambda: "No ACL authorizer is configured" in running.output(), what="the answer about ACLs")
     resource = ConfigResource(ConfigResource.Type.TOPIC, "source.orders")
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     until(
         lambda: admin.describe_configs([resource])[resource].result(20)["compression.type"].value == "zstd",
-        60,
         what="the topic's settings",
     )
-    positions = until(lambda: _positions(target.bootstrap), 90, what="the group's positions")
+    positions = until(lambda: _positions(target.bootstrap), what="the group's positions")
     # MirrorMaker knows the offsets of both sides for some records only, and takes one that is not too late. In a
     # partition where it knows none before the group's position it gives none.
     assert positions.keys() <= {0, 1}
@@ -71,7 +68,7 @@ def mirror(stage: Stage) -> None:
 def _read_half(bootstrap: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
-    until(lambda: consumer.poll(0.2) is not None, 30, what="the first record")
+    until(lambda: consumer.poll(0.2) is not None, what="the first record")
     consumer.commit(
         offsets=[TopicPartition("orders", partition, RECORDS // 4) for partition in (0, 1)], asynchronous=False
     )

@@ -72,7 +72,7 @@ def workers(stage: Stage, start: Start) -> None:
         for worker in (1, 2):
             running.kill(worker)
             again = re.compile(rf"worker {worker} \(pid \d+\) serves again")
-            eventually(lambda again=again: again.search(running.said), 60, what="its second life")  # type: ignore[misc]
+            eventually(lambda again=again: again.search(running.said), what="its second life")  # type: ignore[misc]
         assert running.stop() == 0
         running = begin(WORKERS[0])
         software.go_on()

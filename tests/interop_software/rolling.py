@@ -34,10 +34,10 @@ class JavaClients:
     @contextmanager
     def working(self) -> Iterator[None]:
         """The clients work during the block. Behind it each group has read each record once, and no error came up."""
-        until(lambda: "working" in self._clients.output(), 120, what="a record for each group")
+        until(lambda: "working" in self._clients.output(), what="a record for each group")
         yield
         self._stop.touch()
-        until(lambda: not self._clients.alive, READ_THE_REST_WITHIN_S + 120, what="the end of the clients")
+        until(lambda: not self._clients.alive, what="the end of the clients")
         said = self._clients.output()
         assert surfaced(said) == []
         sent = [int(count) for count in re.findall(r"^sent \S+ (\d+)$", said, re.MULTILINE)]
@@ -55,7 +55,7 @@ class JavaClients:
     def go_on(self) -> None:
         """Waits until something was written in a transaction."""
         before = self._committed()
-        until(lambda: self._committed() > before, 120, what="a further transaction")
+        until(lambda: self._committed() > before, what="a further transaction")
         self.check()
 
     def _committed(self) -> int:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.cluster.local_cluster import LocalCluster
 from tests.conftest import await_topic
+from tests.deadline import eventually
 from tests.interop.confluent_clients import read_to_end
 
 T = TypeVar("T")
@@ -25,13 +25,9 @@ ASK_EVERY_S = 0.5
 """Asking is reading a whole topic, and the machine has other things to do."""
 
 
-def until(ask: Callable[[], T], within_s: float, *, what: str) -> T:
-    """The first true answer; AssertionError once the time is up."""
-    ends_s = time.monotonic() + within_s
-    while not (answer := ask()):
-        assert time.monotonic() < ends_s, f"{what} did not come within {within_s} s; the last answer was {answer!r}"
-        time.sleep(ASK_EVERY_S)
-    return answer
+def until(ask: Callable[[], T], *, what: str) -> T:
+    """The first true answer."""
+    return eventually(ask, what=what, every_s=ASK_EVERY_S)
 
 
 class Unavailable(Exception):

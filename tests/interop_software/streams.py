@@ -49,13 +49,13 @@ def exactly_once(stage: Stage) -> None:
         running = begin(kill)
         before = len(counted())
         feed(share // 2)
-        until(lambda before=before: len(counted()) > before + 20, 120, what="the first counts")  # type: ignore[misc]
+        until(lambda before=before: len(counted()) > before + 20, what="the first counts")  # type: ignore[misc]
         # More than it can have done by the time of the kill.
         feed(share - share // 2)
         running.kill()
     feed(share)
     last = begin(KILLS)
-    until(lambda: len(counted()) >= RECORDS, 180, what="all counts")
+    until(lambda: len(counted()) >= RECORDS, what="all counts")
     last.stop()
     check_counts(counted(), RECORDS)
 
@@ -92,10 +92,10 @@ class Counting:
         """Streams works during the block, and finishes behind it: each count once, in order, and no error."""
         writer = Feed(self._bootstrap)
         with at_work([writer]):
-            until(self._ends, 180, what="the first counts")
+            until(self._ends, what="the first counts")
             yield
         assert writer.errors == []
-        until(lambda: len(counted(self._bootstrap)) >= writer.sent, 240, what="all counts")
+        until(lambda: len(counted(self._bootstrap)) >= writer.sent, what="all counts")
         assert self.streams.alive, self.streams.output()[-3000:]
         said = self.streams.output()
         assert self._may_be_fenced or " ERROR " not in said, said[said.index(" ERROR ") :][:3000]
@@ -113,7 +113,7 @@ class Counting:
         before = self._ends()
         if not self.streams.alive:
             self.streams = self._stage.start("streams", self._command)
-        until(lambda: self._ends() > before, 180, what="further counts")
+        until(lambda: self._ends() > before, what="further counts")
 
     def _ends(self) -> int:
         return committed_ends(self._bootstrap, "counts", PARTITIONS)

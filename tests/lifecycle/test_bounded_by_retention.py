@@ -90,7 +90,7 @@ def test_compaction_keeps_the_latest_of_each_key_at_its_offset_also_over_a_kill(
         found = read_all(busy_broker, topic)
         return found if len(found) < 60 else None
 
-    survivors = eventually(compacted, 60, what="compaction")
+    survivors = eventually(compacted, what="compaction")
     assert survivors is not None
     for row in survivors:
         key, value = rows[row.offset]
@@ -111,19 +111,19 @@ def test_retention_by_size_removes_the_oldest_segments_and_frees_their_disk(busy
     topic = "by-size"
     create(busy_broker, topic, segment_bytes="2000", retention_bytes="4000", file_delete_delay_ms="0")
     produce(busy_broker, topic, [("k", "x" * 200) for _ in range(100)])
-    eventually(lambda: log_bytes(busy_broker, topic) <= 6000, 60, what="retention")
+    eventually(lambda: log_bytes(busy_broker, topic) <= 6000, what="retention")
     rows = read_all(busy_broker, topic)
     assert rows[0].offset > 0
     assert rows[-1].offset == 99
     directory = busy_broker.data_dir / f"{topic}-0"
-    eventually(lambda: not list(directory.glob("*.deleted")), 60, what="removal of deleted files")
+    eventually(lambda: not list(directory.glob("*.deleted")), what="removal of deleted files")
 
 
 def test_retention_by_time_removes_what_is_too_old(busy_broker: BrokerProcess) -> None:
     topic = "by-time"
     create(busy_broker, topic, retention_ms="300", segment_ms="100")
     produce(busy_broker, topic, [("k", "v") for _ in range(5)])
-    eventually(lambda: read_all(busy_broker, topic) == [], 60, what="retention")
+    eventually(lambda: read_all(busy_broker, topic), to_be=[], what="retention")
     produce(busy_broker, topic, [("k", "v")])
 
 

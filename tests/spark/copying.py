@@ -72,7 +72,7 @@ def copies(
             assert query.exception() is None, query.exception()
             return len(committed(servers, sink, partitions)) >= orders.sent
 
-        eventually(done, WITHIN_S, what="all rows")
+        eventually(done, within_s=WITHIN_S, what="all rows")
     finally:
         query.stop()
     print(f"{orders.sent} records, slowest acknowledgement {orders.longest_wait_s:.2f} s")

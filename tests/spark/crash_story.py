@@ -116,7 +116,7 @@ class CrashStory:
         assert self._driver is not None
         who = {"worker": "self", "driver": str(-self._driver.pid), "broker": str(self.broker.pid)}
         if any("executor" in victims for victims in fault.values()):
-            executors = eventually(self._executors, FAULT_WITHIN_S, what="an executor")
+            executors = eventually(self._executors, what="an executor")
             who["executor"] = str(executors[0])
         for step in reversed(list(fault)):
             victims = " ".join(who[name] for name in fault[step].split())

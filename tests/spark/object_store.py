@@ -94,7 +94,7 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
                 return False
             return True
 
-        eventually(answers, 90, what="an S3 server that answers")
+        eventually(answers, what="an S3 server that answers")
         yield server
     finally:
         # A terminated server would wait for its connections.

@@ -167,7 +167,7 @@ class PowerCutStory:
 
     def _machine_restarts(self) -> None:
         self.end()
-        eventually(self._unmounted, 60, what="the end of all who use the disk")
+        eventually(self._unmounted, what="the end of all who use the disk")
         self._disk.mount()
 
     def _unmounted(self) -> bool:

@@ -74,7 +74,12 @@ def standalone_cluster(directory: Path, hosts: tuple[str, str] = ("127.0.0.1", "
             for index, host in enumerate(hosts)
         )
         master = directory / "master.out"
-        eventually(lambda: master.read_text(errors="replace").count("Registering worker") == 2, 300, what="two workers")
+        eventually(
+            lambda: master.read_text(errors="replace").count("Registering worker"),
+            to_be=2,
+            within_s=300,
+            what="two workers",
+        )
         yield Cluster(address, workers)
 
 

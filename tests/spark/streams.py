@@ -32,7 +32,7 @@ class Running:
 
     def await_values(self, expected: list[int]) -> None:
         """Waits for as many values as expected, and compares them."""
-        eventually(lambda: len(self.values()) >= len(expected), WITHIN_S, what=f"{len(expected)} records")
+        eventually(lambda: len(self.values()) >= len(expected), within_s=WITHIN_S, what=f"{len(expected)} records")
         assert self.values() == expected
 
     def finish(self) -> None:
@@ -62,7 +62,7 @@ def begun(writer: DataStreamWriter) -> StreamingQuery:
     """
     while True:
         query = writer.start()
-        eventually(partial(_is_past_the_start, query), WITHIN_S, what="the start of a query")
+        eventually(partial(_is_past_the_start, query), within_s=WITHIN_S, what="the start of a query")
         failure = query.exception()
         if failure is None or "Python worker failed to connect" not in str(failure):
             return query

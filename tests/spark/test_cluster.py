@@ -15,7 +15,7 @@ from benchmarks.spark_connector import install_connector
 from pyspark.sql import SparkSession
 from tests.cluster.confluent_load import at_work
 from tests.cluster.local_cluster import LocalCluster
-from tests.cluster.rolling import IN_SYNC_WITHIN_S, in_sync, rolling_restart
+from tests.cluster.rolling import in_sync, rolling_restart
 from tests.cluster.test_leader_killed import create, leader_of
 from tests.deadline import eventually
 from tests.spark.conftest import numbered, numbers, produce
@@ -89,7 +89,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
             copied = len(committed(servers, sink, PARTITIONS))
             return copied >= orders.sent and len(workshop.rows("shop-all")) >= orders.sent
 
-        eventually(done, WITHIN_S, what="all rows")
+        eventually(done, within_s=WITHIN_S, what="all rows")
     finally:
         query.stop()
         pipeline.stop()
@@ -111,7 +111,7 @@ def test_queries_and_a_pipeline_go_on_while_every_broker_is_restarted_and_then_k
 def test_a_leader_that_is_killed_in_the_middle_of_a_micro_batch_loses_and_doubles_nothing(
     cluster: LocalCluster, spark: SparkSession, tmp_path: Path, victim: str
 ) -> None:
-    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
     servers = with_a_dead_server(cluster)
     topics = {"source": create(cluster, 1, 3), "sink": create(cluster, 1, 3)}
     produce(cluster.bootstrap, topics["source"], numbered(0, 20_000))
@@ -141,7 +141,7 @@ def test_a_leader_that_is_killed_in_the_middle_of_a_micro_batch_loses_and_double
 def test_a_batch_write_and_its_read_survive_the_death_of_leaders(
     cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
     servers, topic = with_a_dead_server(cluster), create(cluster, PARTITIONS, 3)
     write(spark.range(5000).selectExpr("CAST(id AS STRING) AS value"), servers, topic)
     leader = leader_of(cluster, topic)
@@ -151,7 +151,7 @@ def test_a_batch_write_and_its_read_survive_the_death_of_leaders(
     write(spark.range(5000, 10_000).selectExpr("CAST(id AS STRING) AS value"), servers, topic)
     assert numbers(reader(spark.read, servers, topic).load()) == list(range(10_000))
     cluster.restart(leader)
-    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
 
 
 def test_sparks_own_kafka_connector_goes_on_while_every_broker_is_restarted_and_then_killed(
@@ -161,7 +161,7 @@ def test_sparks_own_kafka_connector_goes_on_while_every_broker_is_restarted_and_
         install_connector()
     except PeerUnavailable as reason:
         pytest.skip(str(reason))
-    eventually(lambda: in_sync(cluster), IN_SYNC_WITHIN_S, what="all replicas in sync")
+    eventually(lambda: in_sync(cluster), what="all replicas in sync")
 
     def restart_all() -> None:
         rolling_restart(cluster)

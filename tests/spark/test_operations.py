@@ -56,7 +56,7 @@ def test_a_stream_goes_on_while_a_worker_dies_and_the_number_of_workers_changes(
         def change() -> None:
             nonlocal running
             running.kill(2)
-            eventually(lambda: "serves again" in running.said, 60, what="the second life of worker 2")
+            eventually(lambda: "serves again" in running.said, what="the second life of worker 2")
             for number in (3, 1):
                 running.__exit__(None, None, None)
                 running = LocalWorkers(data, number, *listens).__enter__()

@@ -74,11 +74,11 @@ def test_nothing_is_lost_or_doubled_when_the_worker_is_killed_in_the_middle(
         return len(events("batch")) >= batches
 
     try:
-        eventually(lambda: done(2), WITHIN_S, what="two batches")
+        eventually(lambda: done(2), within_s=WITHIN_S, what="two batches")
         os.killpg(events("started")[0]["pid"], signal.SIGKILL)
-        eventually(lambda: len(events("started")) == 2, WITHIN_S, what="the second worker")
+        eventually(lambda: len(events("started")), to_be=2, within_s=WITHIN_S, what="the second worker")
         assert "signal 9" in events("failed")[0]["message"]
-        eventually(lambda: done(2) and events("batch")[-1]["lag"] == 0, WITHIN_S, what="the end of the log")
+        eventually(lambda: done(2) and events("batch")[-1]["lag"] == 0, within_s=WITHIN_S, what="the end of the log")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0, output.read_text()[-4000:]
     finally:

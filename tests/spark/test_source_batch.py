@@ -222,7 +222,7 @@ def test_a_compacted_log_has_gaps_and_has_lost_nothing(spark: SparkSession, tmp_
         produce(process.bootstrap, "prices", updates, **{"batch.num.messages": 1})
         with Cluster(ClientSettings(process.bootstrap)) as cluster:
             partition = TopicPartition("prices", 0)
-            eventually(lambda: cluster.fetch(partition, 0).base > 0, 60, what="compaction")
+            eventually(lambda: cluster.fetch(partition, 0).base > 0, what="compaction")
         read = spark.read.format("cordwood").option("kafka.bootstrap.servers", process.bootstrap)
         rows = read.option("subscribe", "prices").load().select("offset", "key", "value").collect()
         assert len(rows) < 300
@@ -264,7 +264,7 @@ def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
 ) -> None:
     put(topic, numbered(0, 50))
     admin.delete_records([Position(topic, 0, 20)])
-    eventually(lambda: load(topic).count() == 30, what="records deleted")
+    eventually(lambda: load(topic).count(), to_be=30, what="records deleted")
     start = f'{{"{topic}": {{"0": 5}}}}'
     with pytest.raises(Exception, match="cannot read all that it should") as failed:
         load(topic, startingOffsets=start).count()
@@ -290,7 +290,7 @@ def test_a_loss_is_told_whatever_time_the_first_record_says_that_is_left(
     topic = make_topic(**FOR_EVER, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
     put(topic, [Record(b"0"), Record(b"1", timestamp_ms=1_700_000_000_000_000)])
     admin.delete_records([Position(topic, 0, 1)])
-    eventually(lambda: load(topic).count() == 1, what="records deleted")
+    eventually(lambda: load(topic).count(), to_be=1, what="records deleted")
     start = f'{{"{topic}": {{"0": 0}}}}'
     with pytest.raises(Exception, match="is left has offset 1 and is of 1700000000000000 ms"):
         load(topic, startingOffsets=start).count()

@@ -41,7 +41,10 @@ def test_a_query_follows_the_log_and_rests_when_there_is_nothing_new(
         at_rest = TopicPartition(topic, 0)
         # An idle query commits its finished positions, too, although no further batch comes.
         eventually(
-            lambda: _position("spark-follows", at_rest, broker) == 150, WITHIN_S, what="progress of an idle query"
+            lambda: _position("spark-follows", at_rest, broker),
+            to_be=150,
+            within_s=WITHIN_S,
+            what="progress of an idle query",
         )
         progress = stream.query.lastProgress
         assert progress is not None
@@ -117,13 +120,13 @@ def test_a_listener_sees_rows_and_lag_of_every_batch_and_the_group_has_what_was_
     try:
         with running(frame, "watched", tmp_path, availableNow=True) as stream:
             stream.finish()
-        eventually(lambda: watching.ended == 1, WITHIN_S, what="the end of the query")
+        eventually(lambda: watching.ended, to_be=1, within_s=WITHIN_S, what="the end of the query")
         admin.delete_records([Position(topic, 0, 60)])[Position(topic, 0, 60)].result(30)
         put(topic, numbered(100, 110))
         admin.delete_records([Position(topic, 0, 65)])[Position(topic, 0, 65)].result(30)
         with running(frame, "watched", tmp_path, availableNow=True) as stream:
             stream.finish()
-        eventually(lambda: watching.ended == 2, WITHIN_S, what="the end of the second run")
+        eventually(lambda: watching.ended, to_be=2, within_s=WITHIN_S, what="the end of the second run")
     finally:
         spark.streams.removeListener(watching)
     told = [progress for progress in watching.told if progress.numInputRows]
@@ -207,7 +210,7 @@ def test_the_group_of_notes_of_a_killed_planner_goes_with_the_next_run_of_its_qu
     def kills_its_planner(batch: DataFrame, number: int) -> None:
         assert batch.count() == 10
         # Planners of earlier queries may still be about to end.
-        eventually(lambda: len(_planners()) == 1, what="one planner")
+        eventually(lambda: len(_planners()), to_be=1, what="one planner")
         os.kill(_planners()[0], signal.SIGKILL)
         raise RuntimeError("without a planner")
 

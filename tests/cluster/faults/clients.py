@@ -524,7 +524,7 @@ class Clients:
             self.failures.append("the group reader committed nothing")
             return
         asking = _Asking(lambda: self._consumer("read_committed", **settings))
-        for found in eventually(lambda: asking.committed(wanted), END_WITHIN_S, what="the group's positions"):
+        for found in eventually(lambda: asking.committed(wanted), what="the group's positions"):
             last = committed[found.topic, found.partition]
             if found.offset < last:
                 self.failures.append(f"the position in {found.topic}-{found.partition} went from {last} to {found}")
@@ -597,7 +597,7 @@ class Clients:
                         return False
             return True
 
-        eventually(all_ended, END_WITHIN_S, what="the end of all transactions")
+        eventually(all_ended, what="the end of all transactions")
         for asking in askings:
             asking.close()
 
@@ -611,7 +611,7 @@ class Clients:
             found = {each.partition: each.offset for each in asking.committed(wanted)}
             return all(end is not None and found.get(partition, -1) >= end for partition, end in enumerate(ends))
 
-        eventually(all_copied, END_WITHIN_S, what="a copy of everything")
+        eventually(all_copied, what="a copy of everything")
         asking.close()
         self._stop_copying.set()
         _join(self._copying)

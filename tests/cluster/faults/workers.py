@@ -70,7 +70,7 @@ class Workers:
         return [self.pid(worker) for worker in range(1, self.count + 1)]
 
     def wait_serving(self) -> None:
-        eventually(lambda: all(map(is_alive, self.all_pids())), SERVE_WITHIN_S, what="the next life of a worker")
+        eventually(lambda: all(map(is_alive, self.all_pids())), what="the next life of a worker")
 
     def kill_supervisor(self) -> None:
         """The workers get SIGTERM from the kernel; their output ends with the last of them."""
@@ -128,7 +128,7 @@ def worker_terminated(workers: Workers, chance: random.Random) -> str:
     pid = workers.pid(worker)
     os.kill(pid, signal.SIGTERM)
     # The life that ends must not count as the next one.
-    eventually(lambda: not is_alive(pid), SERVE_WITHIN_S, what="the end of a worker after SIGTERM")
+    eventually(lambda: not is_alive(pid), what="the end of a worker after SIGTERM")
     return f"SIGTERM of worker {worker} of {workers.count}"
 
 
@@ -147,7 +147,7 @@ def worker_hangs(workers: Workers, chance: random.Random) -> str:
     worker = chance.randint(1, workers.count)
     pid = workers.pid(worker)
     pause(pid)
-    eventually(lambda: not is_alive(pid), SERVE_WITHIN_S, what="the end of the worker that hangs")
+    eventually(lambda: not is_alive(pid), what="the end of the worker that hangs")
     return f"worker {worker} of {workers.count} hung and was killed"
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import uvloop
+from tests.deadline import eventually_here
 from tests.moments import at
 
 from cordwood.broker.driver import Driver
@@ -21,11 +22,6 @@ from cordwood.model.moment import Moment
 def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asyncio.wait_for(test(), 100))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
 
 
 class Ticket:
@@ -101,7 +97,7 @@ def test_waking_often_ticks_once() -> None:
         driven = Driven()
         for _ in range(10):
             driven.driver.wake()
-        await until(lambda: driven.node.ticks)
+        await eventually_here(lambda: driven.node.ticks)
         await asyncio.sleep(0.01)
         assert driven.node.ticks == [driven.now]
         driven.close()
@@ -122,7 +118,7 @@ def test_dirty_logs_are_flushed_and_the_next_round_begins_by_itself() -> None:
                 driven.node.dirty = [second]
 
         driven.node.flushed = more_gets_dirty  # type: ignore[method-assign]
-        await until(lambda: len(driven.node.rounds) == 2)
+        await eventually_here(lambda: len(driven.node.rounds), to_be=2)
         assert driven.node.rounds == [[first], [second]]
         driven.close()
 
@@ -223,7 +219,7 @@ def test_an_exception_of_the_node_stops_it_and_is_reported_once() -> None:
             raise bug
 
         driven.node.on_tick = fail
-        await until(lambda: driven.failures)
+        await eventually_here(lambda: driven.failures)
         assert driven.failures == [bug]
         driven.driver.wake()
         driven.driver.apply(cast("Any", "delta"))

@@ -61,7 +61,7 @@ async def left_by(how: str, tmp_path: Path) -> AsyncIterator[tuple[Path, Listing
         seen = read_witness(str(live / FILE))
         return seen is not None and seen.revision >= expected.revision
 
-    await asyncio.to_thread(eventually, settled, 30, what="the witness")
+    await asyncio.to_thread(eventually, settled, what="the witness")
     if how == STOPPED:
         await store.close()
         yield copy(live, tmp_path / "copy"), expected
@@ -199,7 +199,7 @@ def test_the_log_is_in_the_file_soon_after_a_change(tmp_path: Path) -> None:
             state = verify(read_image(str(tmp_path / FILE), without_wal=True), FILE)
             return state is not None and state.revision == 25
 
-        await asyncio.to_thread(eventually, in_the_file, 30, what="the change is in the file")
+        await asyncio.to_thread(eventually, in_the_file, what="the change is in the file")
         await store.close()
 
     asyncio.run(story())
