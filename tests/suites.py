@@ -27,7 +27,7 @@ class Suite(NamedTuple):
 
 
 SUITES = {
-    LANDING: Suite("test", "lint, unit, property, fixed seeds, a small set of each kind of story", 15),
+    LANDING: Suite("test", "lint, unit, property, fixed seeds, a small set of each kind of story", 8),
     "spark": Suite("test-spark", "Spark's source and sink, pipelines, and the docs about them, on real Spark", 30),
     "interop": Suite("test-interop", "other people's clients and tools against a real broker", 15),
     "crash": Suite("test-crash", "kill -9, power cuts and full disks, on real processes and file systems", 15),
