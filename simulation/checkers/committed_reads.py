@@ -10,7 +10,7 @@ from typing import Any
 
 from cordwood.history import check
 from cordwood.records.batch import batches_in
-from cordwood.records.control import read_transaction_marker
+from cordwood.records.control import AbortedRecords
 from cordwood.records.records import records_in
 from cordwood.wire.apis import ApiKey
 from simulation.workloads.transactional_writers import PARTITIONS, TOPIC, Attempt
@@ -58,20 +58,13 @@ def _leader(world: World, partition: int) -> int:
 
 
 def _deliver(part: Any, found: list[tuple[int, bytes]]) -> int | None:
-    coming = sorted((each.first_offset, each.producer_id) for each in part.aborted_transactions or ())
-    aborted: set[int] = set()
+    aborted = AbortedRecords((each.producer_id, each.first_offset) for each in part.aborted_transactions or ())
     data = part.records or b""
     next_offset = None
     for position, header in batches_in(data):
         next_offset = header.next_offset
         batch = memoryview(data)[position : position + header.size]
-        while coming and coming[0][0] <= header.last_offset:
-            aborted.add(coming.pop(0)[1])
-        if header.control:
-            marker = read_transaction_marker(batch) if header.record_count else None
-            if marker is not None and not marker.committed:
-                aborted.discard(header.producer_id)
-        elif not (header.transactional and header.producer_id in aborted):
+        if not aborted.skips(header, batch) and not header.control:
             found += [(record.offset, record.value or b"") for record in records_in(batch)]
     return next_offset
 

@@ -20,6 +20,7 @@ from cordwood.client.errors import ClientError
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition as Partition
 from cordwood.records.batch import batches_in, crc_is_right
+from cordwood.records.control import AbortedRecords
 from cordwood.records.records import records_in
 
 _DAMAGED = re.compile(r"(\S+)-(\d+): offsets (\d+) to (\d+) are damaged")
@@ -78,16 +79,12 @@ def read_committed(cluster: Cluster, partition: Partition) -> list[bytes]:
     values = []
     while offset < end:
         fetched = cluster.fetch(partition, offset, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
-        aborted = sorted(fetched.aborted, key=lambda each: each[1])
-        open_aborted: set[int] = set()
+        aborted = AbortedRecords(fetched.aborted)
         for place, header in batches_in(fetched.records):
             assert crc_is_right(fetched.records, place, header.size)
-            while aborted and aborted[0][1] <= header.last_offset:
-                open_aborted.add(aborted.pop(0)[0])
-            if header.control:
-                open_aborted.discard(header.producer_id)
-            elif header.producer_id not in open_aborted:
-                values += [record.value or b"" for record in records_in(fetched.records[place : place + header.size])]
+            batch = fetched.records[place : place + header.size]
+            if not aborted.skips(header, batch) and not header.control:
+                values += [record.value or b"" for record in records_in(batch)]
         assert fetched.next_offset > offset, f"{partition} does not go on at {offset}"
         offset = fetched.next_offset
     return values

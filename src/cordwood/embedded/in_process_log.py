@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from cordwood.broker.server import Server
 from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.embedded.client_rules import AbortedRecords, partition_of
+from cordwood.embedded.client_rules import partition_of
 from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.log.log import ColdRead
@@ -24,6 +24,7 @@ from cordwood.node.partitions.partition import Partition, no_such_partition
 from cordwood.node.partitions.preparation import Outcome
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
+from cordwood.records.control import AbortedRecords
 from cordwood.records.records import records_in
 
 READ_BYTES: Final = 1024 * 1024

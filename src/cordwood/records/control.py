@@ -5,11 +5,12 @@ value depends on the type; unknown types are skipped.
 """
 
 import struct
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from cordwood.records.batch import CONTROL_BIT, HEADER_SIZE, Buffer, read_header
+from cordwood.records.batch import CONTROL_BIT, HEADER_SIZE, BatchHeader, Buffer, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
@@ -116,6 +117,45 @@ def read_transaction_marker(batch: Buffer) -> TransactionMarker | None:
     if version < 0:
         raise CorruptRecords(f"a transaction marker of version {version}")
     return TransactionMarker(kind == ControlType.COMMIT, coordinator_epoch)
+
+
+def known_marker_in(header: BatchHeader, batch: Buffer) -> TransactionMarker | None:
+    """The marker in a batch whose CRC is right; None without one. Compaction may have kept a control batch without its
+    record, as the trace of a producer, and a marker of a newer version ends no transaction here."""
+    if not (header.control and header.record_count):
+        return None
+    try:
+        return read_transaction_marker(batch)
+    except CorruptRecords:
+        return None
+
+
+class AbortedRecords:
+    """Tells which batches a reader of committed records skips. Follows the batches of one answer, in order.
+
+    An aborted transaction reaches from its first offset to its producer's next marker: the same producer may commit
+    records behind the marker.
+    """
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """`aborted`: producer id and first offset of each aborted transaction that reaches into these batches."""
+        self._to_come = deque(sorted(aborted, key=lambda transaction: transaction[1]))
+        self._under_way: set[int] = set()
+
+    def skips(self, header: BatchHeader, batch: Buffer) -> bool:
+        """True if the records of this batch were aborted. Has to be called for every batch, in order."""
+        if not self._to_come and not self._under_way:
+            return False
+        while self._to_come and self._to_come[0][1] <= header.last_offset:
+            self._under_way.add(self._to_come.popleft()[0])
+        if not header.transactional:
+            return False
+        if header.control:
+            marker = known_marker_in(header, batch)
+            if marker is not None and not marker.committed:
+                self._under_way.discard(header.producer_id)
+            return False
+        return header.producer_id in self._under_way
 
 
 def read_leader_change(batch: Buffer) -> LeaderChange | None:

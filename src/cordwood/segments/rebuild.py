@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from cordwood.records.control import read_transaction_marker
-from cordwood.records.corruption import CorruptRecords
+from cordwood.records.control import known_marker_in
 from cordwood.segments.filesystem import File
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.scan import InvalidPlace, SegmentScan
@@ -56,12 +55,7 @@ def note_transaction(
     if not header.attributes & CONTROL_BIT:
         pending.data(header.producer_id, header.base_offset)
         return
-    if not header.record_count:
-        return  # compaction emptied the batch: the data of its transaction is gone, too
-    try:
-        marker = read_transaction_marker(batch)
-    except CorruptRecords:
-        return  # the CRC is right, so a newer version wrote the marker: it ends no transaction here
+    marker = known_marker_in(header, batch)
     if marker is None:
         return
     aborted = pending.marker(header.producer_id, header.base_offset, committed=marker.committed)

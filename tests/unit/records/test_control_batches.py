@@ -5,6 +5,7 @@ import pytest
 from cordwood.records.batch import crc_is_right, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.control import (
+    AbortedRecords,
     ControlRecord,
     LeaderChange,
     TransactionMarker,
@@ -93,3 +94,22 @@ def test_a_leader_change_that_is_cut_short_is_called_corrupt() -> None:
         batch = build_batch([(1, b"\x00\x00\x00\x02", value[:cut], ())], control=True)
         with pytest.raises(CorruptRecords):
             read_leader_change(batch)
+
+
+def test_a_reader_of_committed_records_skips_aborted_ones_up_to_the_marker_of_their_producer() -> None:
+    def data(offset: int) -> bytearray:
+        how = {"producer_id": 7, "producer_epoch": 0, "base_sequence": offset, "transactional": True}
+        return build_batch([(0, None, b"v", ())], base_offset=offset, **how)  # type: ignore[arg-type]
+
+    # Compaction keeps the last batch of a producer without its records, also a marker.
+    emptied = build_batch([], base_offset=1, producer_id=7, base_sequence=-1, transactional=True, control=True)
+    marker = build_transaction_marker(
+        TransactionMarker(committed=False, coordinator_epoch=0),
+        producer_id=7,
+        producer_epoch=0,
+        timestamp_ms=0,
+        base_offset=3,
+    )
+    aborted = AbortedRecords([(7, 0)])
+    found = [aborted.skips(read_header(batch), batch) for batch in (data(0), emptied, data(2), marker, data(4))]
+    assert found == [True, False, True, False, False]

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from cordwood.log.inspection.directory import Partition
 from cordwood.log.inspection.files import ReadOnlyFile, read_whole
-from cordwood.records.control import read_transaction_marker
-from cordwood.records.corruption import CorruptRecords
+from cordwood.records.control import known_marker_in
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.producer_snapshot import FORGOTTEN_EARLY, decode_snapshot
@@ -43,20 +42,13 @@ def producers_of(partition: Partition) -> tuple[int | None, list[ProducerView]]:
                 view.epoch = header.producer_epoch
                 view.last_timestamp_ms = header.max_timestamp
                 if header.control:
-                    if _ends_transaction(scan.batch):
+                    if known_marker_in(header, scan.batch) is not None:
                         view.open_transaction_from = None
                     continue
                 view.last_sequence, view.last_offset = header.last_sequence, header.last_offset
                 if header.transactional and view.open_transaction_from is None:
                     view.open_transaction_from = header.base_offset
     return snapshot_offset, [known[producer_id] for producer_id in sorted(known)]
-
-
-def _ends_transaction(batch: memoryview) -> bool:
-    try:
-        return read_transaction_marker(batch) is not None
-    except CorruptRecords:
-        return False  # a marker of a newer version, or damage, which --verify reports
 
 
 def _newest_snapshot(partition: Partition) -> tuple[int | None, dict[int, ProducerView]]:

@@ -13,8 +13,7 @@ from cordwood.log.parts.producer_bounds import SHARED, ProducerBounds
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader, Buffer, is_later
-from cordwood.records.control import TransactionMarker, read_transaction_marker
-from cordwood.records.corruption import CorruptRecords
+from cordwood.records.control import TransactionMarker, known_marker_in
 from cordwood.segments.producer_snapshot import FORGOTTEN_EARLY, ProducerSnapshotEntry
 from cordwood.segments.transaction_index import AbortedTransaction, OpenTransactions
 
@@ -247,7 +246,7 @@ class ProducerStates:
             return None
         attributes = header.attributes
         if attributes & CONTROL_BIT:
-            marker = _marker_in(header, batch)
+            marker = known_marker_in(header, batch)
             return None if marker is None else self.ended(header, marker, header.base_offset, boot_ms)
         self.appended(
             header.producer_id,
@@ -405,13 +404,3 @@ def _out_of_order(header: BatchHeader, reason: str) -> ProtocolError:
         f"Producer {header.producer_id} sent sequence {header.base_sequence} in epoch {header.producer_epoch}: "
         f"{reason}.",
     )
-
-
-def _marker_in(header: BatchHeader, batch: Buffer) -> TransactionMarker | None:
-    """The marker in a control batch; None without a marker of a known version."""
-    if not header.record_count:
-        return None
-    try:
-        return read_transaction_marker(batch)
-    except CorruptRecords:
-        return None

@@ -21,8 +21,7 @@ from cordwood.log.reading.scrubbing import CHUNK_BYTES, ColdFile, confirm
 from cordwood.model.errors import DamagedLog
 from cordwood.records.batch import CRC_START, MAGIC, BatchHeader, Buffer, batches_in, crc_is_right, read_header
 from cordwood.records.checksum import crc32c
-from cordwood.records.control import read_transaction_marker
-from cordwood.records.corruption import CorruptRecords
+from cordwood.records.control import known_marker_in
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import Readable, remove_if_there
 from cordwood.segments.indexes import SegmentIndexes
@@ -267,12 +266,7 @@ class SegmentMending:
 
     def _note_abort(self, header: BatchHeader, batch: memoryview) -> None:
         """Notes the marker of an aborted transaction."""
-        if not (header.control and header.transactional and header.record_count):
-            return
-        try:
-            marker = read_transaction_marker(batch)
-        except CorruptRecords:
-            return  # the CRC is right, so a newer version wrote the marker: it ends no transaction here
+        marker = known_marker_in(header, batch) if header.transactional else None
         if marker is not None and not marker.committed:
             self._aborts.append(header.base_offset)
 
