@@ -5,6 +5,7 @@ import inspect
 from typing import Any
 
 import pytest
+from tests.deadline import TEST_WITHIN_S
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -12,5 +13,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), timeout=100))
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), timeout=TEST_WITHIN_S))
     return True

@@ -13,6 +13,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 WITHIN_S = 240.0
+"""For a thread or another process; for a whole test whose loop may wait, there is `TEST_WITHIN_S`."""
+TEST_WITHIN_S = WITHIN_S + 30
 POLL_INTERVAL_S = 0.02
 _LOOP_POLL_INTERVAL_S = 0.001
 _SHOWN = 3000

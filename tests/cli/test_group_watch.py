@@ -151,7 +151,7 @@ def test_lag_counts_what_an_open_transaction_holds_back(
     assert held_back["lag_s"] >= 0
     assert held_back["loss_is_foreseen"]
     producer.commit_transaction(60)
-    eventually(lambda: lag(), to_be=(14, 2), what="the marker, which has an offset too")
+    eventually(lag, to_be=(14, 2), what="the marker, which has an offset too")
     reads = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,

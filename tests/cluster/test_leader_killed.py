@@ -143,7 +143,7 @@ def test_one_replica_each_on_three_brokers_is_written_and_read(tmp_path: Path) -
             found = admin.list_topics(timeout=30).topics.get(topic)  # a broker may not have heard of it yet
             return set() if found is None else {partition.leader for partition in found.partitions.values()}
 
-        eventually(lambda: leaders(), to_be={1, 2, 3}, what="leaders on all brokers")
+        eventually(leaders, to_be={1, 2, 3}, what="leaders on all brokers")
         values = [str(number) for number in range(500)]
         produce(cluster, topic, values)
         assert consume(cluster, topic, 500) == values

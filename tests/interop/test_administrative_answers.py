@@ -114,7 +114,7 @@ def test_a_topic_may_have_no_cleanup_policy(client: RawClient, topic: str, opera
         resources = [{"resource_type": TOPIC, "resource_name": topic, "configuration_keys": ["cleanup.policy"]}]
         return client.send(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results[0].configs[0].value
 
-    eventually(lambda: policy(), to_be="")
+    eventually(policy, to_be="")
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_the_broker_shows_the_groups_lag(process: BrokerProcess, topic: str, boo
         consumer.poll(books.book, timeout_s=0.05)
         return [each.offset for each in consumer._consumer.committed(asked, timeout=10)]
 
-    eventually(lambda: committed(), to_be=[10, 10], what="the positions at the broker")
+    eventually(committed, to_be=[10, 10], what="the positions at the broker")
 
 
 def test_a_position_that_retention_took_is_said_and_not_skipped(

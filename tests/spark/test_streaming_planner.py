@@ -423,7 +423,7 @@ def test_an_open_transaction_holds_committed_reads_back_and_is_no_loss(
     of_batch = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **there}
     assert plan_batch(read_options(of_batch, streaming=False), PushedFilters()).ranges == []
     producer.commit_transaction(60)
-    eventually(lambda: committed.step(), to_be=[5, 6, 7], what="the committed records")
+    eventually(committed.step, to_be=[5, 6, 7], what="the committed records")
     assert begun.step() == [7]
 
 

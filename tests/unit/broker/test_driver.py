@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import uvloop
-from tests.deadline import eventually_here
+from tests.deadline import TEST_WITHIN_S, eventually_here
 from tests.moments import at
 
 from cordwood.broker.driver import Driver
@@ -21,7 +21,7 @@ from cordwood.model.moment import Moment
 
 def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(test(), 100))
+        runner.run(asyncio.wait_for(test(), TEST_WITHIN_S))
 
 
 class Ticket:

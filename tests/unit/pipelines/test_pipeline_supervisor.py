@@ -171,7 +171,7 @@ def running(made: Supervisor) -> tuple[threading.Thread, list[Any]]:
 def test_a_stop_lets_the_worker_end_by_itself(stage: Stage) -> None:
     made = stage.supervisor(WAITS)
     thread, result = running(made)
-    eventually(lambda: stage.kinds(), to_be=["started"])
+    eventually(stage.kinds, to_be=["started"])
     assert holder(stage.directory / "running") is not None
     made.stop()
     thread.join(60)
@@ -182,7 +182,7 @@ def test_a_stop_lets_the_worker_end_by_itself(stage: Stage) -> None:
 def test_a_stop_ends_the_wait_before_the_next_try(stage: Stage, end: Callable[[Supervisor], None]) -> None:
     made = stage.supervisor("fail(1)", back_off=BackOff(3_600_000, 3_600_000))
     thread, result = running(made)
-    eventually(lambda: stage.kinds(), to_be=["failed"])
+    eventually(stage.kinds, to_be=["failed"])
     end(made)
     thread.join(60)
     assert result == [None]
@@ -191,7 +191,7 @@ def test_a_stop_ends_the_wait_before_the_next_try(stage: Stage, end: Callable[[S
 def test_a_worker_that_does_not_listen_is_killed(stage: Stage) -> None:
     made = stage.supervisor("tell(event='started'); time.sleep(3600)")
     thread, result = running(made)
-    eventually(lambda: stage.kinds(), to_be=["started"])
+    eventually(stage.kinds, to_be=["started"])
     made.kill()
     thread.join(60)
     assert result == [None]
