@@ -37,7 +37,7 @@ with Broker() as broker:
     children = Path(f"/proc/{java}/task").glob("*/children")
     pids = [pid for each in children for pid in each.read_text().split()]
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
-    print(sum(b"worker_daemon\\0pyspark.worker" in command for command in commands))
+    print(sum(b"workers.daemon\\0pyspark.worker" in command for command in commands))
     spark.stop()
 """
 
