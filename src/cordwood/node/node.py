@@ -88,6 +88,7 @@ from cordwood.node.requests.loopback import Loopback, PeersAndSelf
 from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.router import Router
 from cordwood.node.requests.told_brokers import ToldBrokers
+from cordwood.node.requests.wide_requests import WideRequests
 from cordwood.replication.throttle import Throttle
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.requests import RequestHeader
@@ -219,7 +220,8 @@ class Node:
         )
 
         self.catching_up = CatchingUp(loop, image)
-        self._router = Router(loop, image, self.parked, self.catching_up, served_by(self))
+        self.wide_requests = WideRequests(loop.turns)
+        self._router = Router(loop, image, self.parked, self.catching_up, self.wide_requests, served_by(self))
         for topic in image.sorted_topics():
             self._topic_created(topic)
         self.acks.schedule(now)
@@ -261,6 +263,7 @@ class Node:
         self.held_heartbeats.connection_closed(connection_id)
         self.librdkafka_clients.connection_closed(connection_id)
         self.catching_up.connection_closed(connection_id)
+        self.wide_requests.connection_closed(connection_id)
         self.loop.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
         self.parked.connection_closed(connection_id)

@@ -7,9 +7,11 @@ from cordwood.model.moment import Moment
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.ports import Reply
 from cordwood.node.loop.turns import Steps
+from cordwood.node.requests.brokers_only import is_proven
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.parked import ParkedRequests
 from cordwood.node.requests.request import Request, Served
+from cordwood.node.requests.wide_requests import NARROW_BYTES, WideRequests
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.encoding.bad_messages import BadRequest
@@ -24,11 +26,13 @@ class Router:
         image: ClusterImage,
         parked: ParkedRequests,
         catching_up: CatchingUp,
+        wide_requests: WideRequests,
         served: Mapping[int, Served],
     ) -> None:
         self._loop = loop
         self._image = image
         self._catching_up = catching_up
+        self._wide_requests = wide_requests
         self._parked = parked
         self._served = served
 
@@ -51,9 +55,11 @@ class Router:
             reply.hang_up(f"a request without records has at most {MAX_BYTES_WITHOUT_RECORDS} bytes")
             return
         if header.image_revision > self._image.revision and self._catching_up.has_room(header, reply, len(frame)):
-            # Offsets are written into batches in place: the copy is writable, as the frame is.
-            late = self._late(served, header, memoryview(bytearray(frame)), reply)
-            self._catching_up.wait(header, reply, len(frame), late)
+            self._catching_up.wait(header, reply, len(frame), self._late(served, header, frame, reply))
+            return
+        wide = len(frame) > NARROW_BYTES and self._is_wide(header)
+        if wide and not self._wide_requests.has_room(len(frame)):
+            self._wide_requests.wait(reply, len(frame), self._late(served, header, frame, reply))
             return
         try:
             steps = served.handle(Request(header, frame, reply, now, loop.turns))
@@ -61,10 +67,19 @@ class Router:
             reply.hang_up(problem.message)
             return
         if steps is not None:
-            loop.turns.begin(reply, steps)
+            loop.turns.begin(reply, self._wide_requests.counted(len(frame), steps) if wide else steps)
+
+    def _is_wide(self, header: RequestHeader) -> bool:
+        """True if the request counts among those whose bytes are bounded: it is decoded into much more memory. A
+        Produce is bounded by its batches."""
+        return header.api_key != ApiKey.PRODUCE and not is_proven(self._image, header)
 
     def _late(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
-        """Handles a request that waited for the metadata."""
+        """Handles a request that waited for the metadata, or for other wide requests."""
+        # Offsets are written into batches in place: the copy is writable, as the frame is.
+        return self._handled(served, header, memoryview(bytearray(frame)), reply)
+
+    def _handled(self, served: Served, header: RequestHeader, frame: memoryview, reply: Reply) -> Steps:
         steps = served.handle(Request(header, frame, reply, self._loop.now, self._loop.turns))
         if steps is not None:
             yield from steps
