@@ -12,7 +12,6 @@ from typing import Any, TextIO, cast
 import pytest
 
 from cordwood.administration.cluster import mover as moving_along
-from cordwood.administration.cluster.draining import check_empty
 from cordwood.administration.cluster.forgetting import next_step
 from cordwood.administration.cluster.gathering import Gathered, Reassignment, placed
 from cordwood.administration.cluster.mover import (
@@ -29,6 +28,7 @@ from cordwood.administration.cluster.moving import (
     stuck_failure,
     stuck_in_words,
 )
+from cordwood.administration.cluster.plans import check_empty
 from cordwood.administration.cluster.view import NodeView, PartitionState
 from cordwood.administration.connection import Connection
 from cordwood.cli.cluster.carrying_out import carry_out, loads_table

@@ -28,8 +28,8 @@ from cordwood.administration.cluster.moving import (
     stuck_failure,
     stuck_in_words,
     throttled,
+    write_undo,
 )
-from cordwood.administration.cluster.undo_file import write_undo
 from cordwood.administration.cluster.view import PartitionState
 from cordwood.administration.connection import Connection
 from cordwood.cli.terminal.asking import confirm

@@ -45,8 +45,8 @@ def uncordon(
 def _change(
     nodes: list[int], bootstrap_servers: str, timeout_s: float, *, cordoned: bool, dry_run: bool, as_json: bool
 ) -> None:
-    from cordwood.administration.cluster.draining import set_cordons
     from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.cluster.plans import set_cordons
     from cordwood.administration.connection import Connection
     from cordwood.cli.terminal.output import print_json, remark, say
     from cordwood.model.failure import Failure

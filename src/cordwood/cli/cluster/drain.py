@@ -36,15 +36,15 @@ def drain(
     for moves away from them. The drain skips partitions whose only copies are on brokers that are away; the command
     names them, moves all others, and exits with 1.
     """
-    from cordwood.administration.cluster.draining import check_empty, cordoned_in_words, plan_of
     from cordwood.administration.cluster.gathering import gather
+    from cordwood.administration.cluster.plans import check_empty, cordoned_in_words, plan_of_drain
     from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
 
     connection = Connection(bootstrap_servers, timeout_s)
     gathered = gather(connection)
-    plan = plan_of(gathered, nodes)
+    plan = plan_of_drain(gathered, nodes)
 
     def prepare() -> None:
         for node in nodes:

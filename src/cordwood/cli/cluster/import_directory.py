@@ -141,7 +141,7 @@ def _raise_topics(
     import asyncio
 
     from cordwood.administration.cluster.gathering import gather, moves_to
-    from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
+    from cordwood.administration.cluster.plans import targets_of_all, wait_for_own_topics
     from cordwood.administration.connection import Connection
     from cordwood.broker.importing.carrying_out import Place, until_enough_serve
     from cordwood.cli.cluster.carrying_out import carry_out

@@ -75,7 +75,7 @@ def reassign(
     """
     from cordwood.administration.cluster.gathering import gather, moves_to
     from cordwood.administration.cluster.moving import read_plan
-    from cordwood.administration.cluster.raising import targets_of_all, wait_for_own_topics
+    from cordwood.administration.cluster.plans import targets_of_all, wait_for_own_topics
     from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
@@ -129,7 +129,7 @@ def _targets(
     replicas: str | None,
     factor: int | None,
 ) -> list[tuple[str, int, tuple[int, ...]]]:
-    from cordwood.administration.cluster.raising import targets_with_factor
+    from cordwood.administration.cluster.plans import targets_with_factor
 
     chosen = [each for each in gathered.partitions if each.topic == topic and partition in (None, each.partition)]
     if not chosen:

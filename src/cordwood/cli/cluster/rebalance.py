@@ -45,7 +45,7 @@ def rebalance(
     even if nothing moves. A plan that was carried out leaves nothing to do for the next one.
     """
     from cordwood.administration.cluster.gathering import gather
-    from cordwood.administration.cluster.rebalancing import absent_in_words, plan_of, with_traffic
+    from cordwood.administration.cluster.plans import absent_in_words, plan_of_rebalance, with_traffic
     from cordwood.administration.connection import Connection
     from cordwood.cli.cluster.carrying_out import carry_out
     from cordwood.cli.terminal.output import remark
@@ -59,7 +59,7 @@ def rebalance(
     carry_out(
         connection,
         gathered,
-        plan_of(gathered),
+        plan_of_rebalance(gathered),
         yes=yes,
         dry_run=dry_run,
         at_once=at_once,
