@@ -243,7 +243,7 @@ async def test_internal_topics_and_those_with_one_partition_have_no_skew() -> No
 async def test_refused_appends_are_counted_by_error() -> None:
     with Broker(settings={"metrics.listener": "127.0.0.1:0", "auto.create.topics.enable": False}) as embedded:
         admin = AdminClient({"bootstrap.servers": embedded.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 1, config={"max.message.bytes": "1000"})])["t"].result(30)
+        admin.create_topics([NewTopic("t", 1, config={"max.message.bytes": "1000"})])["t"].result(120)
         producer = Producer({"bootstrap.servers": embedded.bootstrap_servers})
         producer.produce("t", bytes(5000))
         producer.produce("t", b"taken")

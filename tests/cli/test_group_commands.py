@@ -185,7 +185,7 @@ def committed_at(cordwood_cli: Cordwood, group: str, topic: str, offset: int) ->
     admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
     asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
     for answer in admin.alter_consumer_group_offsets([asked]).values():
-        answer.result(10)
+        answer.result(120)
 
 
 def test_describe_says_how_long_a_group_is_behind_and_when_it_will_lose_records(
@@ -234,7 +234,7 @@ def test_watch_counts_what_an_overtaken_group_has_lost(cordwood_cli: Cordwood, g
     committed_at(cordwood_cli, group, topic, 1)
     admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        deleted.result(10)
+        deleted.result(120)
     [look] = cordwood_cli.json_lines("group", "watch", group, "--once", "--interval", "0.2")
     assert look["name"] == group
     [position] = look["positions"]

@@ -52,7 +52,7 @@ def metric(broker: Broker, name: str, **labels: str) -> float | None:
 def test_command_and_metric_agree_on_the_time_to_data_loss(broker: Broker, segment_bytes: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     config = {"retention.ms": "600000", "segment.bytes": str(segment_bytes)}
-    admin.create_topics([NewTopic("t", 1, config=config)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, config=config)])["t"].result(120)
     produce_by_the_second(broker, "t", 120, ago_s=200)
     commit(broker, "readers", TopicPartition("t", 0, 30))
     # A broker that has just started has seen no growth, as a look without a sample sees none.
@@ -72,7 +72,7 @@ def test_command_and_metric_agree_on_the_time_to_data_loss(broker: Broker, segme
 
 def test_an_empty_groups_partitions_without_a_position_are_shown(broker: Broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("t", 3)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 3)])["t"].result(120)
     commit(broker, "readers", TopicPartition("t", 1, 0))
     described = Cordwood(broker.bootstrap_servers).json("group", "describe", "readers", "--sample", "0")
     assert [(row["partition"], row["committed"], row["standing"]) for row in described["positions"]] == [
@@ -84,7 +84,7 @@ def test_an_empty_groups_partitions_without_a_position_are_shown(broker: Broker)
 
 def test_members_of_a_mixed_group_show_which_protocol_they_speak(broker: Broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("t", 2)])["t"].result(30)
+    admin.create_topics([NewTopic("t", 2)])["t"].result(120)
     common = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"}
     consumers = [
         Consumer({**common, "client.id": "new", "group.protocol": "consumer"}),

@@ -79,7 +79,7 @@ def stable_end(bootstrap: str) -> int:
     partition = TopicPartition("orders", 0)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-    return int(asked[partition].result(30).offset)
+    return int(asked[partition].result(120).offset)
 
 
 def test_a_transaction_that_no_coordinator_knows_is_ended_by_its_place(

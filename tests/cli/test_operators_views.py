@@ -25,7 +25,7 @@ def _commit(cordwood_cli: Cordwood, group: str, topic: str, offsets: dict[int, i
     admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
     asked = [TopicPartition(topic, index, offset) for index, offset in offsets.items()]
     for answer in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)]).values():
-        answer.result(10)
+        answer.result(120)
 
 
 def test_all_topics_are_described_if_none_is_named(cordwood_cli: Cordwood, make_topic: MakeTopic) -> None:

@@ -127,7 +127,7 @@ def commit_at_start(admin: AdminClient, group: str, topic: str) -> None:
     eventually(
         lambda: all(
             each.error is None
-            for each in admin.alter_consumer_group_offsets([asked])[group].result(30).topic_partitions
+            for each in admin.alter_consumer_group_offsets([asked])[group].result(120).topic_partitions
         ),
         what="committed positions",
     )
@@ -167,7 +167,7 @@ def test_a_cluster_in_trouble_fires_its_alarms_and_one_in_order_does_not(tmp_pat
         producer = hang(cluster)
         for index in range(3):
             gone = TopicPartition(LATE, index, 1)
-            admin.delete_records([gone])[gone].result(30)
+            admin.delete_records([gone])[gone].result(120)
         for _ in range(3):
             write(cluster, SKEWED, [500, 1, 1])
             time.sleep(0.5)

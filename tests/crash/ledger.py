@@ -216,6 +216,6 @@ def create_topics(bootstrap: str, ledger: Ledger) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(name, PARTITIONS[name], 1, config=SETTINGS[name]) for name in PARTITIONS]
     for name, created in admin.create_topics(new, operation_timeout=20).items():
-        created.result(30)
+        created.result(120)
         ledger.topics[name] = True
         ledger.told_s[name] = time.monotonic()

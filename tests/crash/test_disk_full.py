@@ -29,7 +29,7 @@ def fill_the_disk(broker: BrokerProcess, topic: str) -> KafkaError:
             "bootstrap.servers": broker.bootstrap,
             "enable.idempotence": False,
             "retries": 0,
-            "message.timeout.ms": 10_000,
+            "message.timeout.ms": 120_000,
             "linger.ms": 0,
         }
     )

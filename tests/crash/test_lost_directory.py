@@ -65,7 +65,7 @@ def test_a_lost_disk_takes_only_its_partitions_with_it(
     mounted = disk.path / "data"
     broker = start_broker(Path(f"{tmp_path}/first,{mounted}"))
     administrator = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    administrator.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(30)
+    administrator.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(120)
     written: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
 
     def write(partition: int, value: str) -> bool:
@@ -108,7 +108,7 @@ def test_other_brokers_lead_what_was_led_on_a_lost_disk_and_producers_notice_not
         try:
             administrator = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
             topic = NewTopic("orders", PARTITIONS, replica_assignment=[[3, 1, 2]] * PARTITIONS)
-            administrator.create_topics([topic])["orders"].result(30)
+            administrator.create_topics([topic])["orders"].result(120)
             client = Producer(
                 {
                     "bootstrap.servers": f"{cluster.bootstrap_servers},{third.bootstrap_servers}",

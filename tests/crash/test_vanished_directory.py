@@ -76,7 +76,7 @@ def other(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Vanishing]
 
 def create_topic(broker: BrokerProcess, topic: str) -> None:
     administrator = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    administrator.create_topics([NewTopic(topic, len(PARTITIONS), 1)])[topic].result(30)
+    administrator.create_topics([NewTopic(topic, len(PARTITIONS), 1)])[topic].result(120)
 
 
 def write(broker: BrokerProcess, topic: str, words: str, written: Written) -> None:
@@ -187,7 +187,7 @@ def test_in_a_cluster_the_other_replicas_lead_and_none_of_them_is_cut(other: Van
             )
             other.vanish()
             topic = NewTopic("orders", len(PARTITIONS), replica_assignment=[[3, 1, 2]] * len(PARTITIONS))
-            administrator.create_topics([topic])["orders"].result(30)
+            administrator.create_topics([topic])["orders"].result(120)
             expected = [str(number) for number in range(20)]
             records = [
                 {"topic": "orders", "partition": partition, "value": value}

@@ -49,7 +49,7 @@ class Target:
         assert "Traceback" not in self.process.output(), self.process.output()[-8000:]
         name = f"after-{uuid.uuid4().hex[:12]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(30)
+        admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(120)
         client = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         produce_all(client, [{"topic": name, "value": f"v{n}"} for n in range(10)])
         read = read_to_end(self.bootstrap, name)
@@ -100,7 +100,7 @@ def real_frames(target: Target) -> list[bytes]:
 
 def _confluent_session(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("stock", 3, 1)], operation_timeout=20)["stock"].result(30)
+    admin.create_topics([NewTopic("stock", 3, 1)], operation_timeout=20)["stock"].result(120)
     client = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "lz4"})
     produce_all(
         client, [{"topic": "stock", "key": f"k{n}", "value": "v" * n, "headers": {"h": "1"}} for n in range(50)]
@@ -112,9 +112,9 @@ def _confluent_session(bootstrap: str) -> None:
     consumer.offsets_for_times([TopicPartition("stock", 0, 1)], timeout=20)
     consumer.close()
     resource = ConfigResource(ConfigResource.Type.TOPIC, "stock")
-    admin.describe_configs([resource])[resource].result(30)
+    admin.describe_configs([resource])[resource].result(120)
     partition = TopicPartition("stock", 0)
-    admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].result(30)
+    admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].result(120)
     admin.delete_records([TopicPartition("stock", 0, 1)])
 
 
@@ -134,10 +134,10 @@ def _group_session(bootstrap: str, protocol: str) -> None:
     eventually(lambda: consumer.poll(0.1), what="a record")
     consumer.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.describe_consumer_groups([group])[group].result(30)
-    admin.list_consumer_groups().result(30)
+    admin.describe_consumer_groups([group])[group].result(120)
+    admin.list_consumer_groups().result(120)
     consumer.close()
-    admin.delete_consumer_groups([group])[group].result(30)
+    admin.delete_consumer_groups([group])[group].result(120)
 
 
 def _kafka_python_session(bootstrap: str) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
-ANSWER_WITHIN_S = 15.0
+ANSWER_WITHIN_S = 60.0
 FETCH = 1
 PROBE_CORRELATION = 0x50B0
 PROBE = struct.pack(">hhih", 18, 0, PROBE_CORRELATION, -1)

@@ -53,7 +53,7 @@ def test_silent_peers_are_let_go(target: Target) -> None:
     for peer in halfway:
         peer.send(framed(PROBE)[:7])
     started = time.monotonic()
-    assert all(peer.is_closed(within_s=IDLE_MS / 1000 + 20) for peer in (*silent, *halfway))
+    assert all(peer.is_closed(within_s=IDLE_MS / 1000 + 120) for peer in (*silent, *halfway))
     assert time.monotonic() - started > IDLE_MS / 1000 / 2
     target.assert_serves()
 

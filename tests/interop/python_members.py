@@ -16,7 +16,7 @@ SETTINGS: dict[str, Any] = {
 }
 COMMITTING: dict[str, Any] = {"enable_auto_commit": True, "auto_commit_interval_ms": 100}
 
-WITHIN_S = 20
+WITHIN_S = 120
 
 
 def kafka_python_member(bootstrap: str, group: str, topic: str, **settings: Any) -> Any:

@@ -70,7 +70,7 @@ def test_aiokafka_members_share_commit_and_resume(broker: RunningBroker, group: 
         return aiokafka_member(broker.bootstrap, group, filled)
 
     async def read(consumer: Any, count: int) -> list[bytes]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             return [(await consumer.getone()).value for _ in range(count)]
 
     async def until(settled: Callable[[], bool]) -> None:

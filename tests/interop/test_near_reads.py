@@ -45,7 +45,7 @@ def create(cluster: Cluster, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     topics = [NewTopic(name, num_partitions=1, replica_assignment=[[LEADER, NEAR, THIRD]]) for name in names]
     for name, created in admin.create_topics(topics).items():
-        created.result(20)
+        created.result(120)
         eventually(lambda name=name: led(cluster, name), what="the leader")  # type: ignore[misc]
 
 
@@ -174,7 +174,7 @@ def test_a_consumer_whose_records_were_deleted_hears_so_from_the_leader(cluster:
     write(cluster, 0, RECORDS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for deleted in admin.delete_records([TopicPartition(TOPIC, 0, 100)]).values():
-        deleted.result(20)
+        deleted.result(120)
     reader = RackReader(cluster, **{"auto.offset.reset": "earliest"})
     reader.numbers = list(range(100))
     reader.read_to(RECORDS)

@@ -53,7 +53,7 @@ def admin(process: BrokerProcess) -> AdminClient:
 
 def new_topic(admin: AdminClient, name: str, partitions: int = 1, **config: str) -> str:
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-    admin.create_topics([new], operation_timeout=20)[name].result(timeout=30)
+    admin.create_topics([new], operation_timeout=20)[name].result(timeout=120)
     await_topic(admin, name, partitions)
     return name
 
@@ -175,7 +175,7 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_told(cluster: Cluster, admi
     fill(cluster, partition, 1000)
     stream = cluster.stream(partition, 0, 1000, max_bytes=10_000)
     next(stream)
-    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=30)
+    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=120)
     with pytest.raises(UnknownTopic, match=f"{name} does not exist"):
         list(stream)
 
@@ -186,7 +186,7 @@ def test_a_topic_that_is_created_again_is_not_read_on_in_the_middle(cluster: Clu
     fill(cluster, partition, 1000)
     stream = cluster.stream(partition, 0, 1000, max_bytes=10_000)
     next(stream)
-    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=30)
+    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=120)
     new_topic(admin, name)
     with Cluster(cluster.settings) as other:
         fill(other, partition, 1000)
@@ -201,7 +201,7 @@ def test_a_topic_that_is_deleted_while_it_is_written_is_told(cluster: Cluster, a
     name = new_topic(admin, "deleted-while-written")
     partition = TopicPartition(name, 0)
     fill(cluster, partition, 10)
-    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=30)
+    admin.delete_topics([name], operation_timeout=20)[name].result(timeout=120)
     with pytest.raises(UnknownTopic, match=f"{name} does not exist"):
         fill(cluster, partition, 10)
 
@@ -209,7 +209,7 @@ def test_a_topic_that_is_deleted_while_it_is_written_is_told(cluster: Cluster, a
 def test_partitions_that_are_added_are_found(cluster: Cluster, admin: AdminClient) -> None:
     name = new_topic(admin, "grown")
     fill(cluster, TopicPartition(name, 0), 10)
-    admin.create_partitions([NewPartitions(name, 3)])[name].result(timeout=30)
+    admin.create_partitions([NewPartitions(name, 3)])[name].result(timeout=120)
     eventually(lambda: len(cluster.topics([name])[name].partitions), to_be=3, what="three partitions")
     added = TopicPartition(name, 2)
     assert cluster.produce({added: [batch_of([b"new"])]}) == {added: Produced(0, 1)}

@@ -145,7 +145,7 @@ def exactly_once(stage: Stage) -> None:
     assert captured(broker.bootstrap) == list(range(1, 2 * ROWS + 1))
     resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert admin.describe_configs([resource])[resource].result(20)["compression.type"].value == "lz4"
+    assert admin.describe_configs([resource])[resource].result(120)["compression.type"].value == "lz4"
     worker.stop()
 
 

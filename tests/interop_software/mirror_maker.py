@@ -52,7 +52,7 @@ def mirror(stage: Stage) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, "source.orders")
     admin = AdminClient({"bootstrap.servers": target.bootstrap})
     until(
-        lambda: admin.describe_configs([resource])[resource].result(20)["compression.type"].value == "zstd",
+        lambda: admin.describe_configs([resource])[resource].result(120)["compression.type"].value == "zstd",
         what="the topic's settings",
     )
     positions = until(lambda: _positions(target.bootstrap), what="the group's positions")
@@ -78,4 +78,4 @@ def _read_half(bootstrap: str) -> None:
 def _positions(bootstrap: str) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (found,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("readers")]).values()
-    return {each.partition: each.offset for each in found.result(20).topic_partitions if each.topic == "source.orders"}
+    return {each.partition: each.offset for each in found.result(120).topic_partitions if each.topic == "source.orders"}

@@ -143,7 +143,7 @@ class Stage:
 def make_topic(bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(120)
     await_topic(admin, name, partitions)
 
 

@@ -203,7 +203,7 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     state.files.replace(path, {**kept, "topic_id": "of another topic"})
     admin = AdminClient({"bootstrap.servers": workshop.bootstrap})
     for answer in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
-        answer.result(30)
+        answer.result(120)
     assert requeue() == (0, 0, [f"{topic}/0@{offset}" for offset in (0, 2, 3, 4)])
     assert json.loads(path.read_text()) == {**kept, "done": {}}
 

@@ -21,7 +21,7 @@ from cordwood.pipelines.execution.topics import ensure_topics
 
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    value: str | None = admin.describe_configs([resource])[resource].result(30)[name].value
+    value: str | None = admin.describe_configs([resource])[resource].result(120)[name].value
     return value
 
 

@@ -39,7 +39,7 @@ def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 def topic(quick_broker: BrokerProcess) -> str:
     admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap})
     name = f"topic-{uuid.uuid4().hex[:12]}"
-    admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=30)
+    admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=120)
     await_topic(admin, name, 1)
     return name
 
@@ -240,7 +240,7 @@ def test_a_topic_with_small_batches_is_written_with_a_small_batch_size_and_the_e
 ) -> None:
     topic = f"small-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "2000"})])[topic].result(timeout=30)
+    admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "2000"})])[topic].result(timeout=120)
     rows = ["x" * 500] * 10
     with pytest.raises(SinkFailure, match=r"MESSAGE_TOO_LARGE.*'kafka\.batch\.size'"):
         query(topic=topic).task(0, 0, rows)

@@ -217,7 +217,7 @@ def test_a_compacted_log_has_gaps_and_has_lost_nothing(spark: SparkSession, tmp_
     with BrokerProcess(tmp_path / "data", settings=settings) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
         config = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
-        admin.create_topics([NewTopic("prices", 1, 1, config=config)])["prices"].result(30)
+        admin.create_topics([NewTopic("prices", 1, 1, config=config)])["prices"].result(120)
         updates = [Record(f"{number}".encode(), f"key {number % 7}".encode()) for number in range(300)]
         produce(process.bootstrap, "prices", updates, **{"batch.num.messages": 1})
         with Cluster(ClientSettings(process.bootstrap)) as cluster:

@@ -183,9 +183,9 @@ def test_partitions_and_topics_appear_while_a_query_runs(
     put(topic, numbered(0, 5))
     stream = query(subscribePattern=f"{topic}.*")
     assert stream.step() == [0, 1, 2, 3, 4]
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(120)
     another = f"{topic}-another"
-    admin.create_topics([NewTopic(another, 1, 1)])[another].result(30)
+    admin.create_topics([NewTopic(another, 1, 1)])[another].result(120)
     await_topic(admin, topic, 3)
     await_topic(admin, another, 1)
     put(topic, numbered(5, 8, partition=2))
@@ -196,13 +196,13 @@ def test_partitions_and_topics_appear_while_a_query_runs(
 
 
 def delete(admin: AdminClient, topic: str) -> None:
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(120)
     eventually(lambda: topic not in admin.list_topics(timeout=20).topics, what="the end of a topic")
 
 
 def create_again(admin: AdminClient, topic: str, partitions: int) -> None:
     delete(admin, topic)
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
     await_topic(admin, topic, partitions)
 
 
@@ -219,7 +219,7 @@ def test_a_deleted_topic_is_a_loss(query: Any, put: Produce, make_topic: MakeTop
     assert lenient.step() == []
     assert lenient.start == {}
     assert lenient.planner.ledger.total == 2
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(120)
     await_topic(admin, topic, 1)
     put(topic, numbered(100, 103))
     assert [*lenient.step(), *lenient.step()] == [100, 101, 102]
@@ -302,7 +302,7 @@ def test_a_loss_is_counted_once_although_its_batch_is_planned_again_after_a_rest
     group = f"progress-{topic}"
     given = {"subscribe": topic, "failOnDataLoss": "false", "progressGroup": group}
     first = query(**given)
-    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(30)
+    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(120)
     first.planner.latest(first.start, limited=True)  # and the query dies before this batch is finished
     assert read_progress(first.planner._cluster, group)[zero(topic)].lost == 0
     second = query(first.start, **given)
@@ -318,7 +318,7 @@ def test_a_loss_is_told_once(
     put(topic, numbered(0, 10))
     stream = query(subscribe=topic, failOnDataLoss="false", minOffsetsPerTrigger=100)
     stream.planner._last_batch_s = time.monotonic()  # so that it waits for more
-    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(30)
+    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(120)
     with caplog.at_level(logging.WARNING):
         assert stream.step() == stream.step() == []
     assert caplog.text.count("data loss") == 1
@@ -343,7 +343,7 @@ def test_lost_records_are_an_error_or_are_counted(
     group = f"progress-{topic}"
     strict = query(subscribe=topic)
     lenient = query(subscribe=topic, failOnDataLoss="false", progressGroup=group)
-    admin.delete_records([Position(topic, 0, 20)])[Position(topic, 0, 20)].result(30)
+    admin.delete_records([Position(topic, 0, 20)])[Position(topic, 0, 20)].result(120)
     with pytest.raises(DataLoss) as failed:
         strict.step()
     assert f"{topic}-0: offsets 0 to 19 (20 offsets): records were removed" in str(failed.value)
@@ -357,7 +357,7 @@ def test_lost_records_are_an_error_or_are_counted(
     # The count goes on over a restart.
     restarted = query(lenient.start, subscribe=topic, failOnDataLoss="false", progressGroup=group)
     put(topic, numbered(50, 60))
-    admin.delete_records([Position(topic, 0, 53)])[Position(topic, 0, 53)].result(30)
+    admin.delete_records([Position(topic, 0, 53)])[Position(topic, 0, 53)].result(120)
     assert restarted.step() == list(range(53, 60))
     restarted.step()
     standing = read_progress(lenient.planner._cluster, group)[zero(topic)]
@@ -371,7 +371,7 @@ def test_records_that_vanish_between_planning_and_reading_are_told_too(
     strict, lenient = query(subscribe=topic), query(subscribe=topic, failOnDataLoss="false")
     end = strict.planner.latest(strict.start, limited=True)
     assert lenient.planner.latest(lenient.start, limited=True) == end
-    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(30)
+    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(120)
     with pytest.raises(DataLoss, match=r"Records were lost while .*\n.*offsets 0 to 24"):
         strict.read(strict.start, end)
     assert lenient.read(lenient.start, end) == list(range(30, 50))
@@ -432,7 +432,7 @@ def test_a_broker_that_is_away_holds_a_query_up_and_does_not_end_it(
 ) -> None:
     with BrokerProcess(tmp_path / "data", keep_port=True) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
-        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(120)
         chosen = options(process.bootstrap, subscribe="orders", **{"kafka.default.api.timeout.ms": 300})
         stream = Query(chosen)
         stream.step()
@@ -458,7 +458,7 @@ def test_notes_of_a_query_that_was_killed_expire_and_are_no_position_meanwhile(
 ) -> None:
     with BrokerProcess(tmp_path / "data", settings={"offsets.retention.check.interval.ms": "50"}) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
-        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(120)
         with Cluster(ClientSettings(process.bootstrap)) as cluster:
             notes.report_loss(cluster, "a-box", zero("orders"), 3, 8)
             assert cluster.groups() == ["a-box"]

@@ -121,9 +121,9 @@ def test_a_listener_sees_rows_and_lag_of_every_batch_and_the_group_has_what_was_
         with running(frame, "watched", tmp_path, availableNow=True) as stream:
             stream.finish()
         eventually(lambda: watching.ended, to_be=1, within_s=WITHIN_S, what="the end of the query")
-        admin.delete_records([Position(topic, 0, 60)])[Position(topic, 0, 60)].result(30)
+        admin.delete_records([Position(topic, 0, 60)])[Position(topic, 0, 60)].result(120)
         put(topic, numbered(100, 110))
-        admin.delete_records([Position(topic, 0, 65)])[Position(topic, 0, 65)].result(30)
+        admin.delete_records([Position(topic, 0, 65)])[Position(topic, 0, 65)].result(120)
         with running(frame, "watched", tmp_path, availableNow=True) as stream:
             stream.finish()
         eventually(lambda: watching.ended, to_be=2, within_s=WITHIN_S, what="the end of the second run")
@@ -174,7 +174,7 @@ def test_what_is_lost_before_the_first_batch_is_repeated_is_told(
     query = begun(writer.foreachBatch(_fails))
     with pytest.raises(StreamingQueryException, match="the first batch fails"):
         query.awaitTermination(WITHIN_S)
-    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(30)
+    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(120)
     lost = pytest.raises(StreamingQueryException, match=r"offsets 0 to 4 \(5 offsets\)")
     with running(frame, "repeats", tmp_path, availableNow=True) as stream, lost:
         stream.finish()
@@ -225,7 +225,7 @@ def test_the_group_of_notes_of_a_killed_planner_goes_with_the_next_run_of_its_qu
 
 
 def _boxes(admin: AdminClient, topic: str) -> list[str]:
-    listed = admin.list_consumer_groups(request_timeout=30).result(30)
+    listed = admin.list_consumer_groups(request_timeout=30).result(120)
     return [each.group_id for each in listed.valid if f"of-{topic}-notes-" in each.group_id]
 
 
@@ -264,15 +264,15 @@ def test_topics_and_partitions_come_and_go_while_a_query_runs(
     with running(frame, "comes_and_goes", tmp_path) as stream:
         put(topic, numbered(0, 10))
         stream.await_values(list(range(10)))
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(120)
         another = f"{topic}-b"
-        admin.create_topics([NewTopic(another, 1, 1)])[another].result(30)
+        admin.create_topics([NewTopic(another, 1, 1)])[another].result(120)
         await_topic(admin, topic, 2)
         await_topic(admin, another, 1)
         put(topic, numbered(10, 20, partition=1))
         put(another, numbered(20, 30))
         stream.await_values(list(range(30)))
-        admin.delete_topics([another])[another].result(30)
+        admin.delete_topics([another])[another].result(120)
         put(topic, numbered(30, 40))
         stream.await_values(list(range(40)))
 
@@ -280,7 +280,7 @@ def test_topics_and_partitions_come_and_go_while_a_query_runs(
 def test_a_broker_that_restarts_costs_time_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", keep_port=True) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
-        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(120)
         produce(process.bootstrap, "orders", numbered(0, 50))
         reader = spark.readStream.format("cordwood").option("kafka.bootstrap.servers", process.bootstrap)
         frame = reader.option("subscribe", "orders").option("startingOffsets", "earliest").load()
@@ -301,7 +301,7 @@ def test_lost_records_end_a_query_with_an_error_that_says_which_or_are_counted(
     with running(load_stream(topic, startingOffsets="earliest"), "loses", tmp_path, availableNow=True) as stream:
         stream.finish()
     put(topic, numbered(10, 50))
-    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(30)
+    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(120)
     with (
         running(load_stream(topic), "loses_all", tmp_path, availableNow=True) as stream,
         pytest.raises(Exception, match=rf"{topic}-0: offsets 10 to 29 \(20 offsets\)"),
