@@ -11,6 +11,7 @@ from benchmarks.kafka_peer import KafkaJars, install_kafka
 from benchmarks.maven import PeerUnavailable
 
 from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
+from cordwood.groups.consumer.partition_sets import NOTHING, share_of
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
@@ -21,7 +22,6 @@ from cordwood.groups.consumer.records import (
     encode_profile,
     encode_resolution,
 )
-from cordwood.groups.consumer.shares import NOTHING, share_of
 from cordwood.groups.state.offset_records import Position
 from cordwood.groups.state.offset_records import encode_key as encode_position_key
 from cordwood.groups.state.offset_records import encode_value as encode_position

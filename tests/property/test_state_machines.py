@@ -17,7 +17,7 @@ from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES, LEFT_FOR_A_WHILE
 from cordwood.groups.consumer.heartbeat import LEAVING
 from cordwood.groups.consumer.member import MEMBER_MOVES
-from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.partition_sets import NOTHING
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.state.committed_positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -14,7 +14,7 @@ from cordwood.groups.classic.outbox import SyncAnswer
 from cordwood.groups.classic.subscription import write_assignment
 from cordwood.groups.consumer import heartbeat as consumer_heartbeat
 from cordwood.groups.consumer import reconcile
-from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.partition_sets import NOTHING
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment

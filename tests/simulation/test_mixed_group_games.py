@@ -19,7 +19,7 @@ from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.records import StoredGroup
 from cordwood.groups.consumer import classic_members, migration
 from cordwood.groups.consumer.member import MemberState
-from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.partition_sets import NOTHING
 from cordwood.model.errors import ErrorCode
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))

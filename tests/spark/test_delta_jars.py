@@ -22,8 +22,8 @@ from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.project import table_path
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark
-from cordwood.pipelines.tables.formats import rows_of, snapshot
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES
+from cordwood.pipelines.tables.table_formats import rows_of, snapshot
 
 SCHEMA = "id string, n int, t timestamp, list array<int>"
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cordwood.pipelines.definition.definition import Topic, topic
 from cordwood.pipelines.definition.errors import InvalidDefinition
-from cordwood.pipelines.definition.formats import Format, json, parsed_by, raw, text
+from cordwood.pipelines.definition.record_formats import Format, json, parsed_by, raw, text
 from cordwood.pipelines.rows.decoding import decoded
 
 SOURCE = (

@@ -19,7 +19,7 @@ from cordwood.pipelines.editions.swapping import rollback, swap
 from cordwood.pipelines.execution.comparing import compare, compare_topics
 from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here
 from cordwood.pipelines.execution.requeueing import Chosen, Requeue
-from cordwood.pipelines.tables.formats import snapshot
+from cordwood.pipelines.tables.table_formats import snapshot
 
 PIPELINE = """
 @pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, amount int")),

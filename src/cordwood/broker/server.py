@@ -21,7 +21,7 @@ from cordwood.broker.machine.fair_workers import FairWorkers
 from cordwood.broker.machine.log_levels import PythonLogLevels
 from cordwood.broker.machine.loop_watch import LoopWatch
 from cordwood.broker.machine.threads import Workers
-from cordwood.broker.network.client_book import ClientBook
+from cordwood.broker.network.client_counts import ClientBook
 from cordwood.broker.network.connection import Connection
 from cordwood.broker.network.connections import ConnectionLimits, Connections
 from cordwood.broker.network.connections import Node as RequestHandler
@@ -91,7 +91,7 @@ class Server:
         self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
         self._loop_watch = LoopWatch(loop)
-        self._client_book = ClientBook()
+        self._client_counts = ClientBook()
         self.driver.loop_watch = self._loop_watch
         self.node: Node
         self._metadata_writer: MetadataWriter | None = None
@@ -212,7 +212,7 @@ class Server:
             apart=self._apart,
             log_levels=PythonLogLevels(),
             other_brokers=self._peers,
-            census=self._client_book,
+            census=self._client_counts,
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
@@ -244,7 +244,7 @@ class Server:
             now=self.driver.now,
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
-            clients=self._client_book,
+            clients=self._client_counts,
             records_unreadable=self._records_unreadable,
         )
         follower.watchers.append(self._bound_connections)

@@ -26,8 +26,8 @@ from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.migration import emptied_to_classic, to_consumer, why_not_known
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
-from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
 from cordwood.groups.state.committed_positions import Positions, Record, is_current
 from cordwood.groups.state.kept_bytes import KeptBytes

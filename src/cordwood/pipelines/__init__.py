@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, pipeline, table, topic
 from cordwood.pipelines.definition.errors import Refusal
-from cordwood.pipelines.definition.formats import json, parsed_by, raw, text
+from cordwood.pipelines.definition.record_formats import json, parsed_by, raw, text
 
 if TYPE_CHECKING:
     from cordwood.pipelines.editions.project import read_table as read_table

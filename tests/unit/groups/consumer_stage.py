@@ -11,8 +11,8 @@ from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.records import Resolution
-from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.shard import GroupShard
 from cordwood.groups.state.committed_positions import Record

@@ -8,7 +8,7 @@ from tests.unit.groups.consumer_stage import ORDERS, REFUNDS, partitions_of
 
 from cordwood.groups.consumer.assignors import assign_range, assign_uniform
 from cordwood.groups.consumer.balancing import Subscriber
-from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in, share_of
+from cordwood.groups.consumer.partition_sets import NOTHING, by_topic_id, partitions_in, share_of
 from cordwood.groups.consumer.topics import TopicShape
 
 subscriptions = st.dictionaries(

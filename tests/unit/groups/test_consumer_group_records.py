@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.groups.consumer_stage import ORDERS, REFUNDS
 
 from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, partitions_in, share_of
 from cordwood.groups.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
     MAX_PARTITIONS,
@@ -29,7 +30,6 @@ from cordwood.groups.consumer.records import (
     encode_target,
     encode_target_epoch,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share, partitions_in, share_of
 from cordwood.groups.consumer.since import since_now
 from cordwood.groups.state.record_fields import UnreadableRecord
 

@@ -25,6 +25,7 @@ from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import REPEATS, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
 from cordwood.groups.consumer.member import MemberState
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     MEMBER_TYPE,
@@ -32,7 +33,6 @@ from cordwood.groups.consumer.records import (
     encode_current,
     encode_profile,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.state.committed_positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -15,7 +15,7 @@ from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer import migration
-from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in
+from cordwood.groups.consumer.partition_sets import NOTHING, by_topic_id, partitions_in
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode
 

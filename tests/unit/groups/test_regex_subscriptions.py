@@ -7,6 +7,7 @@ from tests.unit.groups.consumer_stage import GROUP, ORDERS, REFUNDS, SESSION_MS,
 
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.heartbeat import MAX_EXPRESSIONS
+from cordwood.groups.consumer.partition_sets import NOTHING, by_topic_id
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
     Resolution,
@@ -15,7 +16,6 @@ from cordwood.groups.consumer.records import (
     encode_consumer_key,
     encode_resolution,
 )
-from cordwood.groups.consumer.shares import NOTHING, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId

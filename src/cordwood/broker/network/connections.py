@@ -15,7 +15,7 @@ from cordwood.broker.machine import clocks
 from cordwood.broker.machine.loop_watch import LoopWatch
 from cordwood.broker.network.activity import Activity
 from cordwood.broker.network.arriving import LOOK_S, Arriving, Receiver
-from cordwood.broker.network.client_book import ClientBook, CountedConnection
+from cordwood.broker.network.client_counts import ClientBook, CountedConnection
 from cordwood.broker.network.half_requests import HalfRequests
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.seldom import SaidSeldom

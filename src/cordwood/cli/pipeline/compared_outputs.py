@@ -9,8 +9,8 @@ from cordwood.cli.pipeline.quiet_spark import quiet_session
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.execution.comparing import Comparison, compare, compare_topics
 from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
-from cordwood.pipelines.tables.formats import snapshot
 from cordwood.pipelines.tables.stores import refusing_failures_of
+from cordwood.pipelines.tables.table_formats import snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,1 +1,1 @@
-"""`cordwood topic`: one file per command; `view.py` and `damage.py` are shared."""
+"""`cordwood topic`: one file per command; `cli/app.py` registers them, `administration/topic` has what they know."""

@@ -6,7 +6,7 @@ Both are pure and deterministic: the same members, topics and earlier target giv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cordwood.groups.consumer.balancing import Subscriber, Topics, share_by_subscription
-from cordwood.groups.consumer.shares import Share, numbers_in, run
+from cordwood.groups.consumer.partition_sets import Share, numbers_in, run
 from cordwood.groups.consumer.topics import TopicShape
 
 Assign = Callable[[list[Subscriber], Topics], dict[str, Share]]

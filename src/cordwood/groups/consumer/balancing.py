@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from cordwood.groups.consumer.shares import Share, mask_of, numbers_in, run
+from cordwood.groups.consumer.partition_sets import Share, mask_of, numbers_in, run
 from cordwood.groups.consumer.topics import TopicShape
 
 

@@ -18,7 +18,7 @@ from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advanc
 from cordwood.groups.consumer.member import ClassicPart, MemberState
 from cordwood.groups.consumer.migration import to_classic
 from cordwood.groups.consumer.naming import named, share_named
-from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.state.committed_positions import Record

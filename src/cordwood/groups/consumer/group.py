@@ -7,6 +7,7 @@ from enum import Enum
 from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.consumer.holdings import Holdings
 from cordwood.groups.consumer.member import Current, MemberState, Profile
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, union
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
@@ -25,7 +26,6 @@ from cordwood.groups.consumer.records import (
     decode_target_epoch,
     encode_consumer_key,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share, union
 from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.model.moves import Moves

@@ -9,6 +9,7 @@ from cordwood.groups.consumer.assignors import ASSIGNORS
 from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.member import MEMBER_MOVES, ClassicPart, Current, MemberState, Profile
 from cordwood.groups.consumer.migration import to_classic
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.reconcile import next_step
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
@@ -19,7 +20,6 @@ from cordwood.groups.consumer.records import (
     encode_profile,
     encode_target,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.since import had_all_in, since_within
 from cordwood.groups.consumer.target import is_up_to_date, retarget
 from cordwood.groups.consumer.topics import TopicView

@@ -4,7 +4,7 @@ A partition has one holder at a time. Only while a compacted log is replayed, in
 to have several: then each holder counts, and the partition is free when the last has given it back.
 """
 
-from cordwood.groups.consumer.shares import Share
+from cordwood.groups.consumer.partition_sets import Share
 
 
 class Holdings:

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from cordwood.groups.consumer.shares import Share
+from cordwood.groups.consumer.partition_sets import Share
 from cordwood.groups.consumer.since import Since
 from cordwood.model.moves import Moves
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from cordwood.groups.classic.subscription import NamedPartitions
-from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, mask_of, numbers_in
 from cordwood.groups.consumer.topics import TopicView
 
 

@@ -8,7 +8,7 @@ owners, and a member never stops reading a partition that it keeps.
 from collections.abc import Callable
 
 from cordwood.groups.consumer.member import Current, MemberState
-from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.since import since_now, since_within
 
 

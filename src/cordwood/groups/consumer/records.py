@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cordwood.groups.consumer.member import ClassicPart, Current, MemberState, Profile
-from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, mask_of, numbers_in
 from cordwood.groups.consumer.since import Since, latest_since
 from cordwood.groups.state.record_fields import (
     FieldReader,

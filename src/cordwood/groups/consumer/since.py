@@ -3,7 +3,7 @@ epochs with their shares, mostly one; no partition occurs twice."""
 
 from collections.abc import Iterable
 
-from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 
 Since = tuple[tuple[int, Share], ...]
 

@@ -7,6 +7,7 @@ from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from cordwood.groups.consumer.balancing import Subscriber
 from cordwood.groups.consumer.group import ConsumerGroup, topics_of
 from cordwood.groups.consumer.member import Profile
+from cordwood.groups.consumer.partition_sets import NOTHING, Share
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
     GROUP_TYPE,
@@ -20,7 +21,6 @@ from cordwood.groups.consumer.records import (
     encode_target,
     encode_target_epoch,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicShape, TopicView
 from cordwood.groups.state.committed_positions import Record
 from cordwood.model.moment import Moment

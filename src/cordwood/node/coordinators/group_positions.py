@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.groups.classic.outbox import Outbox
-from cordwood.groups.consumer.shares import Share, share_of
+from cordwood.groups.consumer.partition_sets import Share, share_of
 from cordwood.groups.shard import GroupShard
 from cordwood.groups.state.committed_positions import Commit, CommitOutcome, Record
 from cordwood.groups.state.offset_records import Position

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
-from cordwood.pipelines.definition.formats import Format, Json, ParsedBy, Raw, Text
+from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
 from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
 from cordwood.pipelines.definition.storage_options import SCHEMES
 

@@ -16,8 +16,8 @@ from cordwood.pipelines.definition.errors import NotFound, WrongState
 from cordwood.pipelines.definition.loading import same_name
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.tables.formats import rows_of, snapshot
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
+from cordwood.pipelines.tables.table_formats import rows_of, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows, Refusal
-from cordwood.pipelines.definition.formats import ParsedBy
+from cordwood.pipelines.definition.record_formats import ParsedBy
 from cordwood.pipelines.editions.events import spent_in_batch
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.execution.outputs import OtherPoison, Outputs, Work

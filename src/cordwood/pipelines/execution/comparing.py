@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.rows.encoding import JSON_OPTIONS
-from cordwood.pipelines.tables.formats import rows_of
 from cordwood.pipelines.tables.staged import Snapshot
+from cordwood.pipelines.tables.table_formats import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -21,10 +21,10 @@ from cordwood.pipelines.editions.events import Spent
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.watching import keeps_order, saw
-from cordwood.pipelines.tables.formats import writer
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
+from cordwood.pipelines.tables.table_formats import writer
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidDefinition
-from cordwood.pipelines.definition.formats import Format, Json, ParsedBy, Raw, Text
+from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.definition.definition import RECORD, Topic
 from cordwood.pipelines.definition.errors import InvalidRows
-from cordwood.pipelines.definition.formats import Json
+from cordwood.pipelines.definition.record_formats import Json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

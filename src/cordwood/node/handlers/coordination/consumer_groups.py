@@ -11,7 +11,7 @@ from cordwood.groups.consumer.heartbeat import (
     HeartbeatAnswer,
     HeartbeatRequest,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, mask_of
+from cordwood.groups.consumer.partition_sets import NOTHING, Share, by_topic_id, mask_of
 from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from tests.unit.node.lines import Lines
 
-from cordwood.broker.network import client_book
-from cordwood.broker.network.client_book import LONGEST_ID, MOST_ENDED, OTHERS, ClientBook
+from cordwood.broker.network import client_counts
+from cordwood.broker.network.client_counts import LONGEST_ID, MOST_ENDED, OTHERS, ClientBook
 from cordwood.node.requests.census import ClientUse
 
 
@@ -52,7 +52,7 @@ def test_a_connection_without_a_request_has_no_client_id() -> None:
     book = ClientBook()
     book.opened(Counted(None, "10.0.0.1"))
     assert book.clients(1) == [ClientUse("", "10.0.0.1", 1, 1, 0, 0)]
-    assert client_book.ClientBook.version
+    assert client_counts.ClientBook.version
 
 
 def test_ten_thousand_connections_are_counted_in_few_lines() -> None:

@@ -8,8 +8,16 @@ from tests.unit.groups.consumer_stage import GROUP, ORDERS, REFUNDS, partitions_
 
 from cordwood.groups.consumer.group import ConsumerGroup
 from cordwood.groups.consumer.member import Current, MemberState
+from cordwood.groups.consumer.partition_sets import (
+    NOTHING,
+    Share,
+    by_topic_id,
+    mask_of,
+    numbers_in,
+    partitions_in,
+    share_of,
+)
 from cordwood.groups.consumer.records import CURRENT_TYPE, RecordKey, encode_current
-from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, mask_of, numbers_in, partitions_in, share_of
 from cordwood.groups.consumer.since import had_all_in, since_now, since_within
 from cordwood.model.identifiers import TopicId
 
