@@ -1,1 +1,1 @@
-"""`cordwood cluster`: `up.py` and `status.py` are the commands; a supervisor of processes does the work of `up`."""
+"""`cordwood cluster`: one file per command; `carrying_out.py` is shared by those that move partitions."""

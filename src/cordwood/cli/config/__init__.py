@@ -1,1 +1,1 @@
-"""`cordwood config`: one file per command; `changes.py` and `resource.py` are shared."""
+"""`cordwood config`: one file per command; `resource.py` is shared."""
