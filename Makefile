@@ -70,7 +70,7 @@ bench-spark: env
 	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
 
 docs: env
-	$(BIN)/python -m cordwood.model.configuration_reference > docs/configuration.md
+	$(BIN)/python -m cordwood.model.settings.configuration_reference > docs/configuration.md
 	$(BIN)/python -m cordwood.metrics.reference > docs/metrics.md
 	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
 	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md

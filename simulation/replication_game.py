@@ -19,7 +19,7 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.model.errors import DiskFull, ProtocolError, StorageFailure
-from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
+from cordwood.model.settings.replication_settings import RACK_AWARE_SELECTOR
 from simulation.checkers.replicas import ReplicasChecker
 from simulation.checkers.replicated_answers import ReplicatedAnswers
 from simulation.game import Game, Pace, play_out

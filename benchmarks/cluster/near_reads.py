@@ -19,7 +19,7 @@ from tests.cluster.local_cluster import LocalCluster
 
 from benchmarks import load
 from benchmarks.processes import Meter
-from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
+from cordwood.model.settings.replication_settings import RACK_AWARE_SELECTOR
 
 RACKS = ("a", "b", "c")
 TOPIC = "fanout"

@@ -21,7 +21,7 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.planner.isr import IsrChange
 from cordwood.cluster.registration import Standing
 from cordwood.cluster.stores.interface import StoreFailure
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 CAUGHT_UP_EVERY_S = 0.2
 """How often leaders look for followers that have caught up."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cordwood.log.reading.lookup import LogSlice
 from cordwood.log.upkeep.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
-from cordwood.model.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.model.moment import Moment
+from cordwood.model.settings.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.node.loop.ports import Frame
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import header_tags

@@ -25,7 +25,7 @@ from cordwood.log.directory.directory_set import Place, look_at
 from cordwood.log.directory.identity import Identity
 from cordwood.log.parts.loaded_indexes import LoadedIndexes
 from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult, compact
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.node.apis import served_versions
 from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.stores.feed import CommitFeed
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.node.node import Node
 from cordwood.wire.apis import ApiKey
 from simulation.world.broken import InvariantBroken

@@ -10,7 +10,7 @@ import pytest
 from cordwood.groups.classic.group import CLASSIC_GROUP_MOVES
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
 from cordwood.groups.consumer.member import MEMBER_MOVES
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 from cordwood.node.coordinators.coordinator_log import SHARD_MOVES
 from cordwood.node.partitions.role import ROLE_MOVES
 from cordwood.node.replication.asking_leaders import FETCHER_MOVES

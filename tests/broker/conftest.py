@@ -20,8 +20,8 @@ from cordwood.broker.network.connection import Connection
 from cordwood.broker.network.connections import ConnectionLimits, Connections
 from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.sending import SendingResources
-from cordwood.model.listeners import Callers, Entrance
 from cordwood.model.moment import Moment
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.wire.requests import RequestHeader, Sender
 
 BROKER = Sender(2, 77)

@@ -19,7 +19,7 @@ from cordwood.broker.server import Server
 from cordwood.embedded import Broker
 from cordwood.embedded.in_process_log import BrokerStopped
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, SyncFailure
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.setting import InvalidSetting
 from cordwood.wire.apis import ApiKey
 
 

@@ -11,7 +11,7 @@ from tests.deadline import eventually
 
 from cordwood.embedded import Broker, BrokerStopped, Cluster
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.setting import InvalidSetting
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from cordwood.embedded import Broker
-from cordwood.model.configuration import InvalidConfiguration
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings.configuration import InvalidConfiguration
 
 
 def transactional(broker: Broker, name: str) -> Producer:

@@ -31,9 +31,9 @@ from cordwood.cluster.stores.socket.client import SocketStore
 from cordwood.cluster.stores.socket.server import StoreServer
 from cordwood.log.directory.identity import EPOCHS_FILE, WITNESS_FILE, read_identity
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.setting import InvalidSetting
 
 
 @asynccontextmanager
@@ -268,7 +268,7 @@ def test_a_broker_alone_starts_without_the_stores_of_clusters(tmp_path: Path) ->
     program = (
         "import asyncio, sys\n"
         "from cordwood.broker.server import Server\n"
-        "from cordwood.model.broker_settings import BrokerSettings\n"
+        "from cordwood.model.settings.broker_settings import BrokerSettings\n"
         f"texts = {{'log.dirs': {str(tmp_path / 'one')!r}, 'listeners': '127.0.0.1:0'}}\n"
         "async def run():\n"
         "    server = await Server.start(BrokerSettings.from_texts(texts))\n"

@@ -13,8 +13,8 @@ from cordwood.broker.network.peers import registered_at
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.embedded import Broker, Cluster
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey
 
 SETTINGS = {

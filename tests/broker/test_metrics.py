@@ -25,10 +25,10 @@ from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner import topics
 from cordwood.embedded import Broker
 from cordwood.groups.state.committed_positions import Commit
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.listeners import ListenerAddress
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import ListenerAddress
 from cordwood.node.coordinators.group_positions import CommitRequest
 from cordwood.node.coordinators.group_shards import Author
 from cordwood.records.build import build_batch

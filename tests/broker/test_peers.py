@@ -14,9 +14,9 @@ from cordwood.broker.network.peers import PeerConnections, PeerLimits
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.model.back_off import BackOff
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.listeners import ListenerAddress, brokers_apart
 from cordwood.model.moment import Moment
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import ListenerAddress, brokers_apart
 from cordwood.node.apis import served_versions
 from cordwood.node.loop.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
 from cordwood.wire.apis import ApiKey

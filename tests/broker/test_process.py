@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 SERVE = """
 import sys
 from cordwood.broker import serve
-from cordwood.model.configuration import load_settings
+from cordwood.model.settings.configuration import load_settings
 sys.exit(serve(load_settings(flags=sys.argv[1:])))
 """
 

@@ -15,9 +15,9 @@ from cordwood.cluster.stores.interface import Put
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.embedded import Broker
 from cordwood.log.directory.data_directory import WORKERS
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.names import future_name
 from cordwood.segments.set_aside import NOTE_FILE, Note, encode_note
 

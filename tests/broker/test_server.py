@@ -14,9 +14,9 @@ import pytest
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.metadata.image import ImageDelta
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.node.node import Node
 
 WAIT_MS = 60_000

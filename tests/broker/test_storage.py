@@ -8,7 +8,7 @@ import pytest
 from cordwood.broker.storage.memory import Memory
 from cordwood.broker.storage.storage import Storage
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 def settings(directory: Path) -> BrokerSettings:

@@ -15,7 +15,7 @@ from cordwood.broker.network.connections import Connections
 from cordwood.broker.server import Server
 from cordwood.broker.storage.memory import Memory
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.encoding.codec import writer
 from cordwood.wire.encoding.schema import load

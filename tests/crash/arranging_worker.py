@@ -15,7 +15,7 @@ from cordwood.broker.storage.storage import open_own_store
 from cordwood.broker.workers.arranging import arrange_offline, take_for_workers
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 class Changes:

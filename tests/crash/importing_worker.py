@@ -17,7 +17,7 @@ from cordwood.broker.importing.steps import Import
 from cordwood.broker.storage.import_note import Note, read_note
 from cordwood.broker.storage.storage import open_store
 from cordwood.log.directory.data_directory import DataDirectory
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 class DyingBehind:

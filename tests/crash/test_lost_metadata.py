@@ -29,7 +29,7 @@ from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 def create(broker: BrokerProcess, topic: str, **config: str) -> None:

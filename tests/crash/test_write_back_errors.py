@@ -14,7 +14,7 @@ from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import SyncFailure
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
 
 SYNC_ALL = "import ctypes, os, sys; sys.exit(-ctypes.CDLL(None).syncfs(os.open(sys.argv[1], os.O_RDONLY)))"

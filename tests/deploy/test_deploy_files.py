@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from cordwood.cli.app import app
-from cordwood.model.configuration import load_settings
+from cordwood.model.settings.configuration import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -14,7 +14,7 @@ from tests.interop.java_cases import run_java_cases
 from cordwood.embedded import Broker
 from cordwood.embedded.cluster import Cluster
 from cordwood.model.errors import ProtocolError
-from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
+from cordwood.model.settings.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.node.replication.near_reads import NearReads
 
 pytestmark = pytest.mark.timeout(300)

@@ -7,7 +7,7 @@ import aiokafka.record.default_records as aiokafka_records
 import kafka.record.default_records as kafka_python_records
 import pytest
 
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import Codec, read_header
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker

@@ -14,7 +14,7 @@ from cordwood.log.log import Log
 from cordwood.log.parts.loaded_indexes import LoadedIndexes
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
 from cordwood.segments.names import Suffix, parse_segment_file

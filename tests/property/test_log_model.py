@@ -30,7 +30,7 @@ from cordwood.log.upkeep.checkpoint import CheckpointTicket, write_checkpoints
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, read_header
 from cordwood.records.build import build_batch
 

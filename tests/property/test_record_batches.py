@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.seeds import examples
 
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import Codec, read_header
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.compression import compress, decompress

@@ -37,7 +37,7 @@ from tests.unit.node.speaking import fetch_values
 from tests.unit.node.two_brokers import run
 
 from cordwood.cluster.metadata.rows import broker_key
-from cordwood.model.replication_settings import RACK_AWARE_SELECTOR
+from cordwood.model.settings.replication_settings import RACK_AWARE_SELECTOR
 from cordwood.records.build import build_batch
 from cordwood.wire.apis import ApiKey
 

@@ -24,10 +24,10 @@ from tests.simulation.test_replication_on_machines import (
     told,
 )
 
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
-from cordwood.model.replication_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.replication_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR
+from cordwood.model.settings.setting import InvalidSetting
 from cordwood.node.replication.near_reads import (
     BACK_FOR_MS,
     RECONNECTED_AFTER_MS,

@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.rows import METADATA_VERSION
 from cordwood.cluster.metadata.versions import FEATURE, VersionRange
 from cordwood.cluster.planner import finalising
 from cordwood.cluster.stores.interface import has_mod_revision
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey
 
 OLD, NEW = "1", "0"

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 def serve(settings: "BrokerSettings", *, as_json: bool = False) -> int:

@@ -14,8 +14,8 @@ import uvloop
 from cordwood.broker.machine.garbage import collect_seldom
 from cordwood.broker.machine.log_lines import log_to
 from cordwood.broker.server import Server
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.listeners import ListenerAddress, host_and_port
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import ListenerAddress, host_and_port
 
 logger = logging.getLogger("cordwood.broker")
 

@@ -41,9 +41,9 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
 from cordwood.log.reading.apart import Apart
 from cordwood.log.reading.record_work import Here
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
-from cordwood.model.listeners import Listener
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import Listener
 from cordwood.node.loop.serving import Serving
 from cordwood.node.node import Node
 from cordwood.node.partitions.known_topics import known_topics

@@ -3,7 +3,7 @@
 import logging
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.model.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
 
 logger = logging.getLogger("cordwood.broker")
 

@@ -20,8 +20,8 @@ from cordwood.cli.terminal.options import (
 from cordwood.cli.terminal.output import print_json_line, remark
 from cordwood.cli.terminal.record_text import bytes_as_json, readable
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words
+from cordwood.model.timestamps import time_in_words
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

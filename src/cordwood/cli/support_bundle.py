@@ -21,12 +21,12 @@ from cordwood.cli.terminal.options import (
     TimeoutSeconds,
 )
 from cordwood.model.failure import Failure
-from cordwood.model.listeners import EVERY_INTERFACE, host_and_port, parse_address
-from cordwood.model.storage_settings import directories_in
+from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port, parse_address
+from cordwood.model.settings.storage_settings import directories_in
 
 if TYPE_CHECKING:
     from cordwood.administration.connection import Connection
-    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.settings.broker_settings import BrokerSettings
 
 LOG_TAIL_BYTES: Final = 1 << 20
 METRICS_BYTES: Final = 16 << 20
@@ -175,7 +175,7 @@ def _brokers_here(
     """The broker that the command line names; else the answering brokers whose directories are here; else the only one
     that answered, or a broker with the defaults."""
     from cordwood.cli.serving.start import Flags, settings_from
-    from cordwood.model.configuration import load_settings
+    from cordwood.model.settings.configuration import load_settings
 
     if config is not None:
         named = settings_from(Flags(config=config, data_dir=data_dir), os.environ)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.configs import ConfigResource, ResourceType, broker_id_of
 from cordwood.cluster.planner.topics import topic_by_name
-from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.identifiers import check_topic_name
-from cordwood.model.settings import Kind, Setting, has_no_room
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
+from cordwood.model.settings.setting import Kind, Setting, has_no_room
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 
 class ConfigSource(IntEnum):

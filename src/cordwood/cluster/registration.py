@@ -51,7 +51,7 @@ from cordwood.cluster.stores.interface import (
     StoreWentBack,
 )
 from cordwood.cluster.stores.leases import monotonic_ms
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 logger = logging.getLogger("cordwood.cluster")
 

@@ -16,10 +16,10 @@ from cordwood.broker.storage.memory import Memory
 from cordwood.embedded.faults import Faults
 from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.configuration import load_settings
-from cordwood.model.listeners import host_and_port
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.configuration import load_settings
+from cordwood.model.settings.listeners import host_and_port
+from cordwood.model.settings.setting import InvalidSetting
 
 _STOP_TIMEOUT_S: Final = 30.0
 _DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")

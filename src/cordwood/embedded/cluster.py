@@ -13,8 +13,8 @@ from cordwood.embedded.broker import Broker
 from cordwood.embedded.loop_calls import BrokerStopped
 from cordwood.embedded.store_thread import StoreThread
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.listeners import PLAINTEXT, ListenerAddress, brokers_apart
+from cordwood.model.settings.setting import InvalidSetting
 from cordwood.node.partitions.partition import no_such_partition
 
 NAME: Final = "embedded"

@@ -43,7 +43,7 @@ from cordwood.log.upkeep.replicated import check_batches
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,

@@ -18,11 +18,11 @@ from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.log.reading.record_work import HERE, RecordWork
 from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.log.upkeep.flushing import FlushTicket
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.node.apis import SERVED_APIS, served_by, served_versions
 from cordwood.node.coordinators.coordinator_log import Ground
 from cordwood.node.coordinators.group_coordinator import GroupCoordinator

@@ -7,7 +7,7 @@ release the GIL. Offsets, times, producer and record count stay as they are.
 import struct
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import (
     CODEC_MASK,
     CRC_POSITION,

@@ -7,7 +7,7 @@ bound; `look` reads to the end and belongs in another process. Both return plain
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import Buffer, read_header
 from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
 from cordwood.records.records import LEAST_RECORD_BYTES, count_headers, packed_records_in, uncompressed_records

@@ -7,7 +7,7 @@ records in another process, and marks the batch (`LookedAt`).
 """
 
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
+from cordwood.model.settings.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,

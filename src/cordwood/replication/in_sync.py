@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from cordwood.model.identifiers import NO_BROKER_EPOCH, NO_OFFSET, BrokerEpoch, Offset
-from cordwood.model.moves import Moves, State
+from cordwood.model.state_tables import Moves, State
 
 
 class Version(NamedTuple):

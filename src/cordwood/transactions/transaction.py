@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import slot_of
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicId, TopicPartition
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

@@ -6,8 +6,8 @@ import pytest
 
 from cordwood.broker.network.listening import advertised, bind
 from cordwood.cluster.metadata.rows import Endpoint
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.listeners import Listener, parse_address
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import Listener, parse_address
 
 
 def only_listener(listeners: str, advertised_listeners: str = "") -> Listener:

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.broker.stored_settings import say_overridden
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 def test_only_settings_with_another_stored_value_are_said(caplog: pytest.LogCaptureFixture) -> None:

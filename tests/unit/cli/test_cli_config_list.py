@@ -5,8 +5,8 @@ import json
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
-from cordwood.model.broker_settings import BROKER_SETTINGS
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 runner = CliRunner()
 

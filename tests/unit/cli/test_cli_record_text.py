@@ -15,7 +15,7 @@ from cordwood.cli.terminal.record_text import (
     record_from_json,
 )
 from cordwood.model.failure import Failure
-from cordwood.model.moments import parse_time_ms, time_in_words
+from cordwood.model.timestamps import parse_time_ms, time_in_words
 
 anything = st.none() | st.binary(max_size=40)
 

@@ -28,8 +28,8 @@ from cordwood.administration.doctor.judgement import (
 from cordwood.cli.app import app
 from cordwood.cli.doctor.measuring import log_file_of, ports_of
 from cordwood.embedded import Broker
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import ExitCode
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 GIB = 1 << 30
 SOUND = Disk("/data", True, False, "", "ext4", 50 * GIB, 100 * GIB, 1.0, 1000.0)

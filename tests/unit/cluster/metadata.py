@@ -10,8 +10,8 @@ from cordwood.cluster.planner.registration import plan_registration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.topics import NewTopic, TopicCreation, plan_create_topics
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 class Metadata:

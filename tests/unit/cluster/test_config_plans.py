@@ -22,13 +22,13 @@ from cordwood.cluster.planner.configs import (
 )
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.model import topic_settings
-from cordwood.model.broker_settings import BROKER_SETTINGS
-from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.model.settings import Kind
-from cordwood.model.topic_settings import TOPIC_SETTINGS, resolve
+from cordwood.model.settings import topic_settings
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.configuration import unknown_name
+from cordwood.model.settings.setting import Kind
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, resolve
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")

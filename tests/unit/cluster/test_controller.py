@@ -29,8 +29,8 @@ from cordwood.cluster.stores.interface import (
     TxnResult,
 )
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 SETTINGS = {"auto.leader.rebalance.enable": "false"}
 

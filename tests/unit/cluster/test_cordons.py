@@ -17,10 +17,10 @@ from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import Delete, Put
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.setting import InvalidSetting
 
 NAME = "cordoned.log.dirs"
 

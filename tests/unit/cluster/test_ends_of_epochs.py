@@ -12,7 +12,7 @@ from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import Standing
 from cordwood.cluster.stores.interface import OutcomeUnknown, StoreFailure, TxnResult
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
 LEASE_MS = 100

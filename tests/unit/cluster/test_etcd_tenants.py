@@ -14,7 +14,7 @@ from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.etcd import EtcdOptions, EtcdStore
 from cordwood.cluster.stores.interface import Put, absent
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 SOON_S = 20
 """Far more than a wait takes on a busy machine. A cluster that is stuck never comes to the end of its wait."""

@@ -26,7 +26,7 @@ from cordwood.cluster.stores.interface import (
     WatchStep,
 )
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 SETTINGS = BrokerSettings.from_texts({})
 

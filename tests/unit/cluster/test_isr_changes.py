@@ -17,7 +17,7 @@ from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.cluster.stores.interface import KeyValue, Put, StoreUnavailable, has_mod_revision, has_value
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, Metadat
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases, monotonic_ms
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 class OpenStore(Protocol):

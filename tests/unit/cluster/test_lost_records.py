@@ -6,9 +6,9 @@ from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata.partitions import PartitionImage
 from cordwood.cluster.metadata.rows import BrokerRow
 from cordwood.cluster.planner.failover import decide
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import TopicId
-from cordwood.model.topic_settings import resolve
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.topic_settings import resolve
 
 REPLICAS = (3, 1, 2)
 

@@ -27,7 +27,7 @@ from cordwood.cluster.planner.topics import (
 from cordwood.cluster.stores.interface import Delete, Put, present
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
-from cordwood.model.replication_settings import CORDONED
+from cordwood.model.settings.replication_settings import CORDONED
 
 
 async def members(*broker_ids: int, away: tuple[int, ...] = (), racks: dict[int, str] | None = None) -> Metadata:

@@ -33,7 +33,7 @@ from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, plan_create_partitions
 from cordwood.cluster.stores.interface import Delete, MetadataStore, Put
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "host", 9092)]
 BEYOND = SUPPORTED.highest + 1

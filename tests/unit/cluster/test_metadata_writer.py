@@ -33,9 +33,9 @@ from cordwood.cluster.stores.interface import (
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")

@@ -14,9 +14,9 @@ from cordwood.cluster.metadata.rows import (
 )
 from cordwood.cluster.planner.failover import plan_topic
 from cordwood.cluster.planner.survivors import ANSWERS_WITHIN_MS, STARTS_WITHIN_MS
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import TopicId
-from cordwood.model.topic_settings import resolve
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.topic_settings import resolve
 
 ID = TopicId(int=1)
 EPOCH = 5

@@ -20,7 +20,7 @@ from cordwood.cluster.metadata.strays import Strays
 from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 TRANSACTIONS_BEFORE_A_SWEEP = 2
 """A start names the cluster and registers the broker, then it lists the store and sweeps."""

@@ -22,8 +22,8 @@ from cordwood.cluster.planner.configs import (
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.cluster.stores.interface import KeyValue, Listing, OutcomeUnknown, Put, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 SEEDS = range(15)
 

@@ -6,7 +6,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Appended, Log
 from cordwood.log.parts.loaded_indexes import LoadedIndexes
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker

@@ -11,7 +11,7 @@ from cordwood.log.directory.finishing_moves import UnfinishedMoves
 from cordwood.log.directory.moving import LogMove, Phase, path_of_copy
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.filesystem import File, Filesystem
 
 A, B = "/a", "/b"

@@ -10,7 +10,7 @@ import pytest
 
 from cordwood.log.reading.apart import Apart, ProcessEnded
 from cordwood.model.errors import StorageFailure
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.preparing import Task, prepare_each

@@ -18,7 +18,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.set_aside import Note, encode_note
 

@@ -19,7 +19,7 @@ from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix

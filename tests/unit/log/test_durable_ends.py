@@ -15,7 +15,7 @@ from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.records import records_in
 from cordwood.segments.end_witness import ENTRY_SIZE, FILE_NAMES, decode_ends, end_key
 from cordwood.segments.names import Suffix, segment_file

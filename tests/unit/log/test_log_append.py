@@ -25,7 +25,7 @@ from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.build import build_batch
 

@@ -27,7 +27,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.log.upkeep.checkpoint import write_checkpoints
 from cordwood.model.errors import DamagedLog, StorageFailure
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS

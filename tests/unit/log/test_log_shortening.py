@@ -27,7 +27,7 @@ from tests.unit.log.log_making import (
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in
 from cordwood.segments.names import Suffix
 

@@ -7,7 +7,7 @@ from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, append, bases, beside
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
 from cordwood.records.records import PackedHeaders
 from cordwood.segments.names import Suffix

@@ -23,7 +23,7 @@ from cordwood.log.parts.segment import Segment
 from cordwood.log.reading.scrubbing import confirm
 from cordwood.log.rewriting.mending import Misfit, SegmentMending
 from cordwood.model.errors import DamagedLog, StorageFailure
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE, batches_in
 from cordwood.records.build import build_batch
 from cordwood.segments.leader_epochs import LeaderEpochs

@@ -11,7 +11,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import assign_offset
 from cordwood.records.build import build_batch
 from cordwood.segments.checkpoint_witness import witness_path

@@ -3,7 +3,7 @@
 from tests.unit.log.log_making import append, disk, open_log
 
 from cordwood.log.upkeep.rolling import MAX_CLOSING
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 
 ONE_BATCH_EACH = TopicSettings(segment_bytes=14)
 

@@ -17,7 +17,7 @@ from tests.unit.log.log_making import (
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.log.rewriting.replacement import MANIFEST
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import read_header
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Stage, Suffix, segment_file

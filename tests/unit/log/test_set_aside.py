@@ -15,7 +15,7 @@ from cordwood.log.files.memory_filesystem import MemoryFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DiskFull, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE

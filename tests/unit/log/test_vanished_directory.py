@@ -13,7 +13,7 @@ from cordwood.log.files.os_filesystem import OsFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
 
 NOW = Moment(1_000, 1_000)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
-from cordwood.model.configuration import InvalidConfiguration, load_settings
-from cordwood.model.listeners import Callers, Entrance, Listener, ListenerAddress, parse_address
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.settings.configuration import InvalidConfiguration, load_settings
+from cordwood.model.settings.listeners import Callers, Entrance, Listener, ListenerAddress, parse_address
+from cordwood.model.settings.setting import InvalidSetting
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.model.broker_settings import BROKER_SETTINGS, COARSER_UNITS, OTHER_NAMES, BrokerSettings
-from cordwood.model.configuration import NOT_SETTINGS, InvalidConfiguration, load_settings, variable_name
-from cordwood.model.configuration_reference import reference_markdown
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS, COARSER_UNITS, OTHER_NAMES, BrokerSettings
+from cordwood.model.settings.configuration import NOT_SETTINGS, InvalidConfiguration, load_settings, variable_name
+from cordwood.model.settings.configuration_reference import reference_markdown
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -143,7 +143,7 @@ def test_every_name_has_a_variable_of_its_own() -> None:
 
 def test_the_configuration_reference_is_up_to_date() -> None:
     assert DOCUMENT.read_text() == reference_markdown(), (
-        "run: python -m cordwood.model.configuration_reference > docs/configuration.md"
+        "run: python -m cordwood.model.settings.configuration_reference > docs/configuration.md"
     )
 
 

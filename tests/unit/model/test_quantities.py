@@ -2,11 +2,11 @@
 
 import pytest
 
-from cordwood.model.broker_settings import BROKER_SETTINGS
-from cordwood.model.configuration import InvalidConfiguration, load_settings
-from cordwood.model.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.quantities import duration_ms, in_plain_unit, size_bytes
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.configuration import InvalidConfiguration, load_settings
+from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.model.broker_settings import BROKER_SETTINGS, TOPIC_SETTING_BY_BROKER_NAME, BrokerSettings
-from cordwood.model.settings import InvalidSetting, Kind, Setting, attribute_values, table
-from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS, TOPIC_SETTING_BY_BROKER_NAME, BrokerSettings
+from cordwood.model.settings.setting import InvalidSetting, Kind, Setting, attribute_values, table
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 EVERY_SETTING = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]
 

@@ -10,7 +10,7 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
-from cordwood.model.listeners import Callers, Entrance
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

@@ -9,7 +9,7 @@ from simulation.world.links import STORE
 from simulation.world.world import World
 from tests.unit.node.speaking import error
 
-from cordwood.model.listeners import Callers, Entrance
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP
 from cordwood.node.requests.catching_up import PATIENCE_MS
 from cordwood.wire.apis import ApiKey

@@ -9,7 +9,7 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_key, encode_broker
 from cordwood.cluster.stores.interface import Put
-from cordwood.model.listeners import Callers, Entrance
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 

@@ -10,7 +10,7 @@ from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
-from cordwood.model.listeners import ONLY_ENTRANCE
+from cordwood.model.settings.listeners import ONLY_ENTRANCE
 from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.requests import RequestHeader

@@ -11,7 +11,7 @@ from tests.unit.node.two_brokers import ME, OTHER, elect
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
-from cordwood.model.listeners import Entrance
+from cordwood.model.settings.listeners import Entrance
 from cordwood.records.batch import batches_in
 from cordwood.wire.apis import ApiKey
 

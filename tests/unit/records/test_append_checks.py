@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, PackedNewRecord, build_batch
 from cordwood.records.compression import compress

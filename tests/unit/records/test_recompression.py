@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.topic_settings import TopicSettings, resolve
+from cordwood.model.settings.topic_settings import TopicSettings, resolve
 from cordwood.records.batch import CRC_POSITION, CRC_START, Codec, crc_is_right, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.checksum import crc32c

@@ -7,7 +7,7 @@ from cordwood.log.log import Log
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
-from cordwood.model.topic_settings import resolve
+from cordwood.model.settings.topic_settings import resolve
 from cordwood.records.build import build_batch
 from cordwood.replication.in_sync import Version
 from cordwood.replication.leader import LeaderReplica, Proposal

@@ -10,7 +10,7 @@ from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
-from cordwood.model.topic_settings import resolve
+from cordwood.model.settings.topic_settings import resolve
 from cordwood.records.build import build_batch
 from cordwood.replication.follower import (
     Append,

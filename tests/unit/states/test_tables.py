@@ -12,7 +12,7 @@ from cordwood.groups.classic.group import State as GroupState
 from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.families import slot_id
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.ending import complete
 from cordwood.transactions.families_deciding import end

@@ -13,7 +13,7 @@ from tests.seeds import seeds
 from tests.unit.transactions.family_schedule import Broken, Played, Schedule
 
 from cordwood.model.moment import Moment
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 from cordwood.transactions import families_deciding, transaction
 from cordwood.transactions.families import Family
 from cordwood.transactions.families_deciding import Decision

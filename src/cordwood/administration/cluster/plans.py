@@ -17,7 +17,7 @@ from cordwood.cluster.planner.rebalancing.plan import plan_rebalance
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.quantities import count_in_words
-from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
+from cordwood.model.settings.replication_settings import ALL_DIRECTORIES, CORDONED
 
 
 class DrainPlan(NamedTuple):

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from cordwood.model.settings import Setting
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.setting import Setting
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 
 def topic_settings() -> Mapping[str, Setting]:
@@ -11,13 +11,13 @@ def topic_settings() -> Mapping[str, Setting]:
 
 
 def group_settings() -> Mapping[str, Setting]:
-    from cordwood.model.group_settings import ONE_GROUP_SETTINGS
+    from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
 
     return ONE_GROUP_SETTINGS
 
 
 def broker_settings() -> Mapping[str, Setting]:
-    from cordwood.model.broker_settings import BROKER_SETTINGS
+    from cordwood.model.settings.broker_settings import BROKER_SETTINGS
 
     return BROKER_SETTINGS
 

@@ -16,7 +16,7 @@ from cordwood.lag.estimate import estimated_span
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
 from cordwood.model.quantities import duration_in_words
-from cordwood.model.topic_settings import resolve
+from cordwood.model.settings.topic_settings import resolve
 
 if TYPE_CHECKING:
     from cordwood.administration.connection import Connection

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.administration.topic.starting_point import KAFKA_WORDS
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.moments import parse_time_ms
 from cordwood.model.quantities import duration_ms
+from cordwood.model.timestamps import parse_time_ms
 
 if TYPE_CHECKING:
     from cordwood.administration.connection import Connection

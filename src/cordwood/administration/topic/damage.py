@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cordwood.administration.asking import ask
 from cordwood.client.settings import Address
 from cordwood.model.failure import Failure
-from cordwood.model.moments import time_in_words
+from cordwood.model.timestamps import time_in_words
 from cordwood.wire.apis import ApiKey
 
 

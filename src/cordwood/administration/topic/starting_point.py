@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.moments import parse_time_ms
+from cordwood.model.timestamps import parse_time_ms
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

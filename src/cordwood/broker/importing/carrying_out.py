@@ -15,11 +15,11 @@ from cordwood.cluster.stores.interface import MetadataStore, StoreFailure
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import WITNESS_FILE, read_identity
 from cordwood.log.files.os_filesystem import OsFilesystem
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.listeners import host_and_port
 from cordwood.model.quantities import count_in_words
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.listeners import host_and_port
 
 LOOK_EVERY_S = 0.5
 _OF_CLUSTERS = ("cluster.", "listeners", "advertised.listeners", "listener.", "inter.broker.", "metrics.listener")

@@ -25,8 +25,8 @@ from cordwood.cluster.stores.interface import Listing, MetadataStore, OutcomeUnk
 from cordwood.cluster.stores.opening_checks import check_present
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import Identity
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import remove_if_there
 
 IMPORTED = "imported-"

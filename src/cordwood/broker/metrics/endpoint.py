@@ -14,7 +14,7 @@ from typing import Final
 
 from cordwood.broker.network.listening import bind, stop_listening
 from cordwood.metrics.exposition import CONTENT_TYPE
-from cordwood.model.listeners import ListenerAddress
+from cordwood.model.settings.listeners import ListenerAddress
 
 logger = logging.getLogger("cordwood.broker")
 

@@ -8,7 +8,7 @@ from cordwood.broker.metrics.endpoint import MetricsEndpoint, Readiness
 from cordwood.broker.metrics.scrape import prepare_scrape
 from cordwood.broker.network.activity import Activity
 from cordwood.metrics.exposition import exposition
-from cordwood.model.listeners import ListenerAddress
+from cordwood.model.settings.listeners import ListenerAddress
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from cordwood.broker.network.activity import ApiActivity, frame_bytes
 from cordwood.broker.network.connections import Connections
 from cordwood.broker.network.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
-from cordwood.model.listeners import ONLY_ENTRANCE, Callers, Entrance
+from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
 from cordwood.wire.apis import APIS
 from cordwood.wire.encoding.bad_messages import BadRequest, OtherProtocol

@@ -21,8 +21,8 @@ from cordwood.broker.network.outbox import Outbox
 from cordwood.broker.network.seldom import SaidSeldom
 from cordwood.broker.network.sending import SendingResources
 from cordwood.model.errors import StorageFailure
-from cordwood.model.listeners import Entrance
 from cordwood.model.moment import Moment
+from cordwood.model.settings.listeners import Entrance
 from cordwood.wire.framing import REMEDIES, BufferPool
 from cordwood.wire.requests import RequestHeader
 

@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 
 from cordwood.cluster.metadata.rows import Endpoint
-from cordwood.model.listeners import EVERY_INTERFACE, Listener, ListenerAddress
+from cordwood.model.settings.listeners import EVERY_INTERFACE, Listener, ListenerAddress
 
 BACKLOG = 1024
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from cordwood.cluster.planner.internal_topics import internal_topic
 from cordwood.cluster.planner.put_back import LostTopic
 from cordwood.log.inspection.directory import DataDirectoryView, Partition, last_offsets
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import ExitCode, Failure, near_names
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.names import Suffix
 from cordwood.segments.partition_metadata import topic_id_text

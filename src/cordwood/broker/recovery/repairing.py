@@ -39,9 +39,9 @@ from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.identity import WITNESS_FILE, Identity
 from cordwood.log.inspection.directory import homes_of_workers, read_data_directory
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 
 DAMAGED = "-damaged"

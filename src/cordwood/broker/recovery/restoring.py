@@ -25,11 +25,11 @@ from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.inspection.directory import DataDirectoryView, read_data_directory
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import INTERNAL_TOPICS
 from cordwood.model.moment import Moment
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.partition_metadata import topic_id_text
 

@@ -19,8 +19,8 @@ from cordwood.log.directory.data_directory import DataDirectory
 from cordwood.log.directory.directory_set import DirectorySet, Place, check_apart, look_at
 from cordwood.log.directory.identity import EPOCHS_FILE, PROPERTIES_FILE, WITNESS_FILE, Identity, write_identity
 from cordwood.log.directory.strays import Known
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cordwood.client.settings import Address
 from cordwood.cluster.metadata.rows import BROKERS, BrokerRow, decode_broker
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import Failure
-from cordwood.model.listeners import EVERY_INTERFACE, host_and_port
+from cordwood.model.settings.listeners import EVERY_INTERFACE, host_and_port
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:

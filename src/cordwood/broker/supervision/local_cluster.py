@@ -25,7 +25,7 @@ from cordwood.broker.supervision.local_brokers import (
 )
 from cordwood.log.directory.identity import PROPERTIES_FILE
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.listeners import PLAINTEXT, ListenerAddress, brokers_apart
+from cordwood.model.settings.listeners import PLAINTEXT, ListenerAddress, brokers_apart
 
 _LOCK_FILE = "supervisor.lock"
 _ETCD_CLIENT_PORTS = 1000
@@ -100,7 +100,7 @@ class LocalCluster(LocalBrokers):
 
     async def _start_etcd(self, etcd: Etcd, ports: "_Ports") -> str:
         from cordwood.broker.storage.storage import open_store
-        from cordwood.model.broker_settings import BrokerSettings
+        from cordwood.model.settings.broker_settings import BrokerSettings
 
         members = await EtcdMembers.start(etcd, self._plan.directory, ports.etcd_clients, ports.etcd_peers)
         self._ends.append(members.stop)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cordwood.broker.workers.homes import home_of
-from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
 from cordwood.model.failure import ExitCode, Failure
-from cordwood.model.listeners import ListenerAddress, brokers_apart, parse_address
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.settings.listeners import ListenerAddress, brokers_apart, parse_address
 
 CLUSTER_NAME = "workers"
 MAX_PORT = 65_535

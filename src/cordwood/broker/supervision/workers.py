@@ -21,9 +21,9 @@ from cordwood.broker.supervision.local_brokers import (
 )
 from cordwood.broker.supervision.worker_shares import CLUSTER_NAME, ports_needed, shares
 from cordwood.model.back_off import BackOff
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 BACK_OFF = BackOff(500, 30_000)
 """A worker that ends is started again at once. If it ends again soon there is a pause, which doubles each time."""

@@ -38,9 +38,9 @@ from cordwood.log.directory.misnamed import straighten_names
 from cordwood.log.directory.strays import read_topic_id
 from cordwood.log.files.durable_directories import make_directory_durably
 from cordwood.log.upkeep.retention import CONDEMNED, condemned_part
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.settings.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.set_aside import set_aside_name, set_aside_part
 

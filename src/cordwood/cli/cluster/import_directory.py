@@ -10,7 +10,7 @@ from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.broker.importing.carrying_out import Imported, ImportRequest
-    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.settings.broker_settings import BrokerSettings
 
 REPLICAS = 3
 MOVES_AT_ONCE = 10

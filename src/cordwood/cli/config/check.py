@@ -31,7 +31,7 @@ def check_config(
     exit code 5. Otherwise it shows the settings of the file, beside the defaults. The environment and flags are
     ignored: they override the file when a broker starts.
     """
-    from cordwood.model.configuration import load_settings, problems_of
+    from cordwood.model.settings.configuration import load_settings, problems_of
 
     toml = content_of(file)
     problems = problems_of(toml, file)

@@ -7,7 +7,7 @@ import typer
 from cordwood.administration.config.setting_tables import broker_settings, group_settings, topic_settings
 from cordwood.cli.terminal.options import AsJson, Quiet
 from cordwood.cli.terminal.output import print_json, print_names, print_table, remark
-from cordwood.model.settings import Setting
+from cordwood.model.settings.setting import Setting
 
 
 def list_settings(

@@ -35,12 +35,12 @@ from cordwood.broker.machine.sync_trust import filesystem_type
 from cordwood.broker.network.listening import bind
 from cordwood.broker.storage.storage import open_store, refuse_directories
 from cordwood.log.inspection.lock import stopped
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.configuration import load_settings
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.model.failure import Failure
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.listeners import EVERY_INTERFACE, ListenerAddress
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.configuration import load_settings
+from cordwood.model.settings.listeners import EVERY_INTERFACE, ListenerAddress
 
 SYNCS = 20
 SYNC_BYTES = 4096

@@ -12,8 +12,8 @@ from cordwood.log.inspection.directory import DataDirectoryView, Partition, last
 from cordwood.log.inspection.producers import producers_of
 from cordwood.log.inspection.verify import MEANINGS, Kind, Problem, verify
 from cordwood.model.failure import ExitCode
-from cordwood.model.moments import time_in_words
 from cordwood.model.quantities import count_in_words, size_in_words
+from cordwood.model.timestamps import time_in_words
 
 
 def overview(data: DataDirectoryView, *, as_json: bool) -> None:

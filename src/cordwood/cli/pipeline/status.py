@@ -9,7 +9,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
     """Show a pipeline: its editions, the live one, running processes, their progress, and the places of its outputs."""
     with refusals():
         from cordwood.cli.pipeline.view import COLUMNS, editions_of
-        from cordwood.model.moments import time_in_words
+        from cordwood.model.timestamps import time_in_words
         from cordwood.pipelines.editions.events import spent_in_words
         from cordwood.pipelines.editions.project import Project
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cordwood.model.moments import time_in_words
+from cordwood.model.timestamps import time_in_words
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.swapping import running

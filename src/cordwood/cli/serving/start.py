@@ -13,7 +13,7 @@ from cordwood.model.errors import EnvironmentFailure, LogFileFailure
 from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 LOG_FILE_HINT = (
@@ -113,7 +113,7 @@ def _address_hint(error: OSError) -> str:
 
 def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettings":
     """The settings from flags, environment and file together. Raises Failure."""
-    from cordwood.model.configuration import InvalidConfiguration, load_settings
+    from cordwood.model.settings.configuration import InvalidConfiguration, load_settings
 
     file_name = flags.config or environment.get("CORDWOOD_CONFIG")
     try:
@@ -132,7 +132,7 @@ def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettin
 def overridden_directories(flags: Flags, environment: Mapping[str, str], settings: "BrokerSettings") -> str:
     """A warning that the broker's directories are not those of its file: it would look like a broker that lost its
     records. Empty if they are the same."""
-    from cordwood.model.configuration import from_toml
+    from cordwood.model.settings.configuration import from_toml
 
     file_name = flags.config or environment.get("CORDWOOD_CONFIG")
     texts = from_toml(content_of(file_name), file_name) if file_name is not None else {}

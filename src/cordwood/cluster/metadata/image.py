@@ -45,11 +45,11 @@ from cordwood.cluster.metadata.topics import TopicChange as TopicChange
 from cordwood.cluster.metadata.topics import TopicImage as TopicImage
 from cordwood.cluster.metadata.versions import FIRST_VERSION, VersionRange, check_supported, supported_up_to
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
-from cordwood.model.replication_settings import ALL_DIRECTORIES, CORDONED
-from cordwood.model.settings import InvalidSetting
+from cordwood.model.settings.broker_settings import BrokerSettings
+from cordwood.model.settings.group_settings import OneGroupSettings, resolve_group
+from cordwood.model.settings.replication_settings import ALL_DIRECTORIES, CORDONED
+from cordwood.model.settings.setting import InvalidSetting
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from cordwood.cluster.metadata.partitions import PartitionImage, partition_image, partition_images
 from cordwood.cluster.metadata.rows import DamagedMetadata, PartitionRow, TopicRow, Unknown
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
-from cordwood.model.settings import InvalidSetting
-from cordwood.model.topic_settings import TopicSettings, resolve
+from cordwood.model.settings.setting import InvalidSetting
+from cordwood.model.settings.topic_settings import TopicSettings, resolve
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 """No settings."""

@@ -24,14 +24,14 @@ from cordwood.cluster.planner.store_transactions import Plan, StoreTxn
 from cordwood.cluster.planner.topic_configs import check_overrides, check_scope, text_weight
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
-from cordwood.model.broker_settings import BROKER_SETTINGS
-from cordwood.model.configuration import unknown_name
 from cordwood.model.coordination import MAX_NAME_BYTES, is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.group_settings import ONE_GROUP_SETTINGS, group_defaults, resolve_group
-from cordwood.model.replication_settings import CORDONED
-from cordwood.model.settings import LONGEST_TEXT, InvalidSetting, Kind, Setting, has_no_room
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.configuration import unknown_name
+from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS, group_defaults, resolve_group
+from cordwood.model.settings.replication_settings import CORDONED
+from cordwood.model.settings.setting import LONGEST_TEXT, InvalidSetting, Kind, Setting, has_no_room
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 Change = TypeVar("Change", "ConfigChange", tuple[str, str | None])
 """A changed setting: its name comes first, its value last."""

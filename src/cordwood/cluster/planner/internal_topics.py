@@ -17,8 +17,8 @@ from cordwood.cluster.planner.isr import GuardedPut
 from cordwood.cluster.planner.placement import placeable
 from cordwood.cluster.planner.reassignment import begun, is_moving, moved
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 class Shortage(NamedTuple):

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from cordwood.cluster.metadata.image import ClusterImage
-from cordwood.model.broker_settings import check_together
-from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.settings import InvalidSetting
-from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+from cordwood.model.settings.broker_settings import check_together
+from cordwood.model.settings.configuration import unknown_name
+from cordwood.model.settings.setting import InvalidSetting
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 CHARACTERS_PER_SETTING = 250
 """Characters of texts that cost as much as a setting of ordinary length: a list is split and each part is checked."""

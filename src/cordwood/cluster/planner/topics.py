@@ -46,7 +46,7 @@ from cordwood.model.identifiers import (
     TopicId,
     check_topic_name,
 )
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 
 MAX_CREATED_AT_ONCE = 10_000
 """The most new partitions of one request, as in Kafka: planning them and adding them to the image holds the loop."""

@@ -11,7 +11,7 @@ from cordwood.groups.state.kept_bytes import KeptBytes
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 
 NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"

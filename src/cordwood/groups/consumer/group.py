@@ -28,7 +28,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.state.committed_positions import Record
 from cordwood.groups.state.kept_bytes import KeptBytes
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""

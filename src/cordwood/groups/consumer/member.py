@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cordwood.groups.consumer.partition_sets import Share
 from cordwood.groups.consumer.since import Since
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 
 
 class MemberState(IntEnum):

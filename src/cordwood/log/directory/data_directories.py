@@ -26,7 +26,7 @@ from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.partition_metadata import TopicDescription
 

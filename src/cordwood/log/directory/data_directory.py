@@ -28,7 +28,7 @@ from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.dropped_deletions import Dropped
 from cordwood.segments.end_witness import end_key
 from cordwood.segments.filesystem import Filesystem, remove_if_there

@@ -15,7 +15,7 @@ from cordwood.log.parts.offsets import LogOffsets
 from cordwood.log.parts.partition_directory import PartitionDirectory
 from cordwood.log.parts.segment import Deletion, Segment, base_offset_of
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.segments.dropped_deletions import FILE_NAME as DROPPED_FILE
 from cordwood.segments.dropped_deletions import Dropped, encode_dropped
 from cordwood.segments.filesystem import File

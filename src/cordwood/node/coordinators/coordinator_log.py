@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.directory.data_directories import DataDirectories
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.moves import Moves, State
+from cordwood.model.state_tables import Moves, State
 from cordwood.node.coordinators.coordinator_records import Found, read_records
 from cordwood.node.coordinators.pending_records import PendingRecords
 from cordwood.node.loop.loop import Loop

@@ -15,7 +15,7 @@ from cordwood.log.rewriting.compaction import CompactionJob, CompactionResult
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import NO_LIMIT
+from cordwood.model.settings.topic_settings import NO_LIMIT
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.reports import Reports
 from cordwood.node.partitions.checkpoints import Checkpoints

@@ -22,7 +22,7 @@ from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.node.duties.hot_keys import HotKeys, PartitionTraffic
 from cordwood.node.duties.loss_lines import LossLines
 from cordwood.node.duties.topic_traffic import TopicTraffic

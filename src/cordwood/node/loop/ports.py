@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.log.reading.lookup import LogSlice
-from cordwood.model.listeners import Entrance
+from cordwood.model.settings.listeners import Entrance
 
 T = TypeVar("T")
 

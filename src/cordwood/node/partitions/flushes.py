@@ -11,7 +11,7 @@ from cordwood.log.log import Log
 from cordwood.log.parts.offsets import LogOffsets
 from cordwood.log.upkeep.flushing import FlushTicket
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import NO_LIMIT
+from cordwood.model.settings.topic_settings import NO_LIMIT
 from cordwood.node.loop.loop import Loop
 from cordwood.node.partitions.partition import Partition
 

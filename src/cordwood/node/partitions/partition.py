@@ -14,7 +14,7 @@ from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.node.partitions.role import NO_LEADER, ROLE_MOVES, BeingCut, Following, Leading, Offline, Role
 from cordwood.node.partitions.waits import WaitingAck, Waits
 from cordwood.replication.follower import UNKNOWN_EPOCH, FollowerReplica

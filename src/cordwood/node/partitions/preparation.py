@@ -18,7 +18,7 @@ from cordwood.cluster.metadata.image import ClusterImage, TopicImage
 from cordwood.log.reading.record_work import RecordWork
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.reports import Reports
 from cordwood.node.partitions.partition import Partition

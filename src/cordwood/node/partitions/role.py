@@ -12,7 +12,7 @@ A thread that has the log is its only user: the partition leads, and goes offlin
 
 from typing import ClassVar
 
-from cordwood.model.moves import Moves, State
+from cordwood.model.state_tables import Moves, State
 from cordwood.replication.follower import FollowerReplica
 from cordwood.replication.leader import LeaderReplica
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.model.identifiers import TopicId
-from cordwood.model.moves import Moves, State
+from cordwood.model.state_tables import Moves, State
 from cordwood.node.partitions.partition import Partition
 from cordwood.replication.follower import FetchFrom, FollowerReplica
 from cordwood.wire.fetch import UNKNOWN_HIGH_WATERMARK

@@ -13,7 +13,7 @@ from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.isr import IsrChange, IsrOutcome
 from cordwood.model.identifiers import TopicId
 from cordwood.model.moment import Moment
-from cordwood.model.moves import Moves, State
+from cordwood.model.state_tables import Moves, State
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.reports import Reports
 from cordwood.node.partitions.hosted import HostedReplicas

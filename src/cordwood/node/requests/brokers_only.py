@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.listeners import Callers, Entrance
+from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.wire.requests import RequestHeader
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from cordwood.cluster.config_descriptions import ConfigEntry, ConfigSource
 from cordwood.cluster.planner.configs import AlterOperation, ConfigChange
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.settings import Kind
+from cordwood.model.settings.setting import Kind
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 from cordwood.log.reading.lookup import LogSlice
-from cordwood.model.listeners import LOOPBACK
 from cordwood.model.moment import Moment
+from cordwood.model.settings.listeners import LOOPBACK
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.peers import (
     Done,

@@ -6,7 +6,7 @@
 import json
 from collections.abc import Mapping
 
-from cordwood.model.moments import parse_time_ms
+from cordwood.model.timestamps import parse_time_ms
 
 EXAMPLES = 'earliest, latest, @2026-01-31T12:00:00Z, @1700000000000 or {"orders": {"0": 23}}'
 

@@ -12,7 +12,7 @@ from cordwood.broker.supervision.local_brokers import Broker, until_all_serve
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.cluster.stores.memory import MemoryStore
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 A_WHILE_S = 0.3
 

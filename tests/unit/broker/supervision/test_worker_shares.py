@@ -7,8 +7,8 @@ import pytest
 
 from cordwood.broker.supervision.cores import usable_cores
 from cordwood.broker.supervision.worker_shares import ports_needed, shares
-from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.failure import Failure
+from cordwood.model.settings.broker_settings import BrokerSettings
 
 
 def settings(**texts: str) -> BrokerSettings:

@@ -29,7 +29,7 @@ from cordwood.log.directory.identity import Identity, read_identity
 from cordwood.log.files.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.settings.topic_settings import TopicSettings
 
 ROOT = "/data"
 CLUSTER = "a-cluster-of-one-disk"

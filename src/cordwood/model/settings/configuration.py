@@ -15,15 +15,15 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from cordwood.model.broker_settings import (
+from cordwood.model.quantities import in_plain_unit
+from cordwood.model.settings.broker_settings import (
     BROKER_SETTINGS,
     COARSER_UNITS,
     OTHER_NAMES,
     TOPIC_SETTING_BY_BROKER_NAME,
     BrokerSettings,
 )
-from cordwood.model.quantities import in_plain_unit
-from cordwood.model.settings import InvalidSetting, Kind, Setting
+from cordwood.model.settings.setting import InvalidSetting, Kind, Setting
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
 NOT_SETTINGS = frozenset(

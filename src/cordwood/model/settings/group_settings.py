@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cordwood.model.settings import InvalidSetting, attribute_values, int16, int32, int64, settings_of, table
+from cordwood.model.settings.setting import InvalidSetting, attribute_values, int16, int32, int64, settings_of, table
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

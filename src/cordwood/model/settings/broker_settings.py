@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from cordwood.model.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
-from cordwood.model.group_settings import GroupSettings, TransactionSettings
-from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
-from cordwood.model.network_settings import NetworkSettings, ObservationSettings
-from cordwood.model.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
-from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
-from cordwood.model.storage_settings import StorageSettings, directories_in
-from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+from cordwood.model.settings.cluster_settings import ClusterSettings, StoreAddress, parse_store_address
+from cordwood.model.settings.group_settings import GroupSettings, TransactionSettings
+from cordwood.model.settings.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
+from cordwood.model.settings.network_settings import NetworkSettings, ObservationSettings
+from cordwood.model.settings.replication_settings import CORDONED, RACK_AWARE_SELECTOR, ReplicationSettings
+from cordwood.model.settings.setting import InvalidSetting, Setting, attribute_values, settings_of, table
+from cordwood.model.settings.storage_settings import StorageSettings, directories_in
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 
 class CoarserUnit(NamedTuple):

@@ -3,14 +3,14 @@ metrics, health and the lines of the broker's own log."""
 
 from dataclasses import dataclass
 
-from cordwood.model.listeners import (
+from cordwood.model.settings.listeners import (
     SECURITY_PROTOCOLS,
     check_advertised,
     check_listeners,
     check_metrics_address,
     check_protocols,
 )
-from cordwood.model.settings import boolean, int32, int64, string, string_list
+from cordwood.model.settings.setting import boolean, int32, int64, string, string_list
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -4,7 +4,7 @@ from enum import Enum
 
 import pytest
 
-from cordwood.model.moves import Moves
+from cordwood.model.state_tables import Moves
 
 
 class Door(Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cordwood.model.settings import (
+from cordwood.model.settings.setting import (
     InvalidSetting,
     Value,
     attribute_values,

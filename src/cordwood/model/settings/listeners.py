@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from cordwood.model.settings import InvalidSetting, Value
+from cordwood.model.settings.setting import InvalidSetting, Value
 
 PLAINTEXT: Final = "PLAINTEXT"
 """The name of a listener without one, and the only supported security protocol."""

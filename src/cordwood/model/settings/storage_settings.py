@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cordwood.model.settings import Value, boolean, int32, int64, string
+from cordwood.model.settings.setting import Value, boolean, int32, int64, string
 
 
 def directories_in(value: str) -> tuple[str, ...]:

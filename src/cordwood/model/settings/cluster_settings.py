@@ -4,7 +4,7 @@ address of the metadata store."""
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.model.settings import InvalidSetting, boolean, int16, int32, string
+from cordwood.model.settings.setting import InvalidSetting, boolean, int16, int32, string
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

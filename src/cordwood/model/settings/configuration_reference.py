@@ -1,15 +1,15 @@
 """docs/configuration.md, written from the tables of settings."""
 
-from cordwood.model.broker_settings import (
+from cordwood.model.settings.broker_settings import (
     BROKER_SETTINGS,
     COARSER_UNITS,
     OTHER_NAMES,
     TOPIC_SETTING_BY_BROKER_NAME,
 )
-from cordwood.model.configuration import variable_name
-from cordwood.model.group_settings import ONE_GROUP_SETTINGS
-from cordwood.model.settings import Kind, Setting
-from cordwood.model.topic_settings import TOPIC_SETTINGS
+from cordwood.model.settings.configuration import variable_name
+from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
+from cordwood.model.settings.setting import Kind, Setting
+from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
 
 _KINDS = {
     Kind.BOOLEAN: "boolean",
@@ -25,7 +25,7 @@ _UNBOUNDED = 2**63 - 1
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Generated: python -m cordwood.model.configuration_reference > docs/configuration.md -->
+<!-- Generated: python -m cordwood.model.settings.configuration_reference > docs/configuration.md -->
 
 Settings have Apache Kafka's names where Kafka has them. A broker reads them from these places; a later one overrides an
 earlier one:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cordwood.model.settings import Value, int32, int64, string
+from cordwood.model.settings.setting import Value, int32, int64, string
 
 UNLIMITED = 2**63 - 1
 
