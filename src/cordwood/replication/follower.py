@@ -197,10 +197,6 @@ class FollowerReplica:
         self._asked = FetchFrom(offsets.end, epoch, start)
         return self._asked
 
-    def forget_request(self) -> None:
-        """Forgets the last request: its answer no longer counts."""
-        self._asked = None
-
     def answered(self, asked: FetchFrom, answer: LeaderAnswer) -> Step:
         """The reaction to the leader's answer to this request."""
         if asked is not self._asked:
