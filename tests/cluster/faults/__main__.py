@@ -98,6 +98,8 @@ class Run:
         healed_s = self._stage.wait_healed()
         if not clients.acknowledgements.come_everywhere():
             self._find("a partition acknowledges nothing though all replicas are in sync")
+            for words in clients.explain_silence(self._stage.directory):
+                self._say(f"  {words}")
         gap = clients.acknowledgements.longest_gap()
         self._stage.look_for_the_unexpected()
         where = f"{gap.topic}-{gap.partition}"

@@ -8,12 +8,13 @@ partition.
 
 import contextlib
 import faulthandler
+import logging
 import random
 import threading
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -121,10 +122,27 @@ class _Sender:
             self.recorder.unknown(self.topic, name)
 
 
+class LastWords(logging.Handler):
+    """The last lines that a client logged: what it does while nothing is acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=20_000)
+        self.logger = logging.Logger("client", logging.DEBUG)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(f"{record.created:.3f} {record.getMessage()}\n")
+
+    def write(self, path: Path) -> None:
+        path.write_text("".join(self._lines))
+
+
 class SteadySender(_Sender):
     """Sends at a steady pace, as long as acknowledgements come."""
 
     client: Producer
+    said: LastWords
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -376,6 +394,25 @@ class Clients:
             self._add_reader(f"reader-{isolation}", isolation)
         self._add_group_reader("group-reader")
 
+    def explain_silence(self, directory: Path) -> Iterator[str]:
+        """Says whether a new client is acknowledged where others are not, and keeps what those said last."""
+        for sender in self._senders:
+            if isinstance(sender, SteadySender):
+                path = directory / f"last-words-{sender.topic}-{sender.who}.log"
+                sender.said.write(path)
+                yield f"{sender.who} has {sender.in_flight} records without an outcome; its last words: {path}"
+        recorder = self._recorder.producer("probe", acks="all", idempotent=False, retries=True)
+        acknowledgements = Acknowledgements()
+        probe = SteadySender("probe", self.orders, recorder, acknowledgements, self._pace_s)
+        probe.client = self._producer(**{"message.timeout.ms": 10_000})
+        for _ in range(PARTITIONS):
+            probe.send(probe.client)
+        probe.client.flush(30)
+        yield f"a new client: {acknowledgements.count} of {PARTITIONS} records acknowledged, {probe.errors}"
+        metadata = AdminClient({"bootstrap.servers": self._bootstrap}).list_topics(self.orders, timeout=30)
+        for index, each in sorted(metadata.topics[self.orders].partitions.items()):
+            yield f"{self.orders}-{index}: leader {each.leader}, in sync {each.isrs}"
+
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         # Under `os` nothing is synced before the answer: the loss of one machine's memory must not matter.
@@ -413,7 +450,10 @@ class Clients:
     def _add_steady(self, who: str, *, idempotent: bool) -> None:
         recorder = self._recorder.producer(who, acks="all", idempotent=idempotent, retries=True)
         sender = SteadySender(who, self.orders, recorder, self.acknowledgements, self._pace_s)
-        sender.client = self._producer(**{"enable.idempotence": idempotent})
+        sender.said = LastWords()
+        # The logger is served by `poll`, in the sender's own thread.
+        speaks = {"debug": "broker,topic,metadata,protocol", "log_level": 7, "logger": sender.said.logger}
+        sender.client = self._producer(**{"enable.idempotence": idempotent, **speaks})
         self._senders.append(sender)
         self._start(self._sending, who, lambda: sender.run(self._stop_sending))
 
