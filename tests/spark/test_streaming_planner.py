@@ -1,5 +1,6 @@
 """The ends of micro-batches, on a real broker, without Spark: limits, growth, deletion, loss, brokers that are away."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from cordwood.spark.source.batch_planner import plan_batch
 from cordwood.spark.source.data_loss import DataLoss
 from cordwood.spark.source.offsets import Positions, from_spark, to_spark
 from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
-from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks, ranges_between
+from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
 from cordwood.spark.source.progress import read_progress
 from cordwood.spark.source.pushdown import PushedFilters
 from cordwood.spark.source.range_reading import RangeReader
@@ -65,7 +66,7 @@ class Query:
 
     def read(self, start: Positions, end: Positions, min_tasks: int = 2) -> list[int]:
         reading = Reading(self.planner.options, VALUES)
-        tasks = plan_tasks(ranges_between(start, end), TaskSizes(min_tasks=min_tasks), 1)
+        tasks = plan_tasks(self.planner.ranges(start, end), TaskSizes(min_tasks=min_tasks), 1)
         box, _ = self.planner.box_for_tasks()
         readers = [RangeReader(reading, ReadTask(task, self.planner.topic_ids, box)) for task in tasks]
         batches = [batch for reader in readers for batch in reader.read()]
@@ -109,6 +110,56 @@ def test_a_stream_begins_where_it_is_told_to(query: Any, put: Produce, make_topi
     assert query(subscribe=topic, startingOffsets="group", group=f"nobody-{topic}").start == {zero(topic): 0}
     with pytest.raises(DataLoss, match="it ends at 10"):
         query(subscribe=topic, startingOffsets=f'{{"{topic}": {{"0": 40}}}}')
+
+
+def at(topic: str, **offsets: int) -> str:
+    """An option's text: `at("orders", p0=5)`."""
+    return json.dumps({topic: {name[1:]: offset for name, offset in offsets.items()}})
+
+
+def test_a_stream_stops_where_it_is_told_to_and_reads_other_topics_on(
+    query: Any, put: Produce, make_topic: MakeTopic
+) -> None:
+    bounded, other = make_topic(2), make_topic()
+    put(bounded, [*numbered(0, 10), *numbered(10, 20, partition=1)])
+    put(other, numbered(100, 103))
+    stream = query(subscribe=f"{bounded},{other}", stopAtOffsets=at(bounded, p0=4))
+    assert stream.step() == [0, 1, 2, 3, 100, 101, 102]
+    put(other, numbered(103, 104))
+    assert stream.step() == [103]
+    assert stream.start[TopicPartition(bounded, 1)] == 0, "a partition that is not named is not read"
+
+
+def test_a_query_goes_over_to_another_topic_between_two_records(
+    query: Any, put: Produce, make_topic: MakeTopic
+) -> None:
+    first, second = make_topic(), make_topic(2)
+    put(first, numbered(0, 10))
+    put(second, [*numbered(0, 9), *numbered(20, 25, partition=1)])
+    over = {"stopAtOffsets": at(first, p0=7), "continueAtOffsets": at(second, p0=7, p1=2)}
+    stream = query(subscribe=first, maxOffsetsPerTrigger=5, **over)
+    assert [stream.step(), stream.step()] == [list(range(5)), [5, 6]]
+    begin = stream.start
+    assert stream.step() == [], "the step from topic to topic has no records"
+    assert stream.start == {TopicPartition(second, 0): 7, TopicPartition(second, 1): 2}
+    assert stream.step() == [], "the query plans nothing more"
+    again = query(start=begin, subscribe=first, **over)
+    assert again.read(begin, stream.start) == [], "the step may be repeated"
+    assert query(start=stream.start, subscribe=second).step() == [7, 8, 22, 23, 24]
+
+
+def test_a_query_goes_over_at_once_where_nothing_is_left_and_with_a_fixed_end(
+    query: Any, put: Produce, make_topic: MakeTopic
+) -> None:
+    first, second, other = make_topic(), make_topic(), make_topic()
+    put(second, numbered(0, 3))
+    put(other, numbered(50, 52))
+    over = {"stopAtOffsets": at(first, p0=0), "continueAtOffsets": at(second, p0=1)}
+    stream = query(subscribe=f"{first},{other}", **over)
+    stream.planner.fix_end()
+    assert stream.step() == []
+    assert stream.start == {zero(second): 1, zero(other): 0}, "other topics keep their positions"
+    assert query(start=stream.start, subscribe=f"{second},{other}").step() == [1, 2, 50, 51]
 
 
 def test_a_topic_that_is_named_and_missing_is_a_mistake_at_the_beginning(query: Any) -> None:

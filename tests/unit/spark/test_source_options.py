@@ -208,6 +208,22 @@ def test_a_batch_that_could_read_nothing_is_refused(options: dict[str, str], sai
     assert said in problems({**ENOUGH, **options}, streaming=False)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stopAtOffsets": '{"orders": {"0": -1}}'}, "stopAtOffsets: -1 and -2 name no fixed offset"),
+        ({"stopAtOffsets": '{"payments": {"0": 1}}'}, "stopAtOffsets names a topic that subscribe does not"),
+        ({"continueAtOffsets": '{"payments": {"0": 1}}'}, "continueAtOffsets is for queries with stopAtOffsets"),
+        (
+            {"stopAtOffsets": '{"orders": {"0": 1}}', "continueAtOffsets": '{"orders": {"0": 1}}'},
+            "continueAtOffsets names a topic that the query reads already",
+        ),
+    ],
+)
+def test_a_stream_that_could_not_go_over_is_refused(options: dict[str, str], said: str) -> None:
+    assert said in problems({**ENOUGH, **options}, streaming=True)
+
+
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     assert f"{name} has no meaning for a stream" in problems({**ENOUGH, name: "1"}, streaming=True)

@@ -16,6 +16,8 @@ STARTING_STRATEGY = "startingOffsetsByTimestampStrategy"
 ENDING_OFFSETS = "endingOffsets"
 ENDING_TIMESTAMP = "endingTimestamp"
 ENDING_OFFSETS_BY_TIMESTAMP = "endingOffsetsByTimestamp"
+STOP_AT_OFFSETS = "stopAtOffsets"
+CONTINUE_AT_OFFSETS = "continueAtOffsets"
 GROUP = "group"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 INCLUDE_HEADERS = "includeHeaders"
@@ -44,6 +46,8 @@ OPTIONS = (
     ENDING_OFFSETS,
     ENDING_TIMESTAMP,
     ENDING_OFFSETS_BY_TIMESTAMP,
+    STOP_AT_OFFSETS,
+    CONTINUE_AT_OFFSETS,
     GROUP,
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
@@ -76,6 +80,8 @@ EXTRA_COLUMNS = {
 """Options that add columns."""
 
 STREAMING_ONLY = (
+    STOP_AT_OFFSETS,
+    CONTINUE_AT_OFFSETS,
     MAX_OFFSETS_PER_TRIGGER,
     MIN_OFFSETS_PER_TRIGGER,
     MAX_TRIGGER_DELAY,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.settings import ClientSettings
+from cordwood.model.identifiers import TopicPartition
 from cordwood.model.quantities import duration_ms
 from cordwood.spark.options import names as names
 from cordwood.spark.options.names import did_you_mean
@@ -80,6 +81,11 @@ class SourceOptions:
     starting: Boundary
     ending: Boundary
     no_later_record: NoLaterRecord
+    stop_at: Mapping[TopicPartition, int]
+    """The offsets at which a stream stops reading. Of the topics that are named here, it reads no other partitions."""
+    continue_at: Mapping[TopicPartition, int]
+    """The positions that take the place of those in the topics of `stop_at`, once all of these are reached: the next
+    query of the checkpoint reads on there."""
     isolation: Isolation
     fail_on_data_loss: bool
     extra_columns: frozenset[str]
@@ -128,6 +134,9 @@ class _Reading:
         starting = self._starting()
         ending = self._ending()
         self._check_order(starting, ending)
+        stop_at = self._offsets_only(names.STOP_AT_OFFSETS)
+        continue_at = self._offsets_only(names.CONTINUE_AT_OFFSETS)
+        self._check_going_over(subscription, stop_at, continue_at)
         group, reports = self._progress_group()
         options = SourceOptions(
             client=client,
@@ -136,6 +145,8 @@ class _Reading:
             starting=starting,
             ending=ending,
             no_later_record=self._no_later_record(),
+            stop_at=stop_at,
+            continue_at=continue_at,
             isolation=self._isolation(),
             fail_on_data_loss=self._take(names.FAIL_ON_DATA_LOSS, yes_or_no, True),
             extra_columns=self._extra_columns(),
@@ -367,6 +378,34 @@ class _Reading:
         for what, start, end in pairs:
             if start > end:
                 self._problems.append(f"{option} contradict each other for {what}: {start} is after {end}.")
+
+    def _offsets_only(self, name: str) -> Mapping[TopicPartition, int]:
+        def parse(text: str) -> Mapping[TopicPartition, int]:
+            positions = parse_offsets(text)
+            if any(offset < 0 for offset in positions.values()):
+                raise ValueError("-1 and -2 name no fixed offset: use 0 or more")
+            return positions
+
+        nowhere: Mapping[TopicPartition, int] = {}
+        return self._take(name, parse, nowhere)
+
+    def _check_going_over(
+        self,
+        subscription: Subscription,
+        stop_at: Mapping[TopicPartition, int],
+        continue_at: Mapping[TopicPartition, int],
+    ) -> None:
+        read = set(subscription.names) if isinstance(subscription, Topics) else None
+        if stop_at and read is None:
+            self._problems.append(f"{names.STOP_AT_OFFSETS} is for topics that are named with {names.SUBSCRIBE}.")
+        elif stop_at and not {topic for topic, _ in stop_at} <= (read or set()):
+            self._problems.append(f"{names.STOP_AT_OFFSETS} names a topic that {names.SUBSCRIBE} does not.")
+        if continue_at and not stop_at:
+            self._problems.append(f"{names.CONTINUE_AT_OFFSETS} is for queries with {names.STOP_AT_OFFSETS}.")
+        elif {topic for topic, _ in continue_at} & (read or set()):
+            self._problems.append(
+                f"{names.CONTINUE_AT_OFFSETS} names a topic that the query reads already: the next query reads it."
+            )
 
     def _no_later_record(self) -> NoLaterRecord:
         def parse(text: str) -> NoLaterRecord:

@@ -7,6 +7,9 @@ losses, the time of the last batch. A position means the next offset to read. Ru
 - A position that means nothing any more (topic deleted, or created again) is an error, or with failOnDataLoss=false is
   dropped; if the topic is there at the next batch, it enters as a new one.
 - A broker that is away holds the query up and does not end it, once it was there.
+- A query with `stopAtOffsets` reads no further in these topics. With `continueAtOffsets` it goes over when it has come
+  there: one batch without records takes those positions in the place of these, and the query plans nothing more. The
+  checkpoint then is that of a query that reads the other topics.
 """
 
 import logging
@@ -25,6 +28,7 @@ from cordwood.spark.source.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, fin
 from cordwood.spark.source.limits import Scales, at_most_bytes, at_most_offsets, available
 from cordwood.spark.source.offsets import Positions
 from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.planning import OffsetRange, ranges_between
 from cordwood.spark.source.progress import ProgressGroup
 from cordwood.spark.source.survey import Resolver, Survey, check_all_exist, subscribed_partitions, survey
 
@@ -112,6 +116,11 @@ class StreamPlanner:
         self.began = start
         return start
 
+    def ranges(self, start: Positions, end: Positions) -> list[OffsetRange]:
+        """The records of a batch. A partition that the query goes over to is read by the next query."""
+        going_over = self.options.continue_at
+        return [found for found in ranges_between(start, end) if not (found.is_new and found.partition in going_over)]
+
     def fix_end(self) -> None:
         """Fixes the end for availableNow: this run of the query reads only what is there now."""
         existing = subscribed_partitions(self._cluster, self.options.subscription)
@@ -134,6 +143,8 @@ class StreamPlanner:
     # Planning
 
     def _latest(self, start: Positions, *, limited: bool) -> Positions:
+        if self._has_gone_over(start):
+            return start
         found = self._look(start)
         self._was_reached = True
         losses = self._losses(start, found)
@@ -143,6 +154,10 @@ class StreamPlanner:
         self._remember(found, dropped)
         self._read_notes()
         self._report_progress(known, found)
+        if self._may_go_over(known):
+            leaving = {topic for topic, _ in self.options.stop_at}
+            staying = {partition: position for partition, position in known.items() if partition.topic not in leaving}
+            return {**staying, **self.options.continue_at}
         end = self._ends(known, found)
         if limited:
             if not dropped and self._waits_for_more(known, end):
@@ -152,6 +167,21 @@ class StreamPlanner:
         if end != start:
             self._last_batch_s = time.monotonic()
         return end
+
+    def _may_go_over(self, known: Positions) -> bool:
+        stop_at = self.options.stop_at
+        return bool(self.options.continue_at) and all(known.get(name, 0) >= stop for name, stop in stop_at.items())
+
+    def _has_gone_over(self, start: Positions) -> bool:
+        leaving = {topic for topic, _ in self.options.stop_at}
+        is_there = any(partition in start for partition in self.options.continue_at)
+        return is_there and not any(partition.topic in leaving for partition in start)
+
+    def _stop_of(self, partition: TopicPartition) -> int | None:
+        """The offset at which the query stops reading this partition; None if it reads on and on."""
+        if all(partition.topic != topic for topic, _ in self.options.stop_at):
+            return None
+        return self.options.stop_at.get(partition, 0)
 
     def _entering(self, start: Positions, dropped: Collection[TopicPartition], found: Survey) -> Positions:
         """Positions of new partitions. A topic that lost its position enters with the next batch."""
@@ -211,6 +241,9 @@ class StreamPlanner:
             end = found.readable.get(partition, position)
             if self._target is not None:
                 end = min(end, self._target.get(partition, position))
+            stop = self._stop_of(partition)
+            if stop is not None:
+                end = min(end, stop)
             ends[partition] = max(position, end)
         return ends
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from cordwood.spark.source.batch_planner import cores
 from cordwood.spark.source.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
 from cordwood.spark.source.options import SourceOptions
-from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks, ranges_between
+from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
 from cordwood.spark.source.schema import arrow_schema
 from cordwood.spark.source.stream_planner import StreamPlanner
 
@@ -83,7 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner
         # `start` of the first batch is the present answer of initialOffset, which may differ from the one at its
         # planning.
-        ranges = [] if start == end else ranges_between(beginning_in(end) or from_spark(start), from_spark(end))
+        ranges = [] if start == end else planner.ranges(beginning_in(end) or from_spark(start), from_spark(end))
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
         box, introduces = planner.box_for_tasks()
         return [
