@@ -15,7 +15,7 @@ A pipeline's file needs nothing beyond this package, which imports neither Spark
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, pipeline, table, topic
+from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, output, pipeline, table, topic
 from cordwood.pipelines.definition.errors import Refusal
 from cordwood.pipelines.definition.record_formats import json, parsed_by, raw, text
 
@@ -35,6 +35,7 @@ __all__ = [
     "budget",
     "guarded",
     "json",
+    "output",
     "parsed_by",
     "pipeline",
     "raw",

@@ -121,7 +121,6 @@ def test_status_says_that_a_run_failed_and_why_until_a_batch_is_done(run: Run) -
     said = run.status()
     assert "stopped" in said
     assert "12 poison records" not in said
-    assert "lag then" in said  # the log may have grown since
 
 
 def test_what_goes_on_before_the_first_batch_is_said_on_standard_error(

@@ -60,7 +60,8 @@ def replay(
         found = find(target, directory)
         say_which_code(found, "replay")
         reachable_family(bootstrap_servers)
-        check_inputs(bootstrap_servers, found.pipeline)
+        pipeline = found.bound()
+        check_inputs(bootstrap_servers, pipeline)
         now_ms = int(time.time() * 1000)
         with found.state.changing():
             edition = edition_for(
@@ -72,17 +73,17 @@ def replay(
                 now_ms=now_ms,
                 source_file=str(found.source_file),
             )
-        topics = [each.name for each in found.pipeline.inputs.values()]
+        topics = [each.name for each in pipeline.inputs.values()]
         if starting == "earliest" and not as_json and (gone := log_starts(bootstrap_servers, topics)):
             remark(f"History is not all there: what was before {places_in_words(gone)} is gone and cannot be replayed.")
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:
-            prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
+            prepare_topics(pipeline, found.state, edition, bootstrap_servers)
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
             has_caught_up = edition.caught_up_at_ms is not None and not follow
-            if has_caught_up and has_nothing_to_do(found.pipeline, found.state, edition, bootstrap_servers):
+            if has_caught_up and has_nothing_to_do(found.route(edition, bootstrap_servers)):
                 tell_that_nothing_is_there(found, edition, as_json=as_json)
             else:
                 run_in_foreground(

@@ -103,7 +103,7 @@ def _requeue(found: "Found", edition: "Edition", bootstrap_servers: str, doing: 
         return None
     doing.show("Starting Java and Spark …")
     spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
-    return Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers)
+    return Requeue(spark, found.bound(edition), found.state, edition, bootstrap_servers)
 
 
 def _show_chosen(name: str, chosen: "Chosen", *, as_json: bool) -> None:

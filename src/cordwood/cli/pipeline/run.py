@@ -55,14 +55,14 @@ def run(
         found = find(target, directory)
         say_which_code(found, "run")
         reachable_family(bootstrap_servers)
-        check_inputs(bootstrap_servers, found.pipeline)
+        check_inputs(bootstrap_servers, found.bound())
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
         )
         try:
-            prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
-            if once and has_nothing_to_do(found.pipeline, found.state, edition, bootstrap_servers):
+            prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers)
+            if once and has_nothing_to_do(found.route(edition, bootstrap_servers)):
                 tell_that_nothing_is_there(found, edition, as_json=as_json)
                 return
             run_in_foreground(

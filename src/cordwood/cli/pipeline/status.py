@@ -1,27 +1,41 @@
 """`cordwood pipeline status`."""
 
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
-from cordwood.cli.terminal.options import AsJson
-from cordwood.cli.terminal.output import facts, print_json, print_table, say
+from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.terminal.output import facts, print_json, print_table, remark, say
 
 
-def pipeline_status(name: PipelineName, directory: Directory = None, as_json: AsJson = False) -> None:
-    """Show a pipeline: its editions, the live one, running processes, their progress, and the places of its outputs."""
+def pipeline_status(
+    name: PipelineName,
+    directory: Directory = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    as_json: AsJson = False,
+) -> None:
+    """Show a pipeline: its editions, the live one, running processes, their progress, and the places of its outputs.
+
+    The lag is that of now, by the ends of the logs. If no broker answers, all the rest is shown.
+    """
     with refusals():
-        from cordwood.cli.pipeline.view import COLUMNS, editions_of
+        from cordwood.cli.pipeline.view import COLUMNS, LagNow, editions_of
         from cordwood.model.timestamps import time_in_words
         from cordwood.pipelines.editions.events import spent_in_words
         from cordwood.pipelines.editions.project import Project
 
-        state = Project(directory).known(name)
+        project = Project(directory)
+        state = project.known(name)
         name = state.name
-        views = editions_of(state)
+        lags = LagNow(project, state, bootstrap_servers)
+        views = editions_of(state, lags)
     if as_json:
         print_json({"pipeline": name, "editions": [view.as_json() for view in views]})
         return
     say(name)
     print_table(COLUMNS, [view.cells() for view in views])
+    if lags.silence is not None:
+        remark(f"The lag is not known: {lags.silence}.")
     for view in views:
+        for words in view.abandoned:
+            say(f"{view.edition.name} reads {words}")
         if view.failure is not None:
             say(f"{view.edition.name} failed at {time_in_words(view.failure['at_ms'])}: {view.failure['message']}")
             if view.failure["hint"]:

@@ -97,6 +97,7 @@ def _show(name: str, done: "Swapped", which_records: str, *, dry_run: bool, as_j
                 "tables": {table: str(path) for table, path in done.tables.items()},
                 "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
                 "stopped": dict(done.stopped),
+                "readers": [reader._asdict() for reader in done.readers],
                 "running": False,
                 **as_dry(dry_run),
             }
@@ -114,6 +115,7 @@ def _show(name: str, done: "Swapped", which_records: str, *, dry_run: bool, as_j
         say(f"topic {before}: nothing more is written to it, and what is in it stays.")
         say(f"  New records go to {now}, {which_records}. Readers of {before}")
         say(f"  have to be pointed to {now}; their position in the one means nothing in the other.")
+    _show_readers(done)
     if done.behind:
         say(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
     say(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")
@@ -129,9 +131,20 @@ def _show_plan(name: str, planned: "Swapped", which_records: str) -> None:
     for old, new in planned.topics.values():
         say(f"topic {old}: nothing more would be written to it, and what is in it stays.")
         say(f"  New records would go to {new}, {which_records}.")
+    _show_readers(planned)
     if planned.behind:
         behind = count_in_words(planned.behind, "record")
         say(f"It would have {behind} to read that {before} has read already.")
     if planned.stopped:
         remark("How far each edition has come is judged when both have stopped: the command may refuse then.")
     remark(DRY_RUN)
+
+
+def _show_readers(done: "Swapped") -> None:
+    """Names the pipelines of the project that read what changes."""
+    for reader in done.readers:
+        who = f"pipeline {reader.pipeline} ({reader.edition})"
+        if reader.follows:
+            say(f"{who} reads {reader.output} as this pipeline's output, and goes over by itself.")
+        else:
+            say(f"{who} names the topic, and gets nothing more: output(…, {reader.output!r}) as its input follows.")

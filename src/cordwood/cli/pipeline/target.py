@@ -5,14 +5,18 @@ command says so: a user who edits a file and then gives the name would wonder wh
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.terminal.output import remark
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import shown_path
 from cordwood.pipelines.definition.loading import load_pipeline
-from cordwood.pipelines.editions.editions import PipelineState
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.project import Project
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.execution.legs import Route
 
 
 class Found(NamedTuple):
@@ -23,6 +27,15 @@ class Found(NamedTuple):
     """The author's file. The definition imports its neighbours from the directory of this file."""
     is_kept: bool
     """The definition is the one that the live edition keeps."""
+
+    def bound(self, edition: Edition | None = None) -> Pipeline:
+        """The pipeline with the topics that this edition reads; as of now, if it is not made yet."""
+        return bound(self.project, self.pipeline, edition)
+
+    def route(self, edition: Edition, bootstrap_servers: str) -> "Route":
+        from cordwood.pipelines.execution.legs import Route
+
+        return Route(self.project, self.state, self.pipeline, bootstrap_servers, edition)
 
 
 def find(target: str, directory: str | None) -> Found:

@@ -1,11 +1,14 @@
 """The known facts about a pipeline, as the commands show them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.model.timestamps import time_in_words
+from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import last_failure
+from cordwood.pipelines.editions.following import abandoned_topics
+from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.swapping import running
 from cordwood.pipelines.execution.running import progress_path
 
@@ -20,6 +23,10 @@ class EditionView(NamedTuple):
     progress: dict[str, Any]
     failure: Mapping[str, Any] | None
     """The failure since its last batch."""
+    lag: int | None
+    """Committed records that it has not read, now; None if it has not run or no broker answers."""
+    abandoned: Sequence[str]
+    """Its inputs that nothing writes any more, in words."""
 
     @property
     def state(self) -> str:
@@ -47,6 +54,8 @@ class EditionView(NamedTuple):
             "tables": {name: facts.format.value for name, facts in self.edition.tables.items()},
             "rows_in": self.progress.get("rows_in", 0),
             "quarantined": self.progress.get("quarantined", 0),
+            "lag": self.lag,
+            "abandoned_inputs": list(self.abandoned),
             "last_batch": self.progress.get("last_batch"),
             "failure": None if self.failure is None else dict(self.failure),
         }
@@ -62,14 +71,15 @@ class EditionView(NamedTuple):
             self.progress.get("quarantined", 0),
             last.get("batch"),
             time_in_words(last.get("at_ms")),
-            last.get("lag"),
+            self.lag if self.lag is not None or last.get("lag") is None else f"{last['lag']:,} then",
         ]
 
 
-COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "last batch", "at", "lag then"]
+COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "last batch", "at", "lag"]
 
 
-def editions_of(state: PipelineState) -> list[EditionView]:
+def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lambda edition: None) -> list[EditionView]:
+    project = Project(state.directory.parent, state.files)
     live = state.live()
     held = running(state)
     found = []
@@ -82,5 +92,32 @@ def editions_of(state: PipelineState) -> list[EditionView]:
         progress = state.files.read(progress_path(state, name)) or {}
         by = held.get(name)
         pid = None if by is None else by.pid
-        found.append(EditionView(edition, role, pid, by is not None, progress, last_failure(state, name)))
+        followed = {each.topic for each in edition.followed}
+        read = committed_position(state.checkpoint(name)).keys() - followed
+        abandoned = [str(each) for each in abandoned_topics(project, read, reader=state.name)]
+        failure = last_failure(state, name)
+        found.append(EditionView(edition, role, pid, by is not None, progress, failure, lag(edition), abandoned))
     return found
+
+
+class LagNow:
+    """Asks the brokers for the lag of editions, until one does not answer."""
+
+    def __init__(self, project: Project, state: PipelineState, bootstrap_servers: str) -> None:
+        self._project = project
+        self._state = state
+        self._bootstrap_servers = bootstrap_servers
+        self.silence: str | None = None
+        """The reason why no lag is known."""
+
+    def __call__(self, edition: Edition) -> int | None:
+        from cordwood.client.errors import ClientError
+        from cordwood.pipelines.execution.unread import unread
+
+        if self.silence is not None:
+            return None
+        try:
+            return unread(self._project, self._state, edition, self._bootstrap_servers)
+        except ClientError as failure:
+            self.silence = str(failure).rstrip(".")
+            return None

@@ -55,6 +55,10 @@ class Topic:
     value: Format | None
     replayable: bool
     site: Site = field(compare=False)
+    writer: str | None = None
+    """The pipeline whose output an input is: its live edition decides which topic is read."""
+    left: tuple[str, ...] = ()
+    """Topics of the same output that may have been read before this one: quarantined records name them."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,19 @@ def topic(
     if isinstance(value, str):
         raise InvalidDefinition(f"topic {name}: value={value!r} is no format", site, "raw(), text(), json(…)")
     return Topic(name, key, value, replayable, site)
+
+
+def output(pipeline: str, name: str, *, key: Format | str | None = None, value: Format | None = None) -> Topic:
+    """An output topic of another pipeline as an input: `output("enrich", "enriched", value=json(…))`.
+
+    `name` is the topic as the other pipeline declares it. The reader follows swaps and rollbacks of the other pipeline
+    from topic to topic, at offsets at which the output of each record is read once.
+    """
+    if not isinstance(pipeline, str) or not _NAME.fullmatch(pipeline):
+        raise InvalidDefinition(
+            f"{pipeline!r} cannot be a pipeline's name", calling_site(), 'output("enrich", "topic")'
+        )
+    return replace(topic(name, key=key, value=value), writer=pipeline)
 
 
 def table(
@@ -350,6 +367,13 @@ def _check_names(made: Pipeline) -> None:
     for each in made.topics.values():
         if each.name in read or each.name == made.quarantine_topic:
             raise InvalidDefinition(f"{made.name}: it would read what it writes to {each.name}", each.site)
+    followed = next((each for each in made.topics.values() if each.writer is not None), None)
+    if followed is not None:
+        hint = f"topic({followed.name!r}) declares an output"
+        raise InvalidDefinition(f"{made.name}: output() is for inputs", followed.site, hint)
+    itself = next((each for each in made.inputs.values() if each.writer == made.name), None)
+    if itself is not None:
+        raise InvalidDefinition(f"{made.name}: it would read its own output {itself.name}", itself.site)
     if made.quarantine_topic in read:
         hint = f"`cordwood pipeline requeue {made.name}` sends them through again"
         raise InvalidDefinition(f"{made.name}: its own quarantine is no input", made.site, hint)

@@ -48,6 +48,12 @@ def committed_position(checkpoint: Path) -> Positions:
     return {} if batch is None else position_of(checkpoint, batch)
 
 
+def planned_position(checkpoint: Path) -> Positions:
+    """The positions at which the last planned batch ends, done or not: the edition goes there before anything else."""
+    batch = _last(checkpoint / "offsets")
+    return {} if batch is None else position_of(checkpoint, batch)
+
+
 def position_of(checkpoint: Path, batch: int) -> Positions:
     """The positions at which a planned batch ends."""
     try:

@@ -36,6 +36,7 @@ from cordwood.pipelines.definition.errors import DamagedState, InvalidDefinition
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.definition.storage_options import written_out
 from cordwood.pipelines.editions.positions import Positions, from_json, furthest, to_json
+from cordwood.pipelines.editions.switches import Followed, Step, Switch, Switches, pending, settled, swapped
 from cordwood.pipelines.editions.table_facts import TableFacts, table_facts
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_failures_of
 
@@ -68,6 +69,8 @@ class Edition:
     input_ids: Mapping[str, str] = field(default_factory=dict)
     """The id of each topic that the edition has begun to read: its positions mean nothing in a topic that was made
     again."""
+    followed: tuple[Followed, ...] = ()
+    """The inputs that are outputs of other pipelines, from the edition's first run on."""
 
     @property
     def is_trial(self) -> bool:
@@ -90,6 +93,7 @@ class Edition:
             "query_id": self.query_id,
             "caught_up_at_ms": self.caught_up_at_ms,
             "input_ids": dict(self.input_ids),
+            "followed": [each.to_json() for each in self.followed],
         }
 
     @classmethod
@@ -110,6 +114,7 @@ class Edition:
                 query_id=value["query_id"],
                 caught_up_at_ms=value["caught_up_at_ms"],
                 input_ids=dict(value.get("input_ids", {})),
+                followed=tuple(Followed.from_json(each) for each in value.get("followed", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
@@ -127,6 +132,8 @@ class Live:
     are not replayable. The positions are in the topics that the live edition reads, by their ids: an earlier edition
     may have read earlier topics of the same names."""
     since_ms: int
+    switches: Switches = ()
+    """The changes of the live edition, for readers of its topics; only those at which there were such readers."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,13 +142,20 @@ class Live:
             "before": list(self.before),
             "effects_from": to_json(self.effects_from),
             "since_ms": self.since_ms,
+            "switches": [switch.to_json() for switch in self.switches],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: Path) -> Self:
         _check_format(value, path)
         try:
-            return cls(value["edition"], tuple(value["before"]), from_json(value["effects_from"]), value["since_ms"])
+            return cls(
+                value["edition"],
+                tuple(value["before"]),
+                from_json(value["effects_from"]),
+                value["since_ms"],
+                tuple(Switch.from_json(switch) for switch in value.get("switches", ())),
+            )
         except (KeyError, TypeError) as error:
             raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
 
@@ -334,11 +348,18 @@ class PipelineState:
     def note_inputs(self, edition: Edition, input_ids: Mapping[str, str]) -> Edition:
         return self._note(edition, input_ids={**edition.input_ids, **input_ids})
 
+    def note_followed(self, edition: Edition, followed: Followed) -> Edition:
+        """Notes the place of an edition in another pipeline's output, in the place of what was noted about it."""
+        output = (followed.pipeline, followed.output)
+        others = (each for each in self.edition(edition.name).followed if (each.pipeline, each.output) != output)
+        return self._note(edition, followed=(*others, followed))
+
     def note_caught_up(self, edition: Edition, now_ms: int | None) -> Edition:
         return self._note(edition, caught_up_at_ms=now_ms)
 
-    def swap(self, to: str, *, position: Positions, now_ms: int) -> Live:
-        """Makes another edition the live one. `position` is how far the previous one has read."""
+    def swap(self, to: str, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
+        """Makes another edition the live one. `position` is how far the previous one has read; `switch_at` notes a
+        switch there for readers of its topics."""
         live = self.live()
         if live is None:
             raise WrongState(f"{self.name} has no live edition to swap", "`cordwood pipeline run` makes the first one")
@@ -346,15 +367,22 @@ class PipelineState:
         if to == live.edition:
             raise WrongState(f"edition {to} of {self.name} is live already")
         before = tuple(name for name in live.before if name != to)
-        return self._replace_live(live, to, (*before, live.edition), position, now_ms)
+        return self._replace_live(live, to, (*before, live.edition), position, now_ms, switch_at)
 
-    def rollback(self, *, position: Positions, now_ms: int) -> Live:
-        """Makes the edition live that was live before the last swap."""
+    def rollback(self, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
+        """Makes the edition live that was live before the last swap; the arguments are as for `swap`."""
         live = self.live()
         if live is None or not live.before:
             raise WrongState(f"{self.name} has no swap to undo")
         self.edition(live.before[-1])
-        return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms)
+        return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms, switch_at)
+
+    def settle(self, steps: Mapping[str, Step]) -> None:
+        """Settles the last switch: readers of the topics go over at these offsets."""
+        live = self.live()
+        assert live is not None
+        changed = replace(live, switches=settled(live.switches, steps))
+        self.files.replace(self.directory / "live.json", changed.to_json())
 
     def effects_before(self, live: Live, to: Edition, position: Positions) -> Positions:
         """Positions up to which records have had their effects when the edition `to` replaces the live one, which has
@@ -372,6 +400,12 @@ class PipelineState:
         live = self.live()
         if live is not None and edition == live.edition:
             raise WrongState(f"edition {edition} of {self.name} is live", "swap or roll back to another one first")
+        waiting = None if live is None else pending(live.switches)
+        if waiting is not None and edition == waiting.before:
+            raise WrongState(
+                f"readers of {self.name} are still to go over from edition {edition} to {waiting.now}",
+                f"`cordwood pipeline run {self.name} --once` takes {waiting.now} to where {edition} stopped",
+            )
         # A store that is unreachable or refuses access fails here, before anything is gone.
         places = [self.table_directory(facts, table) for table in facts.tables]
         objects = [(place, _objects(place)) for place in places if isinstance(place, ObjectStore)]
@@ -385,10 +419,19 @@ class PipelineState:
                 place.remove(name)
 
     def _replace_live(
-        self, live: Live, edition: str, before: tuple[str, ...], position: Positions, now_ms: int
+        self,
+        live: Live,
+        edition: str,
+        before: tuple[str, ...],
+        position: Positions,
+        now_ms: int,
+        switch_at: Positions | None,
     ) -> Live:
         effects_from = self.effects_before(live, self.edition(edition), position)
-        changed = Live(edition, before, effects_from, now_ms)
+        switches = live.switches
+        if switch_at is not None:
+            switches = swapped(switches, live.edition, edition, switch_at)
+        changed = Live(edition, before, effects_from, now_ms, switches)
         self.files.replace(self.directory / "live.json", changed.to_json())
         return changed
 

@@ -6,22 +6,34 @@ old edition before that moment and the new one after it, also if the program cra
 The live edition writes the outputs that are not replayable, once for each record: the new edition goes on with them at
 the record where the old one stopped. If the new edition has read further already, the records between would have no
 effect at all, so such a swap is refused.
+
+Pipelines that read the outputs are like such outputs. They go over from topic to topic at the record where the old
+edition stopped (`switches.py`), so the new edition must not be beyond it.
 """
 
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cordwood.pipelines.definition.errors import AlreadyRunning, WrongState, shown_path
-from cordwood.pipelines.editions.checkpoint import committed_position, effects_position
+from cordwood.pipelines.editions.checkpoint import (
+    committed_position,
+    effects_position,
+    planned_position,
+    unfinished_batch,
+)
 from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
+from cordwood.pipelines.editions.following import Reader, readers_of
+from cordwood.pipelines.editions.planned import read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest, in_words
+from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
+from cordwood.pipelines.editions.switches import pending
 from cordwood.pipelines.tables.stores import TablePlace
 
 _LOOK_S: Final = 0.1
@@ -41,6 +53,8 @@ class Swapped:
     """Records that the previous edition has read and this one has not yet."""
     stopped: Mapping[str, int | None]
     """Editions that were stopped, or would be, with the process that ran each."""
+    readers: Sequence[Reader]
+    """Other pipelines' editions that read topics which change."""
 
 
 def running(state: PipelineState) -> dict[str, Holder]:
@@ -80,7 +94,8 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
         live, fresh = _to_swap(state, to, force=force)
         with _standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
             leaving = _position_left(state, live, fresh, skip_effects=skip_effects)
-            state.swap(fresh.name, position=leaving, now_ms=_now_ms())
+            switch_at = _switch_at(state, live, fresh, skip=skip_effects)
+            state.swap(fresh.name, position=leaving, now_ms=_now_ms(), switch_at=switch_at)
         return _swapped(state, live.edition, fresh.name, stopped)
 
 
@@ -91,6 +106,7 @@ def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effect
     run = _running_of(state, [live.edition, fresh.name])
     if not run:
         _position_left(state, live, fresh, skip_effects=skip_effects)
+        _switch_at(state, live, fresh, skip=skip_effects)
     return _swapped(state, live.edition, fresh.name, run)
 
 
@@ -100,7 +116,8 @@ def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: flo
         live = _to_roll_back(state)
         with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
             leaving = effects_position(state, live.edition, skip=skip_effects)
-            state.rollback(position=leaving, now_ms=_now_ms())
+            switch_at = _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
+            state.rollback(position=leaving, now_ms=_now_ms(), switch_at=switch_at)
         return _swapped(state, live.edition, live.before[-1], stopped)
 
 
@@ -110,6 +127,7 @@ def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
     run = _running_of(state, [live.edition, live.before[-1]])
     if not run:
         effects_position(state, live.edition, skip=skip_effects)
+        _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
     return _swapped(state, live.edition, live.before[-1], run)
 
 
@@ -179,6 +197,43 @@ def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_eff
     return leaving
 
 
+def _switch_at(state: PipelineState, live: Live, entering: Edition, *, skip: bool) -> Positions | None:
+    """The point at which readers of the topics leave the live edition; None if no other pipeline reads a topic that
+    changes. Raises WrongState where the two editions have no such point. Neither edition may run."""
+    leaving = state.edition(live.edition)
+    readers, waiting = _readers(state, leaving, entering), pending(live.switches)
+    if not readers and waiting is None:
+        return None
+    checkpoint = state.checkpoint(leaving.name)
+    at = committed_position(checkpoint) if waiting is None else waiting.at
+    if skip:
+        return at
+    who = ", ".join(sorted({reader.pipeline for reader in readers}))
+    once = f"`cordwood pipeline run {state.name} --once`"
+    kept = read_kept(state.edition_directory(leaving.name), state.files)
+    unfinished = unfinished_batch(checkpoint)
+    if waiting is None and kept is not None and kept.batch_id == unfinished:
+        raise WrongState(
+            f"edition {leaving.name} of {state.name} was interrupted within batch {unfinished}: readers of its topics "
+            f"({who}) may have some of that batch, and another edition would write it again",
+            f"{once} finishes it first; --skip-effects swaps",
+        )
+    gap = ahead(planned_position(state.checkpoint(entering.name)), at)
+    if gap and not (waiting is not None and entering.name == waiting.before):
+        raise WrongState(
+            f"edition {entering.name} of {state.name} has read further than {leaving.name}, and the output of the "
+            f"records between would never reach the pipelines that read it ({who}): {in_words(gap)}",
+            f"{once} takes {leaving.name} there first; --skip-effects swaps",
+        )
+    return at
+
+
+def _readers(state: PipelineState, leaving: Edition, entering: Edition) -> list[Reader]:
+    """The editions of other pipelines that read topics which differ between these two editions."""
+    there = readers_of(Project(state.directory.parent, state.files), state)
+    return [reader for reader in there if leaving.topics.get(reader.output) != entering.topics.get(reader.output)]
+
+
 def _to_roll_back(state: PipelineState) -> Live:
     live = _live(state)
     if not live.before:
@@ -206,6 +261,7 @@ def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, 
         },
         behind=distance(ahead(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now)))),
         stopped=stopped,
+        readers=_readers(state, first, second),
     )
 
 

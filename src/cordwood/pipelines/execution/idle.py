@@ -7,6 +7,7 @@ from cordwood.pipelines.editions.checkpoint import committed_position, unfinishe
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.positions import ahead, distance
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, read_plan
+from cordwood.pipelines.execution.legs import Route
 from cordwood.pipelines.execution.reading_here import committed_records, log_ends, log_starts, topic_ids
 from cordwood.pipelines.rows.quarantine import PREFIX
 
@@ -14,9 +15,15 @@ _MAX_QUARANTINED: Final = 20_000
 """With more offsets in the quarantine topic, reading them takes as long as starting Spark."""
 
 
-def has_nothing_to_do(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
+def has_nothing_to_do(route: Route) -> bool:
     """True only if certain: all that is committed in the log is read, and no batch and no requeue is unfinished. A
-    stateful pipeline may have to write out state though nothing came in, and a changed definition has to be tried."""
+    stateful pipeline may have to write out state though nothing came in, a changed definition has to be tried, and a
+    swap may lead on to another topic. The caller holds the edition's lock."""
+    leg = route.next_leg()
+    return leg.is_last and _has_read_all(leg.pipeline, route.state, route.edition, route.bootstrap_servers)
+
+
+def _has_read_all(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
     if pipeline.settings.stateful or edition.is_trial or edition.query_id is None:
         return False
     checkpoint = state.checkpoint(edition.name)

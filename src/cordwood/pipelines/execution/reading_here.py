@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def log_ends(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
-    """The offset after the last committed record of every partition. Topics that do not exist are left out."""
-    return _offsets(bootstrap_servers, topics, LATEST)
+def log_ends(bootstrap_servers: str, topics: Iterable[str], *, committed: bool = True) -> Positions:
+    """The offset after the last committed record of every partition, or after the last of all. Topics that do not exist
+    are left out."""
+    return _offsets(
+        bootstrap_servers, topics, LATEST, Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    )
 
 
 def log_starts(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
@@ -46,18 +49,30 @@ def partition_count(bootstrap_servers: str, topics: Iterable[str]) -> int:
         return sum(len(topic.partitions) for topic in cluster.topics(list(topics)).values())
 
 
-def _offsets(bootstrap_servers: str, topics: Iterable[str], which: int) -> Positions:
+def _offsets(
+    bootstrap_servers: str, topics: Iterable[str], which: int, isolation: Isolation = Isolation.READ_COMMITTED
+) -> Positions:
     with Cluster(ClientSettings(bootstrap_servers)) as cluster:
-        found = cluster.topics(list(topics))
-        asked = {
-            TopicPartition(topic.name, partition.index): which
-            for topic in found.values()
-            for partition in topic.partitions
-        }
-        offsets: dict[str, dict[int, int]] = {}
-        for partition, answer in cluster.list_offsets(asked, Isolation.READ_COMMITTED).items():
-            offsets.setdefault(partition.topic, {})[partition.partition] = answer.offset
-        return offsets
+        return _offsets_of(cluster, topics, which, isolation)
+
+
+def committed_range(cluster: Cluster, topics: Iterable[str]) -> tuple[Positions, Positions]:
+    """The first offset and the offset after the last committed record of every partition."""
+    wanted = sorted(topics)
+    start, end = (_offsets_of(cluster, wanted, which, Isolation.READ_COMMITTED) for which in (EARLIEST, LATEST))
+    return start, end
+
+
+def _offsets_of(cluster: Cluster, topics: Iterable[str], which: int, isolation: Isolation) -> Positions:
+    asked = {
+        TopicPartition(topic.name, partition.index): which
+        for topic in cluster.topics(list(topics)).values()
+        for partition in topic.partitions
+    }
+    offsets: dict[str, dict[int, int]] = {}
+    for partition, answer in cluster.list_offsets(asked, isolation).items():
+        offsets.setdefault(partition.topic, {})[partition.partition] = answer.offset
+    return offsets
 
 
 _EXTRA = ("headers",)

@@ -221,7 +221,8 @@ class Requeue:
 
     def _superseded(self, candidates: Sequence[_Candidate]) -> set[Origin]:
         """The candidates that a record with the same key follows in the same partition. For a candidate without a key,
-        and where retention has removed records after it, any later record counts."""
+        and where retention has removed records after it, any later record counts. A candidate from a topic that the
+        edition has left for another one counts as followed."""
         from pyspark.sql import functions as F
 
         position = committed_position(self._state.checkpoint(self._edition.name))
@@ -230,6 +231,10 @@ class Requeue:
         asked: list[_Candidate] = []
         for each in candidates:
             topic, partition, offset = each.origin
+            if topic not in position:
+                # The edition has gone over to another topic: what it read there may be later records of the same keys.
+                superseded.add(each.origin)
+                continue
             if offset + 1 >= position.get(topic, {}).get(partition, 0):
                 continue
             if offset + 1 < first_left.get(topic, {}).get(partition, 0):

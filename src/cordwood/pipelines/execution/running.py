@@ -23,6 +23,7 @@ from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Tell, say
+from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, from_json
@@ -30,6 +31,7 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.batches import Batches, BatchReport
+from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_S: Final = 0.2
+_NEWS_S: Final = 1.0
+"""How often a run looks whether another query is to go on."""
 _COMMIT_S: Final = 15.0
 """How long to wait for Spark to note that a batch is done, before the query is stopped anyway."""
 
@@ -51,6 +55,8 @@ class Ending(StrEnum):
     DONE = "all that there was is read"
     STOPPED = "stopped"
     SWAPPED = "ended by a swap"
+    NEXT_LEG = "goes on with other topics"
+    """The run goes on; no event has this."""
 
 
 class Ended(Exception):
@@ -80,6 +86,9 @@ class Running:
         self._tell = tell
         self._lock = lock
         self._replaying = live.edition != edition.name
+        self._spark = spark
+        self._once = once
+        self._bootstrap_servers = bootstrap_servers
         self._place = place_of(state, edition, bootstrap_servers)
         self._checkpoint = state.checkpoint(edition.name)
         directory = state.edition_directory(edition.name)
@@ -97,11 +106,15 @@ class Running:
         self._has_done_a_batch = False
         self._check_checkpoint()
         self._check_requeue()
-        self._edition = edition = self._with_inputs(bootstrap_servers)
-        self.query = self._start(spark, bootstrap_servers, once)
+        self._route = Route(
+            Project(state.directory.parent, state.files), state, pipeline, bootstrap_servers, self._edition
+        )
+        self._looked_s = 0.0
+        self._start_leg(self._route.next_leg())
+        edition = self._edition
         try:
             if edition.query_id is None:
-                self._edition = state.note_query(edition, self.query.id)
+                self._route.edition = self._edition = state.note_query(edition, self.query.id)
             tell({**self.who, "event": "started", "replaying": self._replaying, "pid": os.getpid()})
         except BaseException:
             # No caller would wait for the query, and the edition's lock is about to be released.
@@ -115,12 +128,9 @@ class Running:
     def wait(self) -> Ending:
         """Waits for the query's end and returns its reason. Raises the query's failure."""
         try:
-            while self.query.isActive:
-                if self._reports:
-                    self._tell_batches(self._progress())
-                if self._stop.wait(_LOOK_S):
-                    self._end(Ending.STOPPED)
-            self._tell_batches(self._progress(), all_of_them=True)
+            self._wait_for_leg()
+            while self._goes_on():
+                self._wait_for_leg()
         finally:
             # An interrupt of `wait` leaves the query running: it still runs this edition, and keeps the lock.
             if self._lock is not None and not self.query.isActive:
@@ -133,6 +143,45 @@ class Running:
         ending = self._ending or Ending.DONE
         self._tell({**self.who, "event": "ended", "reason": ending.value})
         return ending
+
+    def _wait_for_leg(self) -> None:
+        while self.query.isActive:
+            if self._reports:
+                self._tell_batches(self._progress())
+            if self._stop.wait(_LOOK_S):
+                self._end(Ending.STOPPED)
+            elif self._leg_is_over():
+                self._end(Ending.NEXT_LEG)
+        self._tell_batches(self._progress(), all_of_them=True)
+
+    def _leg_is_over(self) -> bool:
+        """True if the query is to end for another one. Looks now and then: reading the checkpoint costs something."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < _NEWS_S:
+            return False
+        self._looked_s = now_s
+        try:
+            return self._route.is_over(self._leg)
+        except BaseException:
+            self._end(Ending.NEXT_LEG)
+            raise
+
+    def _goes_on(self) -> bool:
+        """Starts the query of the next leg, if there is one. Called when a query has ended."""
+        has_read_all = self._ending is None and self._once
+        if not has_read_all and self._ending is not Ending.NEXT_LEG:
+            return False
+        if isinstance(self._failure, Ended):
+            self._failure = None
+        elif self._failure is not None or self.query.exception() is not None:
+            return False
+        ended = self._leg
+        leg = self._route.next_leg()
+        if has_read_all and (leg == ended or (ended.is_last and leg.is_last)):
+            return False
+        self._ending = None
+        self._start_leg(leg)
+        return True
 
     @property
     def has_done_a_batch(self) -> bool:
@@ -154,29 +203,38 @@ class Running:
 
     # In the query
 
-    def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
+    def _start_leg(self, leg: Leg) -> None:
+        """Starts the query of this leg. Batches of the leg before are told."""
+        self._leg = leg
+        self._process = None
+        self._route.edition = self._edition = self._with_inputs(leg.pipeline)
+        self.query = self._start(leg)
+
+    def _start(self, leg: Leg) -> "StreamingQuery":
         from cordwood.pipelines.execution.reading_here import partition_count
 
-        settings = self._pipeline.settings
-        starting = self._edition.starting
-        partitions = partition_count(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        pipeline, spark = leg.pipeline, self._spark
+        settings = pipeline.settings
+        partitions = partition_count(self._bootstrap_servers, [topic.name for topic in pipeline.inputs.values()])
         cores = spark.sparkContext.defaultParallelism
-        self._whole_partitions = reads_whole_partitions(self._pipeline, partitions, cores)
+        self._whole_partitions = reads_whole_partitions(pipeline, partitions, cores)
         rows = source_stream(
-            self._pipeline,
+            pipeline,
             spark,
-            bootstrap_servers=bootstrap_servers,
-            starting=starting,
+            bootstrap_servers=self._bootstrap_servers,
+            starting=self._edition.starting,
             whole_partitions=self._whole_partitions,
+            stop_at=leg.stop_at,
+            continue_at=leg.continue_at,
         )
-        stream = one_stream(self._pipeline, rows) if settings.stateful else rows
+        stream = one_stream(pipeline, rows) if settings.stateful else rows
         writer = (
             stream.writeStream.foreachBatch(self._batch)
             .outputMode(settings.output_mode.value)
             .queryName(f"{self._pipeline.name}.{self._edition.name}")
             .option("checkpointLocation", str(self._checkpoint))
         )
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=settings.trigger)
+        writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=settings.trigger)
         return writer.start()
 
     def _batch(self, rows: "DataFrame", batch_id: int) -> None:
@@ -198,17 +256,18 @@ class Running:
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
 
     def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
+        pipeline = self._leg.pipeline
         self._outputs = outputs = Outputs(
-            self._pipeline,
+            pipeline,
             self._place,
             query_id,
             replaying=self._replaying,
             before_effects=lambda batch_id: note_begun(self._state, self._edition.name, batch_id),
             before_commit=lambda batch_id: self._planned.make_durable(query_id, batch_id),
         )
-        if self._pipeline.settings.stateful:
-            return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
-        batches = Batches(self._pipeline, outputs, whole_partitions=self._whole_partitions)
+        if pipeline.settings.stateful:
+            return StatefulBatches(pipeline, outputs, self._place.bootstrap_servers).process
+        batches = Batches(pipeline, outputs, whole_partitions=self._whole_partitions)
         return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
 
     def _check_wanted(self) -> None:
@@ -304,21 +363,22 @@ class Running:
             "--fresh builds another edition" if self._replaying else finish,
         )
 
-    def _with_inputs(self, bootstrap_servers: str) -> Edition:
+    def _with_inputs(self, pipeline: Pipeline) -> Edition:
         """The edition, with the ids of the topics that it reads. A topic that was made again has other offsets."""
         from cordwood.pipelines.execution.reading_here import topic_ids
 
-        found = topic_ids(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        edition = self._route.edition
+        found = topic_ids(self._bootstrap_servers, [topic.name for topic in pipeline.inputs.values()])
         ids = {topic: id_ for topic, id_ in found.items() if id_ is not None}
-        known = self._edition.input_ids
+        known = edition.input_ids
         again = sorted(topic for topic, id_ in ids.items() if known.get(topic, id_) != id_)
         if again and self._pipeline.settings.fails_on_data_loss:
             raise WrongState(
-                f"the topic {again[0]} was deleted and made again since edition {self._edition.name} of "
+                f"the topic {again[0]} was deleted and made again since edition {edition.name} of "
                 f"{self._pipeline.name} began to read it: its positions mean nothing there",
                 f"`cordwood pipeline replay {self._pipeline.name} --fresh` builds the outputs anew from what there is",
             )
-        return self._edition if ids.items() <= known.items() else self._state.note_inputs(self._edition, ids)
+        return edition if ids.items() <= known.items() else self._state.note_inputs(edition, ids)
 
 
 def start(
@@ -345,11 +405,11 @@ def start(
 
     project = Project(directory)
     state = project.state(pipeline.name)
-    check_inputs(bootstrap_servers, pipeline)
+    check_inputs(bootstrap_servers, bound(project, pipeline, state.live_edition() if state.live() else None))
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:
-        prepare_topics(pipeline, state, edition, bootstrap_servers)
+        prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap_servers)
         tell = adopting(state, edition, tell)
         return Running(
             pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock

@@ -6,10 +6,12 @@ Works with any session, Spark Connect and `spark-pipelines` included. Plain stre
 edition: your query decides where their rows go, and how often.
 """
 
+import json
 from typing import TYPE_CHECKING
 
 from cordwood.pipelines.definition.definition import ERROR, RECORD, Pipeline
 from cordwood.pipelines.definition.starting import starting_options
+from cordwood.pipelines.editions.positions import Positions, to_json
 from cordwood.pipelines.execution.batches import good_rows, outputs_of
 from cordwood.pipelines.rows.decoding import inputs_of, parsed_once
 
@@ -18,10 +20,17 @@ if TYPE_CHECKING:
 
 
 def source_stream(
-    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str, whole_partitions: bool = False
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    *,
+    bootstrap_servers: str,
+    starting: str,
+    whole_partitions: bool = False,
+    stop_at: Positions | None = None,
+    continue_at: Positions | None = None,
 ) -> "DataFrame":
     """The records of all inputs, as the source gives them. `whole_partitions`: all records of a partition go to one
-    task."""
+    task. `stop_at` and `continue_at`: where the stream ends, and the topics that it goes over to there."""
     options = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
@@ -31,6 +40,8 @@ def source_stream(
         **({"wholePartitions": "true"} if whole_partitions else {}),
         **starting_options(starting),
         **pipeline.settings.source_options,
+        **({"stopAtOffsets": json.dumps(to_json(stop_at))} if stop_at else {}),
+        **({"continueAtOffsets": json.dumps(to_json(continue_at))} if continue_at else {}),
     }
     return spark.readStream.format("cordwood").options(**options).load()
 

@@ -99,6 +99,7 @@ def _run(orders: Orders, tell: Any) -> None:
     session = _started_beside(pipeline)
     # Importing takes about as long as the start of Java, which runs meanwhile on another core.
     from cordwood.pipelines.editions.checkpoint import committed_position
+    from cordwood.pipelines.editions.following import bound
     from cordwood.pipelines.editions.live_edition import adopting
     from cordwood.pipelines.execution.reading_here import records_behind
     from cordwood.pipelines.execution.replaying import replay
@@ -142,9 +143,10 @@ def _run(orders: Orders, tell: Any) -> None:
 
     threading.Thread(target=watch, name="cordwood-stop", daemon=True).start()
     if orders.replay:
-        topics = [topic.name for topic in pipeline.inputs.values()]
 
         def behind() -> int:
+            now = bound(Project(orders.directory), pipeline, state.edition(orders.edition))
+            topics = [topic.name for topic in now.inputs.values()]
             position = committed_position(state.checkpoint(orders.edition))
             return records_behind(orders.bootstrap_servers, topics, position)
 

@@ -29,7 +29,8 @@ def inputs_of(pipeline: Pipeline, rows: "DataFrame") -> "dict[str, DataFrame]":
     if len(pipeline.inputs) == 1:
         return {name: decoded(rows, topic) for name, topic in pipeline.inputs.items()}
     return {
-        name: decoded(rows.where(F.col("topic") == F.lit(topic.name)), topic) for name, topic in pipeline.inputs.items()
+        name: decoded(rows.where(F.col("topic").isin(topic.name, *topic.left)), topic)
+        for name, topic in pipeline.inputs.items()
     }
 
 

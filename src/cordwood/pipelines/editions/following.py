@@ -1,0 +1,231 @@
+"""Inputs that are outputs of other pipelines: the topic that an edition reads for each, and the way to the next one.
+
+`output("enrich", "enriched")` as an input is the topic of the live edition of `enrich`. An edition notes which topic it
+began to read and how many switches it has taken; it takes the next one when that is settled, at exactly the offsets
+that the switch names (`switches.py`).
+
+A topic of another pipeline that is an input by its name cannot be followed. Once nothing writes it any more it is
+refused: its reader would stand still, with a lag of nothing.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from cordwood.pipelines.definition.definition import Pipeline, Topic
+from cordwood.pipelines.definition.errors import NotFound, WrongState, shown_path
+from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
+from cordwood.pipelines.editions.positions import Positions, ahead
+from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.switches import Followed, Step
+
+
+class NextLeg(NamedTuple):
+    """The next step that a reader has to take."""
+
+    followed: Followed
+    step: Step
+    after: Followed
+    """The place of the reader when the step is taken."""
+
+
+def bound(project: Project, pipeline: Pipeline, edition: Edition | None = None) -> Pipeline:
+    """The pipeline with the topics that its inputs are now. Inputs that the edition has not begun to read, or all
+    without an edition, are the topics of live editions. Raises NotFound and WrongState."""
+    _check_written(project, pipeline)
+
+    def now(topic: Topic) -> Topic:
+        if topic.writer is None:
+            return topic
+        there = place(project, pipeline, topic, edition)
+        written = {
+            each.topics.get(topic.name, there.topic) for each in project.state(there.pipeline).editions().values()
+        }
+        return replace(topic, name=there.topic, left=tuple(sorted(written - {there.topic})))
+
+    return replace(pipeline, inputs={parameter: now(topic) for parameter, topic in pipeline.inputs.items()})
+
+
+def place(project: Project, pipeline: Pipeline, topic: Topic, edition: Edition | None) -> Followed:
+    """The noted place of an edition in the output `topic`, else the place where it begins to read it."""
+    noted = _noted(edition, topic)
+    return _beginning(project, pipeline, topic, edition) if noted is None else noted
+
+
+def noting_places(project: Project, state: PipelineState, pipeline: Pipeline, edition: Edition) -> Edition:
+    """The edition, which notes where it begins to read outputs of other pipelines. Nobody swaps these meanwhile: a
+    swap looks for readers, and a reader for what is live."""
+    for topic in pipeline.inputs.values():
+        if topic.writer is not None and _noted(edition, topic) is None:
+            with project.state(topic.writer).changing():
+                edition = state.note_followed(edition, place(project, pipeline, topic, edition))
+    return edition
+
+
+def next_leg(project: Project, state: PipelineState, pipeline: Pipeline, edition: Edition) -> NextLeg | None:
+    """The next step of the edition in any of its inputs, if that is settled. Raises WrongState where an input leads
+    nowhere any more."""
+    _check_written(project, pipeline)
+    for topic in pipeline.inputs.values():
+        noted = _noted(edition, topic)
+        if noted is None:
+            continue
+        found = _next_of(project, pipeline, noted)
+        while found is not None and isinstance(found, Followed):
+            found = _next_of(project, pipeline, found)
+        if found is not None:
+            return found
+    return None
+
+
+def has_taken(step: Step, position: Positions) -> bool:
+    """True if a reader at this position is beyond the step."""
+    return step.enters in position and step.leaves not in position
+
+
+class Reader(NamedTuple):
+    """An edition that reads an output of another pipeline."""
+
+    pipeline: str
+    edition: str
+    output: str
+    topic: str
+    follows: bool
+    """False if its definition names the topic, and not the output."""
+
+
+def readers_of(project: Project, state: PipelineState) -> list[Reader]:
+    """The editions of other pipelines that have begun to read topics of this one, which may differ between its
+    editions. Editions that were live before count, too: a rollback makes them read on."""
+    written = {
+        topic: declared
+        for edition in state.editions().values()
+        for declared, topic in edition.topics.items()
+        if declared not in edition.effects
+    }
+    found = []
+    for other in project.pipelines():
+        if other.name == state.name:
+            continue
+        for name, edition in other.editions().items():
+            followed = {each.output: each.topic for each in edition.followed if each.pipeline == state.name}
+            found += [Reader(other.name, name, output, topic, True) for output, topic in sorted(followed.items())]
+            found += [
+                Reader(other.name, name, written[topic], topic, False)
+                for topic in sorted(edition.input_ids)
+                if topic in written and written[topic] not in followed
+            ]
+    return found
+
+
+def _noted(edition: Edition | None, topic: Topic) -> Followed | None:
+    if edition is None:
+        return None
+    return next((each for each in edition.followed if (each.pipeline, each.output) == (topic.writer, topic.name)), None)
+
+
+def _live_writer(project: Project, pipeline: Pipeline, topic: Topic) -> tuple[PipelineState, Live, Edition]:
+    """The pipeline that writes an input, and its live edition, which writes this output."""
+    assert topic.writer is not None
+    state = project.state(topic.writer)
+    live = state.live()
+    reads = f"{pipeline.name} reads {topic.name} of {topic.writer}"
+    if live is None:
+        there = ", ".join(project.pipeline_names()) or "no pipeline"
+        raise NotFound(
+            f"{reads}, and {topic.writer} has not run in {project.directory}, where there is {there}",
+            f"`cordwood pipeline run` of {topic.writer} makes its topics",
+        )
+    edition = state.edition(live.edition)
+    if topic.name not in edition.topics:
+        has = ", ".join(edition.topics) or "no topic"
+        raise NotFound(f"{reads}, whose edition {edition.name} writes {has}", "name the topic as it is declared there")
+    return state, live, edition
+
+
+def _beginning(project: Project, pipeline: Pipeline, topic: Topic, edition: Edition | None) -> Followed:
+    """The place where an edition begins to follow. An edition that has read a topic of an earlier edition by its name
+    goes on there."""
+    state, live, writer = _live_writer(project, pipeline, topic)
+    read = {} if edition is None else edition.input_ids
+    if edition is not None and writer.topics[topic.name] not in read:
+        own = project.state(pipeline.name)
+        position = committed_position(own.checkpoint(edition.name))
+        for number, switch in enumerate(live.switches):
+            step = (switch.steps or {}).get(topic.name)
+            if (
+                step is not None
+                and step.leaves in read
+                and not ahead({step.leaves: position.get(step.leaves, {})}, {step.leaves: step.leaves_at})
+            ):
+                return Followed(state.name, topic.name, switch.before, step.leaves, number)
+    return Followed(state.name, topic.name, writer.name, writer.topics[topic.name], len(live.switches))
+
+
+def _next_of(project: Project, pipeline: Pipeline, noted: Followed) -> "NextLeg | Followed | None":
+    """The next step of a reader; its next place where a switch did not change the topic; None if nothing is next."""
+    state = project.state(noted.pipeline)
+    live = state.live()
+    switches = () if live is None else live.switches
+    taken = noted.switches
+    writing = switches[taken].before if taken < len(switches) else (None if live is None else live.edition)
+    if taken > len(switches) or writing != noted.edition:
+        raise WrongState(
+            f"{pipeline.name} reads {noted.topic}, which edition {noted.edition} of {noted.pipeline} wrote, and there "
+            "is no way from there to the topic of the live edition",
+            f"`cordwood pipeline replay {pipeline.name} --fresh` builds its outputs from what is live",
+        )
+    if taken == len(switches) or not switches[taken].is_settled:
+        return None
+    switch = switches[taken]
+    step = (switch.steps or {}).get(noted.output)
+    if step is None:
+        return replace(noted, edition=switch.now, switches=taken + 1)
+    after = replace(noted, edition=switch.now, topic=step.enters, switches=taken + 1)
+    return NextLeg(noted, step, after)
+
+
+class Abandoned(NamedTuple):
+    """A topic that an edition wrote while it was live, and to which nothing is written any more."""
+
+    topic: str
+    pipeline: str
+    output: str
+    live: str
+    """The live edition, which writes another topic."""
+    now: str
+
+    def __str__(self) -> str:
+        return (
+            f"the topic {self.topic}, to which {self.pipeline} has written nothing since its edition {self.live} is "
+            f"live: that one writes {self.now}"
+        )
+
+
+def abandoned_topics(project: Project, topics: Collection[str], *, reader: str) -> list[Abandoned]:
+    """Those of these topics that other pipelines than `reader` have abandoned."""
+    found = []
+    for state in project.pipelines():
+        live = state.live()
+        if live is None or state.name == reader:
+            continue
+        current = state.edition(live.edition)
+        have_been_live = {*live.before, *(switch.before for switch in live.switches)}
+        for edition in (each for name, each in state.editions().items() if name in have_been_live):
+            for declared, topic in edition.topics.items():
+                now = current.topics.get(declared)
+                if topic in topics and now is not None and now != topic:
+                    found.append(Abandoned(topic, state.name, declared, current.name, now))
+    return found
+
+
+def _check_written(project: Project, pipeline: Pipeline) -> None:
+    """Refuses inputs that are named as topics, and are outputs of other pipelines that nothing writes any more."""
+    named = {topic.name: topic for topic in pipeline.inputs.values() if topic.writer is None}
+    for each in abandoned_topics(project, named, reader=pipeline.name):
+        raise WrongState(
+            f"{pipeline.name} reads {each}",
+            f"inputs=output({each.pipeline!r}, {each.output!r}, …) in {shown_path(named[each.topic].site.file)} goes "
+            "over to it where the other ended, and follows every swap",
+        )
