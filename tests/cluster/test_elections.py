@@ -26,6 +26,9 @@ def elect(cluster: LocalCluster, kind: ElectionType, *partitions: TopicPartition
 def test_the_preferred_leader_is_elected_when_an_administrator_says_so(tmp_path: Path) -> None:
     options = ("--metadata", "supervisor", "--set", "auto.leader.rebalance.enable=false")
     with LocalCluster(tmp_path / "data", *options) as cluster:
+        # A topic that is made before all brokers take part is led by another replica than its first.
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        eventually(lambda: len(admin.list_topics(timeout=60).brokers), to_be=3, what="the brokers that take part")
         topic = create(cluster, 1, 3)
         first = TopicPartition(topic, 0)
         preferred = leader_of(cluster, topic)
