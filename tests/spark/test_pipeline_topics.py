@@ -15,8 +15,7 @@ from cordwood.pipelines.editions.editions import Edition
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.execution.requeueing import Requeue
-from cordwood.pipelines.execution.running import prepare_topics
-from cordwood.pipelines.execution.topics import ensure_topics
+from cordwood.pipelines.execution.topics import Written, ensure_topics, prepare_topics
 
 
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:
@@ -30,9 +29,9 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
 ) -> None:
     declared = make_topic(partitions=3, **{"cleanup.policy": "compact"})
     other, quarantine = f"new-{uuid.uuid4().hex[:8]}", f"aside-{uuid.uuid4().hex[:8]}"
-    topics = {declared: f"{declared}.v2", other: other}
+    topics = [Written(f"{declared}.v2", declared), Written(other), Written(quarantine, is_quarantine=True)]
     inputs = [make_topic(partitions=2), make_topic(partitions=1)]
-    assert ensure_topics(broker.bootstrap, topics, quarantine, inputs) == [f"{declared}.v2", other, quarantine]
+    assert ensure_topics(broker.bootstrap, topics, inputs) == [f"{declared}.v2", other, quarantine]
     there = admin.list_topics(timeout=30).topics
     assert len(there[f"{declared}.v2"].partitions) == 3
     assert len(there[other].partitions) == 2, "a new one is as wide as the widest input"
@@ -40,7 +39,7 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     assert setting(admin, other, "cleanup.policy") == "delete"
     assert setting(admin, quarantine, "retention.ms") == "-1"
     assert int(setting(admin, quarantine, "max.message.bytes") or 0) > 10 << 20, "what came compressed is larger now"
-    assert ensure_topics(broker.bootstrap, topics, quarantine, inputs) == [], "they are there now"
+    assert ensure_topics(broker.bootstrap, topics, inputs) == [], "they are there now"
 
 
 FILE = """

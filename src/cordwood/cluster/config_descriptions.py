@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.cluster.planner.configs import ConfigResource, ResourceType, broker_id_of
+from cordwood.cluster.planner.placement import default_replicas
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import check_topic_name
 from cordwood.model.settings.broker_settings import BROKER_SETTINGS
+from cordwood.model.settings.cluster_settings import DEFAULT_REPLICATION_FACTOR
 from cordwood.model.settings.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.settings.setting import Kind, Setting, has_no_room
 from cordwood.model.settings.topic_settings import TOPIC_SETTINGS
@@ -162,7 +164,17 @@ def _broker_layers(image: ClusterImage, name: str) -> list[ConfigSynonym]:
         )
         if name in texts
     ]
-    return [*layers, ConfigSynonym(name, setting.format(setting.default), ConfigSource.DEFAULT)]
+    default = ConfigSynonym(name, _default_text(image, setting), ConfigSource.DEFAULT)
+    # A setting of 0 is the default in another word; clients take the first value for a number of replicas.
+    chosen = [each for each in layers if name != DEFAULT_REPLICATION_FACTOR or each.value.strip() != "0"]
+    return [*chosen, default]
+
+
+def _default_text(image: ClusterImage, setting: Setting) -> str:
+    """The text of a setting's default. The number of replicas follows the members of the cluster."""
+    if setting.name == DEFAULT_REPLICATION_FACTOR:
+        return str(default_replicas(image))
+    return setting.format(setting.default)
 
 
 def _entry(setting: Setting, layers: list[ConfigSynonym]) -> ConfigEntry:

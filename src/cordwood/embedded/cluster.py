@@ -18,7 +18,8 @@ from cordwood.model.settings.setting import InvalidSetting
 from cordwood.node.partitions.partition import no_such_partition
 
 NAME: Final = "embedded"
-MAX_REPLICAS: Final = 3
+_ENOUGH_NODES: Final = 3
+"""With three replicas, two can be asked to have each record, and one broker may be away."""
 _METADATA_FILE: Final = "metadata.sqlite"
 _OWN_SETTINGS: Final = (
     "cluster.name",
@@ -66,8 +67,7 @@ class Cluster:
         database = None if self._directory is None else f"{self._directory}/{_METADATA_FILE}"
         self._store = StoreThread(self._socket_path, NAME, database)
         self._settings = {
-            "default.replication.factor": min(nodes, MAX_REPLICAS),
-            "min.insync.replicas": 2 if nodes >= MAX_REPLICAS else 1,
+            "min.insync.replicas": 2 if nodes >= _ENOUGH_NODES else 1,
             **(settings or {}),
         }
         self._racks = tuple(racks)

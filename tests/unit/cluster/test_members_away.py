@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.cluster.metadata import Metadata, only, refusal
 
+from cordwood.cluster.config_descriptions import ConfigSource, describe_configs
 from cordwood.cluster.metadata.rows import (
     BrokerRow,
     Endpoint,
@@ -12,6 +13,7 @@ from cordwood.cluster.metadata.rows import (
     encode_overrides,
 )
 from cordwood.cluster.metadata.versions import SUPPORTED
+from cordwood.cluster.planner.configs import ConfigResource, ResourceType
 from cordwood.cluster.planner.forgetting import plan_forgetting
 from cordwood.cluster.planner.internal_topics import internal_topic, plan_growth
 from cordwood.cluster.planner.placement import Assignment, placeable, places
@@ -163,3 +165,44 @@ async def test_a_broker_whose_fence_an_older_controller_lifted_is_a_member_witho
     assert metadata.image.members[2].endpoints == ()
     topic = await metadata.create(NewTopic("t", 1, 2))
     assert set(topic.partitions[0].replicas) == {1, 2}
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [((1,), 1), ((1, 2), 2), ((1, 2, 3), 3), ((1, 2, 3, 4), 3)])
+async def test_a_topic_that_does_not_say_how_many_has_three_replicas_or_one_on_each_member(
+    brokers: tuple[int, ...], replicas: int
+) -> None:
+    metadata = await members(*brokers)
+    topic = await metadata.create(NewTopic("t", 2))
+    assert {len(each.replicas) for each in topic.partitions} == {replicas}
+    assert default_of(metadata) == (str(replicas), ConfigSource.DEFAULT)
+
+
+async def test_a_member_that_is_away_counts_for_the_replicas_of_a_new_topic_and_a_cordoned_one_does_not() -> None:
+    metadata = await members(1, 2, 3, away=(3,))
+    topic = await metadata.create(NewTopic("t"))
+    assert len(topic.partitions[0].replicas) == 3
+    await metadata.store.txn((), [Put(broker_config_key(3), encode_overrides({CORDONED: "*"}))])
+    await metadata.refresh()
+    topic = await metadata.create(NewTopic("after"))
+    assert len(topic.partitions[0].replicas) == 2
+    assert default_of(metadata) == ("2", ConfigSource.DEFAULT)
+
+
+async def test_a_topic_has_no_more_replicas_by_default_than_are_allowed() -> None:
+    metadata = await Metadata(replication_factor_max="1").register(1, 2, 3)
+    topic = await metadata.create(NewTopic("t"))
+    assert len(topic.partitions[0].replicas) == 1
+
+
+async def test_a_number_of_replicas_in_the_settings_is_described_as_it_is_and_zero_as_what_it_means() -> None:
+    metadata = await Metadata(default_replication_factor="1").register(1, 2, 3)
+    assert default_of(metadata) == ("1", ConfigSource.STATIC_BROKER)
+    metadata = await Metadata(default_replication_factor="0").register(1, 2, 3)
+    assert default_of(metadata) == ("3", ConfigSource.DEFAULT)
+
+
+def default_of(metadata: Metadata) -> tuple[str, ConfigSource]:
+    (entry,) = describe_configs(
+        metadata.image, ConfigResource(ResourceType.BROKER, "1"), {"default.replication.factor"}
+    )
+    return entry.value, entry.source

@@ -56,7 +56,8 @@ class Broker:
         self.starting = cluster.begin(self._start(node_id))
 
     async def _start(self, node_id: int) -> None:
-        image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
+        texts = {"node.id": str(node_id), "default.replication.factor": "1"}
+        image = ClusterImage(node_id, BrokerSettings.from_texts(texts))
         self.writer = MetadataWriter(self.connection, ImageFollower(self.connection, image))
         await self.writer.start([Endpoint("PLAINTEXT", "host", 9092)])
 

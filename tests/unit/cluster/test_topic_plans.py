@@ -273,7 +273,7 @@ async def test_new_partitions_have_as_many_replicas_as_the_old_and_go_where_they
 async def test_partitions_that_cannot_be_added_are_refused_with_the_reason(
     asked: MorePartitions, code: ErrorCode, reason: str
 ) -> None:
-    metadata = await Metadata().register(1, 2)
+    metadata = await Metadata(default_replication_factor="1").register(1, 2)
     await metadata.create(
         NewTopic("t", 3),
         NewTopic("keyed", 3, configs={"ordering.scope": "key"}),

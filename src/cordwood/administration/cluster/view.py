@@ -7,10 +7,12 @@ answers to DescribeLogDirs: a replica that does not reach its leader does not kn
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cordwood.administration.asking import ask, describe_cluster, first_answer
 from cordwood.administration.brokers import brokers
+from cordwood.administration.cluster.lone_replicas import LoneTopics, fewest_of_each, lone_topics
 from cordwood.administration.cluster.node_facts import PATIENCE_S, NodeFacts, facts_of
 from cordwood.administration.cluster.node_versions import finalised_version
 from cordwood.administration.connection import MAKE_ROOM, Connection
@@ -28,6 +30,9 @@ _TOPIC = 2
 """The type of a topic in DescribeConfigs."""
 _PARTITIONS_PER_PAGE = 2000
 MIN_IN_SYNC = "min.insync.replicas"
+_BROKER = 4
+"""The type of a broker in DescribeConfigs."""
+_MOST_REPLICAS = "replication.factor.max"
 
 
 MANY = "*"
@@ -141,6 +146,7 @@ class ClusterView(NamedTuple):
     """The final metadata version that the asked broker knows."""
     passed_over: tuple[int, ...] = ()
     """Brokers that take part, lead nothing, and will not lead without a rebalance."""
+    lone: LoneTopics | None = None
 
     @property
     def full_disks(self) -> list[int]:
@@ -158,7 +164,8 @@ class ClusterView(NamedTuple):
             "gives it a share."
             for node_id in self.passed_over
         )
-        return [*full, *idle]
+        lone = [] if self.lone is None else [f"{self.lone.in_words()}. `{self.lone.command}` adds replicas."]
+        return [*full, *idle, *lone]
 
     @property
     def offline(self) -> list[Trouble]:
@@ -181,16 +188,46 @@ def cluster_view(connection: Connection) -> ClusterView:
     minima = _min_in_sync(address, sorted({each.topic for each in partitions}), connection.timeout_s)
     suspicious = [each for each in partitions if each.missing or each.leader < 0 or len(each.isr) < minima[each.topic]]
     lags = _lags(nodes, suspicious, connection.timeout_s)
+    gone = gone_nodes(nodes, _away(told), partitions)
     return ClusterView(
         told.cluster_id,
         with_counts(nodes, partitions),
-        gone_nodes(nodes, _away(told), partitions),
+        gone,
         len(minima),
         len(partitions),
         tuple(trouble_of(each, minima[each.topic], nodes, lags) for each in suspicious),
         finalised_version(address, connection.timeout_s),
         passed_over(nodes, partitions),
+        _lone(nodes, gone, partitions, connection.timeout_s),
     )
+
+
+def _lone(
+    nodes: Sequence[NodeView], gone: Sequence[GoneNode], partitions: Iterable[PartitionState], timeout_s: float
+) -> LoneTopics | None:
+    brokers = sum(not node.cordoned for node in nodes)
+    brokers += sum(node.address is not None and not node.cordoned for node in gone)
+    fewest = fewest_of_each((each.topic, len(each.replicas)) for each in partitions)
+    if brokers < 2 or 1 not in fewest.values():
+        return None
+    return lone_topics(fewest, brokers, _most_replicas(nodes, brokers, timeout_s))
+
+
+def _most_replicas(nodes: Iterable[NodeView], otherwise: int, timeout_s: float) -> int:
+    """The setting of the first broker that answers."""
+    patience_s = min(timeout_s, PATIENCE_S)
+    for node in (node for node in nodes if node.state == "serves"):
+        resource = {
+            "resource_type": _BROKER,
+            "resource_name": str(node.node_id),
+            "configuration_keys": [_MOST_REPLICAS],
+        }
+        values = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+        with suppress(Failure):
+            (result,) = ask(node.address, ApiKey.DESCRIBE_CONFIGS, 4, values, patience_s).results
+            told = [entry.value for entry in result.configs if entry.name == _MOST_REPLICAS]
+            return int(told[0]) if told and told[0] is not None else otherwise
+    return otherwise
 
 
 def with_releases(view: ClusterView, timeout_s: float) -> ClusterView:

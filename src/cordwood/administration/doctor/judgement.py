@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cordwood.administration.cluster.lone_replicas import LoneTopics
 from cordwood.administration.doctor.facts import (
     Clock,
     DirectoryFaults,
@@ -233,3 +234,8 @@ def judge_store(members: Sequence[StoreMember]) -> Iterator[Finding]:
             f"cluster.store names {len(members)} member{'s' * (len(members) > 1)} of etcd",
             "three members outlive the loss of one; name all of them",
         )
+
+
+def judge_replicas(lone: LoneTopics | None) -> Iterator[Finding]:
+    if lone is not None:
+        yield Finding("replicas", State.WARNING, lone.in_words(), f"`{lone.command}` adds replicas")

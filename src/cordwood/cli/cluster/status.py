@@ -75,6 +75,7 @@ def status_as_json(view: "ClusterView") -> dict[str, Any]:
         "below_min_in_sync": len(view.below_min_in_sync),
         "under_replicated": len(view.under_replicated),
         "passed_over": list(view.passed_over),
+        "one_replica": None if view.lone is None else {"topics": list(view.lone.topics), "command": view.lone.command},
         "troubles": [_trouble_as_json(trouble) for trouble in view.troubles],
     }
 

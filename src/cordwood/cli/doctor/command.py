@@ -34,7 +34,8 @@ def doctor(
 ) -> None:
     """Look at this machine as a broker with these settings would: disk, log file, limits, memory, clock, ports, store.
 
-    Reports trouble before it happens, and what to do. Ends with exit code 5 if a broker would not start, or if
+    Reports trouble before it happens, and what to do; of a broker in a cluster also the topics that have one replica
+    where there could be more. Ends with exit code 5 if a broker would not start, or if
     acknowledged records would not be safe. Writes one small file for a moment, to time the disk.
     """
     import os

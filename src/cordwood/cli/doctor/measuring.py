@@ -9,6 +9,7 @@ import tempfile
 import time
 from contextlib import suppress
 
+from cordwood.administration.cluster.lone_replicas import LoneTopics, fewest_of_each, lone_topics
 from cordwood.administration.doctor.facts import (
     Clock,
     DirectoryFaults,
@@ -28,12 +29,15 @@ from cordwood.administration.doctor.judgement import (
     judge_log_file,
     judge_memory,
     judge_ports,
+    judge_replicas,
     judge_store,
 )
 from cordwood.broker.machine.descriptors import PER_CONNECTION, RESERVED
 from cordwood.broker.machine.sync_trust import filesystem_type
 from cordwood.broker.network.listening import bind
 from cordwood.broker.storage.storage import open_store, refuse_directories
+from cordwood.cluster.metadata.image import ClusterImage
+from cordwood.cluster.planner.placement import places
 from cordwood.log.inspection.lock import stopped
 from cordwood.model.errors import EnvironmentFailure, StorageFailure
 from cordwood.model.failure import Failure
@@ -61,6 +65,7 @@ def findings_of(settings: BrokerSettings) -> list[Finding]:
         *judge_clock(clock(), newest),
         *judge_ports(ports_of(settings), broker_runs=any(disk.in_use for disk in disks)),
         *judge_store(store_members(settings)),
+        *judge_replicas(lone_topics_of(settings)),
     ]
 
 
@@ -251,3 +256,25 @@ async def _ask(settings: BrokerSettings, store: str) -> StoreMember:
             await opened.close()
     except (EnvironmentFailure, OSError) as error:
         return StoreMember(store, str(error), 0.0)
+
+
+def lone_topics_of(settings: BrokerSettings) -> LoneTopics | None:
+    """The topics of the broker's cluster that have one replica, as its metadata store tells; None also if no member of
+    the store answers."""
+    return asyncio.run(_lone_topics(settings)) if settings.cluster_store else None
+
+
+async def _lone_topics(settings: BrokerSettings) -> LoneTopics | None:
+    try:
+        store = await open_store(settings)
+    except (EnvironmentFailure, OSError):
+        return None
+    image = ClusterImage(settings.node_id, settings)
+    try:
+        image.load(await store.list(""))
+    except (EnvironmentFailure, OSError):
+        return None
+    finally:
+        await store.close()
+    counts = ((name, len(each.replicas)) for name, topic in image.topics.items() for each in topic.partitions)
+    return lone_topics(fewest_of_each(counts), places(image), settings.replication_factor_max)

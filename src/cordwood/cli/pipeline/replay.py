@@ -49,8 +49,7 @@ def replay(
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.reading_here import log_starts
         from cordwood.pipelines.execution.replaying import edition_for
-        from cordwood.pipelines.execution.running import prepare_topics
-        from cordwood.pipelines.execution.topics import check_inputs
+        from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
 
         try:
             starting_options(starting)
@@ -79,7 +78,7 @@ def replay(
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:
-            prepare_topics(pipeline, found.state, edition, bootstrap_servers)
+            prepare_topics(pipeline, found.state, edition, bootstrap_servers, remark)
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
             has_caught_up = edition.caught_up_at_ms is not None and not follow

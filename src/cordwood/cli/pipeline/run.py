@@ -46,10 +46,10 @@ def run(
         from cordwood.administration.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
+        from cordwood.cli.terminal.output import remark
         from cordwood.pipelines.editions.live_edition import locked_live_edition
         from cordwood.pipelines.execution.idle import has_nothing_to_do
-        from cordwood.pipelines.execution.running import prepare_topics
-        from cordwood.pipelines.execution.topics import check_inputs
+        from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
 
         check_spark_is_installed()
         found = find(target, directory)
@@ -61,7 +61,7 @@ def run(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
         )
         try:
-            prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers)
+            prepare_topics(found.bound(edition), found.state, edition, bootstrap_servers, remark)
             if once and has_nothing_to_do(found.route(edition, bootstrap_servers)):
                 tell_that_nothing_is_there(found, edition, as_json=as_json)
                 return

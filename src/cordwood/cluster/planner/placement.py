@@ -5,10 +5,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from math import lcm
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.cluster.metadata.image import ClusterImage
 from cordwood.model.errors import ErrorCode, ProtocolError
+
+_USUAL_REPLICAS: Final = 3
+"""With three replicas and min.insync.replicas 2, a topic takes records while any one broker is away."""
 
 
 class Assignment(NamedTuple):
@@ -36,6 +39,15 @@ def places(image: ClusterImage) -> int:
     """The number of replicas that a new partition can have."""
     live = len(placeable(image))
     return live + len(_away(image)) if live else 0
+
+
+def default_replicas(image: ClusterImage) -> int:
+    """The number of replicas of a new topic that does not say how many. Unless the settings name a number, a cluster of
+    several brokers keeps more than one copy: the loss of one disk is then no loss of records."""
+    settings = image.settings
+    if settings.default_replication_factor:
+        return settings.default_replication_factor
+    return max(1, min(_USUAL_REPLICAS, places(image), settings.replication_factor_max))
 
 
 def place_new(image: ClusterImage, partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:

@@ -25,7 +25,7 @@ from cordwood.cluster.metadata.rows import (
 )
 from cordwood.cluster.metadata.strays import StrayPartitions
 from cordwood.cluster.metadata.tombstones import tombstone_of
-from cordwood.cluster.planner.placement import Assignment, check_assignment, place_new
+from cordwood.cluster.planner.placement import Assignment, check_assignment, default_replicas, place_new
 from cordwood.cluster.planner.store_transactions import Plan, StoreTxn, plan_creation, plan_in_chunks
 from cordwood.cluster.planner.topic_configs import check_overrides, check_partition_growth, check_scope
 from cordwood.cluster.stores.interface import (
@@ -245,7 +245,7 @@ def _placed(image: ClusterImage, topic: NewTopic, topic_id: TopicId, settings: T
     _check_partition_limit(image, partition_count)
     replication_factor = topic.replication_factor
     if replication_factor == -1:
-        replication_factor = image.settings.default_replication_factor
+        replication_factor = default_replicas(image)
     _check_replication_factor(image, replication_factor)
     return place_new(image, range(partition_count), replication_factor, topic_id.int)
 

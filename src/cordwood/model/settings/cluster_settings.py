@@ -2,9 +2,11 @@
 address of the metadata store."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.model.settings.setting import InvalidSetting, boolean, int16, int32, string
+
+DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -51,7 +53,10 @@ class ClusterSettings:
         "of its own.",
     )
     default_replication_factor: int = int16(
-        1, "Replicas of each partition of a topic that is created without saying how many.", low=1
+        0,
+        "Replicas of each partition of a topic that is created without saying how many. 0: three, or one for each "
+        "member of the cluster if there are fewer; members that are cordoned do not count.",
+        low=0,
     )
     delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
     metadata_version_max: int = int16(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
+from cordwood.pipelines.definition.replication import UNSAID, Replication
 from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
 from cordwood.pipelines.definition.storage_options import SCHEMES
 
@@ -59,6 +60,8 @@ class Topic:
     """The pipeline whose output an input is: its live edition decides which topic is read."""
     left: tuple[str, ...] = ()
     """Topics of the same output that may have been read before this one: quarantined records name them."""
+    replication: Replication = UNSAID
+    """The copies of an output, where the definition says how many."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class Settings:
     output_mode: OutputMode = OutputMode.APPEND
     source_options: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
+    replication: Replication = UNSAID
+    """The copies of topics that the pipeline makes, unless one says for itself."""
 
     @property
     def fails_on_data_loss(self) -> bool:
@@ -150,12 +155,15 @@ def topic(
     key: Format | str | None = None,
     value: Format | None = None,
     replayable: bool = True,
+    replicas: int | None = None,
+    min_insync: int | None = None,
 ) -> Topic:
     """A topic. As an input, `key` and `value` say how bytes become columns; the default is bytes as they are.
 
     As an output, `key` names the column that becomes the records' key, and all columns become the value: a JSON object,
     or with `value=raw()` or `text()` the column `value` alone. With `replayable=False` a replay writes nothing to the
-    topic.
+    topic. If the pipeline makes the topic, it has `replicas` copies, of which `min_insync` have to be in sync for a
+    write; the default are those of the widest input.
     """
     site = calling_site()
     if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
@@ -169,7 +177,8 @@ def topic(
             )
     if isinstance(value, str):
         raise InvalidDefinition(f"topic {name}: value={value!r} is no format", site, "raw(), text(), json(…)")
-    return Topic(name, key, value, replayable, site)
+    copies = Replication.checked(f"topic {name}", replicas, min_insync, site)
+    return Topic(name, key, value, replayable, site, replication=copies)
 
 
 def output(pipeline: str, name: str, *, key: Format | str | None = None, value: Format | None = None) -> Topic:
@@ -250,12 +259,16 @@ def pipeline(
     output_mode: str = "append",
     source_options: Mapping[str, str] | None = None,
     spark: Mapping[str, str] | None = None,
+    replicas: int | None = None,
+    min_insync: int | None = None,
 ) -> Callable[[Function], Pipeline]:
     """Makes a function a pipeline, named after the function unless `name` is given.
 
     The function has a parameter for each input and returns a DataFrame for each output: one, or a mapping by the names
     in `outputs`. It is called for every batch, with that batch's rows. With `stateful=True` it is called once, with
-    streaming DataFrames: for windows, joins of streams and whatever else needs Spark's state.
+    streaming DataFrames: for windows, joins of streams and whatever else needs Spark's state. `replicas` and
+    `min_insync` are the copies of topics that the pipeline makes, its quarantine included, unless a topic says for
+    itself.
     """
     site = calling_site()
 
@@ -279,6 +292,7 @@ def pipeline(
             output_mode=_output_mode(wanted, output_mode, stateful, site),
             source_options=dict(source_options or {}),
             spark=dict(spark or {}),
+            replication=Replication.checked(wanted, replicas, min_insync, site),
         )
         begins = next((name for name in settings.source_options if name.lower().startswith("starting")), None)
         if begins is not None:
@@ -326,6 +340,9 @@ def _inputs(name: str, inputs: Topic | Mapping[str, Topic], function: Function, 
             f"{name}: the function takes {there or 'nothing'}, the inputs are {wanted}", _site_of(function, site), hint
         )
     for each in inputs.values():
+        if each.replication != UNSAID:
+            hint = f"`cordwood cluster reassign {each.name} --replication-factor N` gives it more"
+            raise InvalidDefinition(f"{name}: the input {each.name} is not made here", each.site, hint)
         if isinstance(each.key, str):
             raise InvalidDefinition(f"{name}: the input {each.name} has key={each.key!r}", each.site, "key=text(), say")
         for format_ in (each.key, each.value):

@@ -401,7 +401,7 @@ def start(
             f"{pipeline.name} cannot be run through Spark Connect: its batches are committed in the driver's process",
             "run it in a classic session; streams() gives its outputs as streams of any session",
         )
-    from cordwood.pipelines.execution.topics import check_inputs
+    from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
 
     project = Project(directory)
     state = project.state(pipeline.name)
@@ -409,36 +409,19 @@ def start(
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:
-        prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap_servers)
-        tell = adopting(state, edition, tell)
+        who = {"pipeline": pipeline.name, "edition": edition.name, "version": pipeline.version}
+
+        def remark(text: str) -> None:
+            tell({**who, "event": "remark", "text": text})
+
+        prepare_topics(bound(project, pipeline, edition), state, edition, bootstrap_servers, remark)
+        noting = adopting(state, edition, tell)
         return Running(
-            pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock
+            pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=noting, lock=lock
         )
     except BaseException:
         lock.release()
         raise
-
-
-def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:
-    """Makes missing topics. Topics of an edition that has not run yet must be empty."""
-    from cordwood.pipelines.execution.reading_here import log_ends
-    from cordwood.pipelines.execution.topics import ensure_topics
-
-    written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
-    own = [name for declared, name in written.items() if name != declared]
-    # Spark notes a query's id before the edition does: a run that was killed between the two may have written.
-    has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
-    if own and not has_run:
-        used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
-        if used:
-            # An edition of this name existed and was forgotten; its topics remain.
-            raise WrongState(
-                f"edition {edition.name} of {pipeline.name} is to be built from the beginning, and its topic {used[0]} "
-                "has records already",
-                f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
-            )
-    inputs = [topic.name for topic in pipeline.inputs.values()]
-    return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic, inputs)
 
 
 def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:

@@ -1,21 +1,26 @@
 """Creates the topics that a pipeline writes before it begins, as an ordinary Kafka client.
 
 A new output topic has as many partitions as the widest input, so that records are written and read on as parallel as
-they were read. A topic that an edition writes beside the live one has the partitions and settings of the topic that it
-will replace: the same key goes to the partition of the same number, and a compacted topic stays compacted.
+they were read, and as many copies as the best kept input. A topic that an edition writes beside the live one has the
+partitions and settings of the topic that it will replace: the same key goes to the partition of the same number, and a
+compacted topic stays compacted.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
 from cordwood.pipelines.definition.definition import Pipeline
-from cordwood.pipelines.definition.errors import NotFound, Refusal
+from cordwood.pipelines.definition.errors import NotFound, Refusal, WrongState
+from cordwood.pipelines.definition.replication import UNSAID, Copies, Replication, copies_of_new
+from cordwood.pipelines.editions import checkpoint
+from cordwood.pipelines.editions.editions import Edition, PipelineState
 
 _TIMEOUT_S: Final = 30.0
+_MIN_INSYNC: Final = "min.insync.replicas"
 _QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(100 << 20)}
 """Quarantined records stay until somebody looks at them. Every record that was read must fit: one that came compressed
 may be many times larger than its topic allows, and a record that does not fit would stop the pipeline for good."""
@@ -33,41 +38,141 @@ def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
         )
 
 
+class Written(NamedTuple):
+    """A topic that a pipeline writes."""
+
+    name: str
+    replaces: str | None = None
+    """The topic whose place it will take, whose partitions and settings it gets."""
+    replication: Replication = UNSAID
+    is_quarantine: bool = False
+
+
 def ensure_topics(
-    bootstrap_servers: str, topics: Mapping[str, str], quarantine: str, inputs: Sequence[str]
+    bootstrap_servers: str,
+    topics: Sequence[Written],
+    inputs: Sequence[str],
+    remark: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """Makes missing topics, and returns their names. `topics` is by the declared topic, whose partitions and settings a
-    new one gets."""
+    """Makes missing topics, and returns their names. `remark` is told of topics that are there and have fewer copies
+    than a new one would get."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
-    widest = max((len(there[name].partitions) for name in inputs if name in there), default=-1)
-    missing = []
-    for declared, name in topics.items():
-        if name not in there:
-            partitions = len(there[declared].partitions) if declared in there else widest
-            settings = _settings_of(admin, declared) if declared in there else {}
-            missing.append(NewTopic(name, num_partitions=partitions, config=settings))
-    if quarantine not in there:
-        missing.append(NewTopic(quarantine, num_partitions=-1, config=_QUARANTINE_SETTINGS))
+    known = {*inputs, *(topic.replaces for topic in topics if topic.replaces is not None)} & there.keys()
+    settings = _settings_of(admin, known)
+    kept = {name: _copies(there[name], settings[name]) for name in known}
+    of_inputs = [kept[name] for name in inputs if name in kept]
+    partitions = max((len(there[name].partitions) for name in inputs if name in there), default=-1)
+    missing: list[NewTopic] = []
+    short: dict[str, int] = {}
+    for topic in topics:
+        replaces = topic.replaces if topic.replaces in known else None
+        copies = copies_of_new(topic.name, topic.replication, of_inputs, None if replaces is None else kept[replaces])
+        if topic.name not in there:
+            likeness = None if replaces is None else (len(there[replaces].partitions), _own(settings[replaces]))
+            missing.append(_new(topic, copies, likeness or (partitions, {})))
+        elif _fewest_replicas(there[topic.name]) < copies.replicas:
+            short[topic.name] = copies.replicas
+    if short:
+        remark(_short_in_words(short))
+    _create(admin, missing)
+    return [topic.topic for topic in missing]
+
+
+def prepare_topics(
+    pipeline: Pipeline,
+    state: PipelineState,
+    edition: Edition,
+    bootstrap_servers: str,
+    remark: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Makes missing topics, and returns their names. Topics of an edition that has not run yet must be empty."""
+    from cordwood.pipelines.execution.reading_here import log_ends
+
+    live = state.live_edition() if state.live() else None
+    asked = pipeline.settings.replication
+    written = []
+    for topic in pipeline.topics.values():
+        name = edition.topics[topic.name]
+        replaces = None if live is None else live.topics.get(topic.name, topic.name)
+        written.append(Written(name, replaces, topic.replication.within(asked)))
+    own = [edition.topics[topic.name] for topic in pipeline.topics.values() if edition.topics[topic.name] != topic.name]
+    # Spark notes a query's id before the edition does: a run that was killed between the two may have written.
+    has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
+    if own and not has_run:
+        used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
+        if used:
+            # An edition of this name existed and was forgotten; its topics remain.
+            raise WrongState(
+                f"edition {edition.name} of {pipeline.name} is to be built from the beginning, and its topic {used[0]} "
+                "has records already",
+                f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
+            )
+    written.append(Written(pipeline.quarantine_topic, replication=asked, is_quarantine=True))
+    return ensure_topics(bootstrap_servers, written, [topic.name for topic in pipeline.inputs.values()], remark)
+
+
+def _new(topic: Written, copies: Copies, likeness: tuple[int, dict[str, str]]) -> NewTopic:
+    partitions, settings = (-1, dict(_QUARANTINE_SETTINGS)) if topic.is_quarantine else likeness
+    if copies.is_own or _MIN_INSYNC in settings:
+        settings[_MIN_INSYNC] = str(copies.min_insync)
+    return NewTopic(topic.name, num_partitions=partitions, replication_factor=copies.replicas, config=settings)
+
+
+def _create(admin: AdminClient, missing: list[NewTopic]) -> None:
     if not missing:
-        return []
+        return
     for name, answer in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
         try:
             answer.result(_TIMEOUT_S)
         except KafkaException as error:
+            if error.args[0].name() == "INVALID_REPLICATION_FACTOR":
+                hint = (
+                    "`cordwood cluster status` shows the brokers; replicas= of the topic or of @pipeline says how many"
+                )
+                raise Refusal(f"the topic {name} cannot be made: {error.args[0].str()}", hint) from error
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise Refusal(f"the topic {name} cannot be made: {error.args[0].str()}") from error
-    names = [topic.topic for topic in missing]
-    _await(admin, names)
-    return names
+    _await(admin, [topic.topic for topic in missing])
 
 
-def _settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
+def _short_in_words(short: Mapping[str, int]) -> str:
+    first, *others = sorted(short)
+    also = f" (and so for {', '.join(others)})" if others else ""
+    return (
+        f"{', '.join(sorted(short))}: fewer replicas than what the pipeline reads, so the loss of one broker may stop "
+        f"the pipeline. `cordwood cluster reassign {first} --replication-factor {short[first]}` adds them{also}"
+    )
+
+
+def _fewest_replicas(topic: Any) -> int:
+    return min((len(each.replicas) for each in topic.partitions.values()), default=0)
+
+
+def _copies(topic: Any, settings: Mapping[str, Any]) -> Copies:
+    """While a replica moves, a partition has more of them; one too many does no harm to a new topic."""
+    replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
+    entry = settings.get(_MIN_INSYNC)
+    told = None if entry is None else entry.value
+    return Copies(replicas, 1 if told is None else int(told), entry is not None and _is_own(entry))
+
+
+def _settings_of(admin: AdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """The settings of topics, by topic and name."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
+    if not resources:
+        return {}
+    found = admin.describe_configs(resources)
+    return {resource.name: found[resource].result(_TIMEOUT_S) for resource in resources}
+
+
+def _own(settings: Mapping[str, Any]) -> dict[str, str]:
     """The settings of a topic that are not defaults."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    found: Mapping[str, Any] = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {name: entry.value for name, entry in found.items() if entry.source == own and entry.value is not None}
+    return {name: entry.value for name, entry in settings.items() if _is_own(entry) and entry.value is not None}
+
+
+def _is_own(entry: Any) -> bool:
+    return bool(entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
 
 def _await(admin: AdminClient, names: list[str]) -> None:
