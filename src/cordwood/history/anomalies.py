@@ -70,6 +70,8 @@ class Suspect(NamedTuple):
     within_poll: bool = False
     transaction: int = 0
     """Index of the transaction plus one."""
+    hashed: int = NO_VALUE
+    """The hash of the value that is meant, where the offset may have several."""
 
 
 def suspects_in(seen: Observations) -> Iterator[Suspect]:
@@ -89,6 +91,7 @@ def suspects_in(seen: Observations) -> Iterator[Suspect]:
         yield from _conflicts(partition, observed)
         for suspect, transaction in chain(
             _missing(seen, partition, observed, seen_as_committed),
+            _displaced(seen, partition, topic, observed, seen_as_committed),
             _missing_without_offset(seen, partition, topic, observed, seen_as_committed),
         ):
             if not transaction or not seen_as_committed[transaction - 1]:
@@ -244,9 +247,28 @@ def _missing(
                 continue
             at = (At(partition, offset),)
             if passed:
-                yield Suspect(Anomaly.LOST_WRITE, at), transaction
+                yield Suspect(Anomaly.LOST_WRITE, at, hashed=page.value[index]), transaction
             else:
                 yield Suspect(Anomaly.UNSEEN, at, event=drained_at), transaction
+
+
+def _displaced(
+    seen: Observations,
+    partition: TopicPartition,
+    topic: TopicSeen,
+    observed: PartitionSeen,
+    seen_as_committed: bytearray,
+) -> Iterator[tuple[Suspect, int]]:
+    """Lost writes at whose offset another value is known, and their transactions."""
+    covered = merged(observed.covered)
+    for (offset, hashed), was_read in sorted(observed.displaced.items()):
+        producer, begun_at, transaction, _ = topic.placeless[hashed]
+        stays = seen.producers[producer].acks == "all" or begun_at > observed.leader_lost_at
+        passed = any(start <= offset <= end for start, end in covered)
+        if was_read or not stays or not passed or offset < observed.log_start_offset:
+            continue
+        if _is_visible(seen, transaction, seen_as_committed):
+            yield Suspect(Anomaly.LOST_WRITE, (At(partition, offset),), hashed=hashed), transaction
 
 
 def _missing_without_offset(

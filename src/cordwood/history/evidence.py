@@ -242,11 +242,23 @@ def _early(suspect: Suspect, evidence: Evidence) -> Finding | None:
 
 def _lost(suspect: Suspect, evidence: Evidence) -> Finding | None:
     at = suspect.at[0]
-    known = evidence.first(at, "acknowledged")
+    sightings = evidence.by_position[at]
+    known = next(
+        (
+            each
+            for each in sightings
+            if each.verb.startswith("acknowledged") and value_hash(each.value) == suspect.hashed
+        ),
+        None,
+    )
     if known is None:
         return None
-    sentence = f"{at.place}: {known.value!r} was {known.told()}; readers passed the offset and none of them got it."
-    return _finding(suspect, at, known, sentence)
+    instead = evidence.first(at, "read by")
+    if instead is None:
+        seen = "readers passed the offset and none of them got it"
+    else:
+        seen = f"in its place {instead.value!r} was {instead.told()}, and no reader got {known.value!r} there"
+    return _finding(suspect, at, known, f"{at.place}: {known.value!r} was {known.told()}; {seen}.")
 
 
 def _unseen(suspect: Suspect, evidence: Evidence) -> Finding | None:

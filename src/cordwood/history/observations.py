@@ -105,6 +105,9 @@ class PartitionSeen:
     positions: Positions = field(default_factory=Positions)
     conflicts: set[int] = field(default_factory=set)
     weak_conflicts: list[WeakConflict] = field(default_factory=list)
+    displaced: dict[tuple[int, int], bool] = field(default_factory=dict)
+    """True if a reader got it there, by offset and hash of a value that was acknowledged at an offset where another
+    value is known. The producer's part of it is in the topic's `placeless`."""
     acked_without_offset: dict[int, int] = field(default_factory=dict)
     """Event number of the acknowledgement, by the hash of the value; not with acks=0, which promises nothing."""
     backwards: list[Backwards] = field(default_factory=list)
@@ -326,6 +329,7 @@ class Observations:
                 else:
                     seen.conflicts.add(offset)
                 topic.placeless[hashed] = Placeless(*send, Fate.ACKED)
+                seen.displaced[offset, hashed] = False
                 return
             marks = 0
         page.value[index] = hashed
@@ -345,6 +349,7 @@ class Observations:
         topic.placeless[page.value[index]] = Placeless(
             page.producer[index] - 1, page.begun_at[index], page.transaction[index], Fate.ACKED
         )
+        seen.displaced[offset, page.value[index]] = False
         page.producer[index] = page.transaction[index] = page.begun_at[index] = page.acked_at[index] = 0
         return True
 
@@ -416,7 +421,11 @@ class Observations:
                     page.value[index] = hashed
                     page.marks[index] = 0
                 else:
+                    # Another value than the known one was read: the known one stays unread.
                     seen.conflicts.add(offset)
+                    if (offset, hashed) in seen.displaced:
+                        seen.displaced[offset, hashed] = True
+                    continue
             page.marks[index] |= marks
             if self._uncommitted and marks & READ_AS_COMMITTED and page.value[index] == hashed:
                 sent = topic.in_flight.get(hashed) or topic.placeless.get(hashed)

@@ -73,7 +73,7 @@ class TestInconsistentOffsets:
         write(producer, "a", 0)
         write(producer, "b", 0)
         read(reader, (0, "b"))
-        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1}
+        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1, Anomaly.LOST_WRITE: 1}
 
 
 class TestDuplicate:
@@ -133,6 +133,39 @@ class TestLostWrite:
             reader.positioned(TOPIC, 0, positioned)
         for offset, value in enumerate("abc"):
             write(producer, value, None if acks == "0" else offset)
+
+    def test_an_acknowledged_record_in_whose_place_readers_got_another_value(self, story: Story) -> None:
+        self.tell(story)
+        read(ReaderRecorder(story.recorder, "r1"), (0, "a"), (1, "other"), (2, "c"))
+        report = story.check()
+        assert report.counts == {Anomaly.INCONSISTENT_OFFSETS: 1, Anomaly.LOST_WRITE: 1}
+        [lost] = [finding for finding in report.findings if finding.anomaly is Anomaly.LOST_WRITE]
+        assert (lost.value, lost.who, lost.offset) == ("b", "p1", 1)
+        assert "in its place 'other' was read by r1" in lost.sentence
+        assert lost.sentence.endswith("and no reader got 'b' there.")
+
+    def test_a_value_that_one_reader_got_and_another_did_not_is_not_lost(self, story: Story) -> None:
+        self.tell(story)
+        read(ReaderRecorder(story.recorder, "r1"), (0, "a"), (1, "other"), (2, "c"))
+        read(story.reader("r2"), (0, "a"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1}
+
+    def test_the_second_of_two_values_that_were_acknowledged_at_one_offset(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 0)
+        read(reader, (0, "a"))
+        report = story.check()
+        assert report.counts == {Anomaly.INCONSISTENT_OFFSETS: 1, Anomaly.LOST_WRITE: 1}
+        assert report.findings[-1].value == "b"
+
+    def test_of_two_acknowledged_values_that_readers_got_neither_is_lost(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 0)
+        read(reader, (0, "b"))
+        read(story.reader("r2"), (0, "a"))
+        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1}
 
     def test_an_acknowledged_record_below_the_highest_read_that_nobody_got(self, story: Story) -> None:
         self.tell(story)
