@@ -1,5 +1,6 @@
 """`broker.log`: topics, reading a whole topic, reading committed records only, and mistaken arguments."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from confluent_kafka import Producer
 from cordwood.embedded import Broker
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.settings.configuration import InvalidConfiguration
+from cordwood.records.batch import batches_in
 
 
 def transactional(broker: Broker, name: str) -> Producer:
@@ -95,6 +97,97 @@ def test_committed_records_are_read_without_open_and_aborted_transactions() -> N
             b"open",
             b"behind the open one",
         ]
+
+
+def test_many_records_go_where_single_ones_go_and_in_their_order() -> None:
+    keys = [None if number % 5 == 0 else f"key {number % 7}" for number in range(405)]  # as many without as 3 * 27
+    with Broker(settings={"num.partitions": 3}) as broker:
+        for number, key in enumerate(keys):
+            broker.log.append("one-by-one", key, str(number), headers=[("n", b"%d" % number)])
+        places = broker.log.append_many(
+            "at-once", ((key, str(number), [("n", b"%d" % number)]) for number, key in enumerate(keys))
+        )
+        expected = [record._replace(timestamp_ms=0) for record in broker.log.read("one-by-one")]
+        found = [record._replace(timestamp_ms=0) for record in broker.log.read("at-once")]
+        assert found == expected
+        values = {(record.partition, record.offset): record.value for record in found}
+        assert [values[place] for place in places] == [str(number).encode() for number in range(len(keys))]
+
+
+def batch_sizes(directory: Path) -> list[int]:
+    """The sizes of the batches of partition 0 of topic `t`."""
+    sizes = []
+    for segment in sorted((directory / "t-0").glob("*.log")):
+        data = memoryview(segment.read_bytes())
+        sizes += [header.size for _, header in batches_in(data)]
+    return sizes
+
+
+def test_batches_of_many_records_keep_to_what_the_topic_takes(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, settings={"message.max.bytes": 4096}) as broker:
+        places = broker.log.append_many("t", [(None, bytes(number)) for number in range(1, 3900, 100)])
+        assert [place.offset for place in places] == list(range(39))
+    sizes = batch_sizes(tmp_path)
+    assert max(sizes) <= 4096
+    assert len(sizes) < 39
+
+
+def test_a_record_that_is_too_large_is_refused_and_what_stood_before_it_is_there() -> None:
+    with Broker(settings={"message.max.bytes": 4096}) as broker:
+        with pytest.raises(ProtocolError) as refusal:
+            broker.log.append_many("t", [(None, b"a"), (None, b"b"), (None, bytes(5000)), (None, b"c")])
+        with pytest.raises(ProtocolError) as alone:
+            broker.log.append("t", None, bytes(5000))
+        assert refusal.value.code is alone.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert [record.value for record in broker.log.read("t")] == [b"a", b"b"]
+
+
+def test_many_records_of_a_compacted_topic_are_checked_as_single_ones_are() -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for done in admin.create_topics([NewTopic("t", 1, config={"cleanup.policy": "compact"})]).values():
+            done.result(60)
+        assert len(broker.log.append_many("t", [("k", str(number)) for number in range(1000)])) == 1000
+        with pytest.raises(ProtocolError) as refusal:
+            broker.log.append_many("t", [("k", "x"), (None, "without a key")])
+        assert refusal.value.code is ErrorCode.INVALID_RECORD
+        assert broker.log.end_offset("t", 0) == 1000
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("ada", "a record must be a tuple of key and value, or of key, value and headers, not str"),
+        (("ada",), "or of key, value and headers, not 1 elements"),
+        (("ada", 5), "value must be bytes, str or None, not int"),
+        (("ada", "placed", [("trace", "7")]), "the value of header 'trace' must be bytes or None, not str"),
+    ],
+)
+def test_a_wrong_record_among_many_is_named(record: Any, message: str) -> None:
+    with Broker() as broker, pytest.raises(TypeError, match=message):
+        broker.log.append_many("t", [("ada", "placed"), record])
+
+
+def test_many_records_meet_a_topic_that_is_not_there_as_one_does() -> None:
+    with Broker(settings={"auto.create.topics.enable": False}) as broker:
+        with pytest.raises(ProtocolError) as refusal:
+            broker.log.append_many("t", [(None, "x")])
+        assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(ProtocolError):
+            broker.log.append_many("t", [(None, "x")], partition=7)
+
+
+def test_a_broker_and_its_log_name_their_address() -> None:
+    broker = Broker()
+    assert repr(broker) == "<Broker at no address: the broker has not been started>"
+    with broker:
+        assert repr(broker) == f"<Broker at {broker.bootstrap_servers}>"
+        assert repr(broker.log) == f"<InProcessLog of a broker at {broker.bootstrap_servers}>"
+        with broker.faults.fail("Produce", "NOT_ENOUGH_REPLICAS") as fault:
+            assert repr(fault) == "<Fault on Produce (fail), met 0 of 1 times>"
+    assert repr(broker) == "<Broker at no address: the broker has stopped>"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,11 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cordwood.consumer.positions import Connection, Cursor, Held, Place, SqlPositions
+from cordwood.consumer.positions import Connection, Held, Place, SqlPositions
 
-Handle = Callable[[Cursor, Message], None]
+Handle = Callable[[Any, Message], None]
+"""Takes a cursor of the connection's own driver, and a message. Any, since a handler that is typed by its driver's
+cursor (`sqlite3.Cursor`) takes no other, and each driver has its own."""
 
 TIMEOUT_S = 30.0
 NOT_CONFIRMED = frozenset(

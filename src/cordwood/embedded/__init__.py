@@ -8,11 +8,12 @@ if TYPE_CHECKING:
     from cordwood.embedded.cluster import Cluster as Cluster
     from cordwood.embedded.faults import Fault as Fault
     from cordwood.embedded.faults import Faults as Faults
+    from cordwood.embedded.in_process_appends import RecordPlace as RecordPlace
     from cordwood.embedded.in_process_log import InProcessLog as InProcessLog
     from cordwood.embedded.in_process_log import LogRecord as LogRecord
     from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 
-__all__ = ["Broker", "BrokerStopped", "Cluster", "Fault", "Faults", "InProcessLog", "LogRecord"]
+__all__ = ["Broker", "BrokerStopped", "Cluster", "Fault", "Faults", "InProcessLog", "LogRecord", "RecordPlace"]
 
 _MODULES = {
     "Broker": "broker",
@@ -22,6 +23,7 @@ _MODULES = {
     "Faults": "faults",
     "InProcessLog": "in_process_log",
     "LogRecord": "in_process_log",
+    "RecordPlace": "in_process_appends",
 }
 
 

@@ -65,6 +65,9 @@ class Broker:
         self._faults = Faults(self._faults_changed)
         self._run: _Run | None = None
 
+    def __repr__(self) -> str:
+        return f"<Broker {self._calls.where}>"
+
     def start(self) -> Self:
         """Starts the broker, and returns when clients can connect. Raises EnvironmentFailure or OSError if the broker
         cannot start.

@@ -83,6 +83,9 @@ class Cluster:
         directory = None if self._directory is None else f"{self._directory}/node-{node_id}"
         return Broker(data_dir=directory, settings={**self._settings, **own}, host=host)
 
+    def __repr__(self) -> str:
+        return f"<Cluster of {', '.join(f'{node_id}: {broker!r}' for node_id, broker in self.brokers.items())}>"
+
     def start(self) -> Self:
         """Starts the cluster, and returns when all brokers take part and each knows it of all. Raises
         EnvironmentFailure or OSError, with nothing left running."""

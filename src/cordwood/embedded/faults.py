@@ -100,6 +100,10 @@ class Fault:
     ) -> None:
         self.remove()
 
+    def __repr__(self) -> str:
+        of_times = "" if self.times is None else f" of {self.times}"
+        return f"<Fault on {SERVED[self.target.api_key].name} ({self.effect.value}), met {self._hits}{of_times} times>"
+
     def __str__(self) -> str:
         return f"the fault on {SERVED[self.target.api_key].name} ({self.effect.value})"
 

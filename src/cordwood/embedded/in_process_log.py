@@ -5,23 +5,31 @@ that were appended here, and the other way round. Methods may be called from any
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.broker.server import Server
-from cordwood.cluster.metadata_writer import CreatedTopic
-from cordwood.cluster.planner.topics import NewTopic
 from cordwood.embedded.client_rules import partition_of
+from cordwood.embedded.in_process_appends import (
+    Content,
+    Headers,
+    RecordPlace,
+    RecordToAppend,
+    TopicBounds,
+    append_batches,
+    as_bytes,
+    check_headers,
+    check_type,
+    rounds,
+    with_topic,
+)
 from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.log.log import ColdRead
 from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
-from cordwood.node.node import Node
-from cordwood.node.partitions.acks import ALL_REPLICAS
 from cordwood.node.partitions.partition import Partition, no_such_partition
-from cordwood.node.partitions.preparation import Outcome
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
 from cordwood.records.control import AbortedRecords
@@ -29,12 +37,6 @@ from cordwood.records.records import records_in
 
 READ_BYTES: Final = 1024 * 1024
 DEFAULT_TIMEOUT_S: Final = 30.0
-NO_CONNECTION: Final = 0
-"""Takes the place of a connection's id, which is never 0. All threads of this process share it."""
-
-Headers = Sequence[tuple[str, bytes | None]]
-Appending = Callable[[int | Exception], None]
-"""Called with the offset of the record, or with the reason of a failure."""
 
 
 class LogRecord(NamedTuple):
@@ -63,11 +65,14 @@ class InProcessLog:
         self._calls = calls
         self._without_key = count()
 
+    def __repr__(self) -> str:
+        return f"<InProcessLog of a broker {self._calls.where}>"
+
     def append(
         self,
         topic: str,
-        key: bytes | str | None,
-        value: bytes | str | None,
+        key: Content,
+        value: Content,
         *,
         partition: int | None = None,
         headers: Headers = (),
@@ -79,24 +84,69 @@ class InProcessLog:
         Without `partition` the key decides, as in the Java client; records without a key go to the partitions in turn.
         An unknown topic is created if `auto.create.topics.enable` is true. Raises ProtocolError or TypeError.
         """
-        _check_type("topic", topic, str)
-        _check_type("partition", partition, int, type(None))
-        _check_type("timestamp_ms", timestamp_ms, int, type(None))
-        key_bytes, value_bytes = _as_bytes("key", key), _as_bytes("value", value)
-        _check_headers(headers)
+        check_type("topic", topic, str)
+        check_type("partition", partition, int, type(None))
+        check_type("timestamp_ms", timestamp_ms, int, type(None))
+        key_bytes, value_bytes = as_bytes("key", key), as_bytes("value", value)
+        check_headers(headers)
         wall_ms = int(time.time() * 1000)
         batch = build_batch([(wall_ms if timestamp_ms is None else timestamp_ms, key_bytes, value_bytes, headers)])
 
-        def start(server: Server, done: Appending) -> None:
-            deadline_ms = server.node.now.boot_ms + int(timeout_s * 1000)
+        def start(server: Server, done: Callable[[list[int] | Exception], None]) -> None:
+            def append(bounds: TopicBounds) -> None:
+                chosen = self._choose(bounds.partition_count, partition, key_bytes)
+                append_batches(server, topic, [(chosen, batch)], timeout_s, done)
 
-            def append(count: int) -> None:
-                chosen = self._choose(count, partition, key_bytes)
-                _append(server, server.node.hosted.leader(topic, chosen), batch, deadline_ms, done)
+            with_topic(server, topic, append, done)
 
-            _with_topic(server, topic, append, done)
+        [offset] = self._calls.ask(start, timeout_s + 1)
+        return offset
 
-        return self._calls.ask(start, timeout_s + 1)
+    def append_many(
+        self,
+        topic: str,
+        records: Iterable[RecordToAppend],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[RecordPlace]:
+        """Appends records in batches, and returns the partition and offset of each once all are as durable as the topic
+        asks for. A record is a tuple of key and value, or of key, value and headers.
+
+        Partitions are chosen as by `append`, and the records of one partition keep their order. Records of other
+        writers may stand between two batches, not within one. A batch has at most `max.message.bytes`, and at most 1
+        MiB unless a single record is larger. `records` may be a generator: no more than 4 MiB of it are held, or one
+        larger record. `timeout_s` bounds the wait for one acknowledgement.
+
+        Raises what `append` raises. Some of the records may be in the log then: of each partition the first ones, and
+        none after one that is missing.
+        """
+        check_type("topic", topic, str)
+        check_type("partition", partition, int, type(None))
+        check_type("timestamp_ms", timestamp_ms, int, type(None))
+
+        def find(server: Server, done: Callable[[TopicBounds | Exception], None]) -> None:
+            with_topic(server, topic, done, done)
+
+        bounds = self._calls.ask(find, timeout_s + 1)
+        places: list[RecordPlace] = []
+
+        def choose(key: bytes | None) -> int:
+            return self._choose(bounds.partition_count, partition, key)
+
+        for each in rounds(records, choose, bounds.max_message_bytes, timestamp_ms):
+            batches = each.batches()
+
+            def start(
+                server: Server,
+                done: Callable[[list[int] | Exception], None],
+                batches: list[tuple[int, bytearray]] = batches,
+            ) -> None:
+                append_batches(server, topic, batches, timeout_s, done)
+
+            places.extend(each.places(self._calls.ask(start, timeout_s + 1)))
+        return places
 
     def read(
         self, topic: str, partition: int | None = None, offset: int | None = None, *, committed: bool = False
@@ -113,9 +163,9 @@ class InProcessLog:
         Raises ProtocolError for an unknown topic, partition or offset, and DamagedLog if the bytes on disk have changed
         since they were written.
         """
-        _check_type("topic", topic, str)
-        _check_type("partition", partition, int, type(None))
-        _check_type("offset", offset, int, type(None))
+        check_type("topic", topic, str)
+        check_type("partition", partition, int, type(None))
+        check_type("offset", offset, int, type(None))
         if partition is None and offset is not None:
             raise ValueError("offset needs partition: an offset is a place in one partition")
         return self._read(topic, partition, offset, committed)
@@ -175,8 +225,8 @@ class InProcessLog:
     def leader_at_revision(self, topic: str, partition: int) -> tuple[int, int | None]:
         """The revision of the metadata that this broker knows, and the leader at that revision: -1 without a leader,
         None without the partition."""
-        _check_type("topic", topic, str)
-        _check_type("partition", partition, int)
+        check_type("topic", topic, str)
+        check_type("partition", partition, int)
 
         def start(server: Server, done: Callable[[tuple[int, int | None] | Exception], None]) -> None:
             image = server.node.image
@@ -194,8 +244,8 @@ class InProcessLog:
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
     def _ask_partition(self, topic: str, partition: int, question: Callable[[Partition], int]) -> int:
-        _check_type("topic", topic, str)
-        _check_type("partition", partition, int)
+        check_type("topic", topic, str)
+        check_type("partition", partition, int)
 
         def start(server: Server, done: Callable[[int | Exception], None]) -> None:
             done(question(server.node.hosted.leader(topic, partition)))
@@ -224,57 +274,7 @@ class InProcessLog:
         return next(self._without_key) % count if key is None else partition_of(key, count)
 
 
-# Checks of arguments
-
-
-def _as_bytes(name: str, given: bytes | str | None) -> bytes | None:
-    if isinstance(given, str):
-        return given.encode()
-    if given is not None and not isinstance(given, bytes | bytearray | memoryview):
-        raise TypeError(f"{name} must be bytes, str or None, not {type(given).__name__}")
-    return given
-
-
-def _check_type(name: str, given: Any, *types: type) -> None:
-    if not isinstance(given, types):
-        raise TypeError(f"{name} must be {types[0].__name__}, not {type(given).__name__}")
-
-
-def _check_headers(headers: Headers) -> None:
-    for header in headers:
-        if not isinstance(header, tuple | list) or len(header) != 2:
-            raise TypeError(f"headers must be pairs of a name and a value, not {type(header).__name__}")
-        name, value = header
-        _check_type("a header's name", name, str)
-        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"the value of header {name!r} must be bytes or None, not {type(value).__name__}")
-
-
 # In the loop
-
-
-def _with_topic(server: Server, name: str, use: Callable[[int], None], done: Appending) -> None:
-    """Calls `use` with the number of the topic's partitions, and creates the topic if needed."""
-    node = server.node
-    topics = node.image.topics
-    if name in topics:
-        use(len(topics[name].partitions))
-        return
-    if not node.settings.auto_create_topics_enable:
-        raise no_such_partition(name, 0)
-
-    def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
-        refusal = results if isinstance(results, Exception) else results[name]
-        try:
-            if name in topics:
-                use(len(topics[name].partitions))
-            else:
-                assert isinstance(refusal, Exception)
-                done(refusal)
-        except Exception as failure:
-            done(failure)
-
-    node.loop.effects.metadata(lambda writer: writer.create_topics([NewTopic(name)]), created)
 
 
 def _damaged(found: LogSlice, topic: str, index: int, first: int, last: int, reason: str) -> DamagedLog:
@@ -282,45 +282,6 @@ def _damaged(found: LogSlice, topic: str, index: int, first: int, last: int, rea
         f"{topic}-{index}: offsets {first} to {max(first, last)} are damaged ({found.file.path}: {reason}); "
         f"what follows can be read from offset {max(first, last) + 1} on"
     )
-
-
-def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms: int, done: Appending) -> None:
-    node = server.node
-    sent = [(partition, memoryview(batch))]
-    at_once = node.preparation.at_once(NO_CONNECTION, sent)
-    if at_once is not None:
-        _append_now(node, partition, at_once[0], deadline_ms, done)
-        return
-    node.preparation.in_turn(
-        NO_CONNECTION, sent, lambda outcome: _append_next(node, partition, outcome[0], deadline_ms, done)
-    )
-
-
-def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: int, done: Appending) -> None:
-    """Appends a batch that its topic accepts, now that its turn has come."""
-    try:
-        if isinstance(batch, ProtocolError):
-            raise batch
-        if not node.hosted.hosts(partition):
-            raise no_such_partition(*partition.name)
-        _append_now(node, partition, batch, deadline_ms, done)
-    except Exception as failure:
-        done(failure)
-
-
-def _append_now(node: Node, partition: Partition, batch: memoryview, deadline_ms: int, done: Appending) -> None:
-    appended, safe = node.appends.append(partition, batch, ALL_REPLICAS, node.now)
-    if safe:
-        done(appended.base_offset)
-        return
-
-    def acknowledged(error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            done(appended.base_offset)
-        else:
-            done(ProtocolError(error, f"{partition.name}: the record at {appended.base_offset}: {error.name}"))
-
-    node.acks.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
 
 
 def _part(partition: Partition, offset: int | None, committed: bool) -> _Part:

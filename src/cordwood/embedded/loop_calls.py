@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cordwood.broker.server import Server
 from cordwood.log.log import ColdRead
 from cordwood.model.errors import EnvironmentFailure, ProtocolError
+from cordwood.model.settings.listeners import host_and_port
 
 T = TypeVar("T")
 
@@ -42,6 +43,14 @@ class LoopCalls:
     def server(self) -> Server:
         """The running server. Raises BrokerStopped if there is none."""
         return self._now_running()[1]
+
+    @property
+    def where(self) -> str:
+        """The address of the broker, or why it has none, in words."""
+        try:
+            return f"at {host_and_port(*self.server.address)}"
+        except BrokerStopped as stopped:
+            return f"at no address: {stopped}"
 
     def ask(self, start: Callable[[Server, Callable[[T | Exception], None]], None], timeout_s: float) -> T:
         """Runs `start` in the loop, and returns the value that `start` hands to its callback."""
