@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.maven import PEERS
-from cordwood.pipelines.definition.definition import table
+from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.tables.data_files import FileWriter
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.latest_rows import DELETED

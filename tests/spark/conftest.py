@@ -63,7 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 @pytest.fixture(scope="session")
 def delta_misfit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> str | None:
     """A pipeline's remark if Delta's jars are there and were built for another Spark."""
-    from cordwood.pipelines.definition.definition import table
+    from cordwood.pipelines.definition.table_output import table
     from cordwood.pipelines.tables.delta import DeltaBatches
 
     if not delta_jars():

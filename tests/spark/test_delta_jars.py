@@ -17,8 +17,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record, delta_jars
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.definition.definition import TableFormat, table
 from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.table_output import TableFormat, table
 from cordwood.pipelines.editions.project import table_path
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark

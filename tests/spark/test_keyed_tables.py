@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cordwood.pipelines.definition.definition import table
 from cordwood.pipelines.definition.errors import InvalidRows
+from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.tables import keyed_rows
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.staged import Change

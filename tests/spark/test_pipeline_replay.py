@@ -11,9 +11,9 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.definition.definition import TableFormat
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.table_output import TableFormat
 from cordwood.pipelines.editions.project import table_path, topic_name
 from cordwood.pipelines.editions.swapping import rollback, swap
 from cordwood.pipelines.execution.comparing import compare, compare_topics

@@ -17,10 +17,11 @@ from tests.spark.conftest import Produce, Record
 from tests.spark.object_store import ACCESS_KEY, SECRET, ObjectServer, object_server, weed
 from tests.spark.pipeline_workshop import Workshop
 
-from cordwood.pipelines.definition.definition import table
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.editions.project import read_table, table_uri
+from cordwood.pipelines.execution.comparing_here import compare_tables_here
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.stores import ObjectStore
 from cordwood.pipelines.tables.table_formats import rows_of
@@ -99,6 +100,23 @@ def test_two_writers_cannot_both_commit_a_batch(
     with pytest.raises(CommitFailedError):
         second.commit(staged[1], "q", 1)
     assert content(spark, where) == [(k, k * 2) for k in range(6)]
+
+
+@pytest.mark.parametrize("key", [(), "n"])
+def test_a_remote_table_has_partitions(
+    spark: SparkSession, server: ObjectServer, tmp_path: Path, key: str | tuple[str, ...]
+) -> None:
+    where = place(server, f"parts-{len(key)}")
+    values = ["a/b", "50%", "a%2Fb", "ü ñ", None]
+    batches = DeltaBatches(where, table("t", key=key, partition_by="part"), tmp_path / "staging")
+    made = spark.createDataFrame([(value, n) for n, value in enumerate(values)], "part string, n int")
+    batches.commit(batches.stage(made), "q", 0)
+    found = delta_snapshot(where)
+    assert found is not None
+    assert sorted((row["n"], row["part"]) for row in rows_of(spark, found).collect()) == list(enumerate(values))
+    assert compare_tables_here("t", ["n"], found, found, samples=1).is_equal
+    batches.tidy(now_ms=0)
+    assert DeltaTable(where.uri, storage_options=where.options).to_pyarrow_table().num_rows == len(values)
 
 
 @pytest.fixture

@@ -15,9 +15,11 @@ A pipeline's file needs nothing beyond this package, which imports neither Spark
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, output, pipeline, table, topic
+from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, output, pipeline, topic
 from cordwood.pipelines.definition.errors import Refusal
+from cordwood.pipelines.definition.partitions import bucket, days, hours, months, truncate, years
 from cordwood.pipelines.definition.record_formats import json, parsed_by, raw, text
+from cordwood.pipelines.definition.table_output import table
 
 if TYPE_CHECKING:
     from cordwood.pipelines.editions.project import read_table as read_table
@@ -32,9 +34,13 @@ __all__ = [
     "Budget",
     "Pipeline",
     "Refusal",
+    "bucket",
     "budget",
+    "days",
     "guarded",
+    "hours",
     "json",
+    "months",
     "output",
     "parsed_by",
     "pipeline",
@@ -48,6 +54,8 @@ __all__ = [
     "text",
     "topic",
     "topic_name",
+    "truncate",
+    "years",
 ]
 
 _HOMES = {

@@ -10,7 +10,7 @@ pytest.importorskip("deltalake")
 
 from deltalake import DeltaTable  # noqa: E402
 
-from cordwood.pipelines.definition.definition import Table, table  # noqa: E402
+from cordwood.pipelines.definition.table_output import Table, table  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter  # noqa: E402
 from cordwood.pipelines.tables.delta import DeltaBatches  # noqa: E402
 from cordwood.pipelines.tables.latest_rows import DELETED  # noqa: E402

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,23 @@ pytest.importorskip("pyiceberg.catalog.sql")
 
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.exceptions import CommitFailedException  # noqa: E402
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType  # noqa: E402
+from pyspark.sql.types import (  # noqa: E402
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from cordwood.pipelines.definition.definition import table  # noqa: E402
 from cordwood.pipelines.definition.errors import InvalidDefinition, InvalidRows  # noqa: E402
-from cordwood.pipelines.tables.data_files import FileWriter, arrow_schema  # noqa: E402
+from cordwood.pipelines.definition.partitions import Partition, bucket, days, years  # noqa: E402
+from cordwood.pipelines.definition.table_output import table  # noqa: E402
+from cordwood.pipelines.tables.data_files import FileWriter, arrow_schema, write_partition  # noqa: E402
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot  # noqa: E402
-from cordwood.pipelines.tables.staged import Staged  # noqa: E402
+from cordwood.pipelines.tables.iceberg_partitions import IcebergParting  # noqa: E402
+from cordwood.pipelines.tables.parted_files import PartedFiles  # noqa: E402
+from cordwood.pipelines.tables.staged import Staged, staged_as  # noqa: E402
 
 ROWS = StructType([StructField("id", StringType()), StructField("n", LongType())])
 DAY_MS = 24 * 3_600_000
@@ -120,3 +131,46 @@ def test_a_batch_is_known_after_its_snapshot_expired_and_leftovers_are_removed(t
 def test_rows_of_an_iceberg_table_are_not_replaced_by_key() -> None:
     with pytest.raises(InvalidDefinition, match="rows of format iceberg are not replaced by key"):
         table("t", format="iceberg", key="id")
+
+
+AT = StructType([StructField("id", LongType()), StructField("at", TimestampType()), StructField("who", StringType())])
+
+
+def parted(directory: Path, *partition_by: str | Partition) -> IcebergBatches:
+    return IcebergBatches(directory / "t", table("t", format="iceberg", partition_by=partition_by), directory)
+
+
+def add_parted(batches: IcebergBatches, rows: Sequence[dict[str, Any]], batch_id: int) -> None:
+    batches.prepare(AT)
+    made = PartedFiles(IcebergParting(batches._table.partition_by), batches.store, arrow_schema(AT))
+    written = write_partition(iter([pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(AT))]), made)
+    batches.commit(staged_as(written), "q", batch_id)
+
+
+def test_readers_skip_the_partitions_that_they_do_not_ask_for(tmp_path: Path) -> None:
+    batches = parted(tmp_path, days("at"), bucket(4, "id"), "who")
+    whos = ["a/b", "50%", "ü", None]
+    rows = [{"id": n, "at": datetime(2026, 1, 1 + n % 3, 23, n, tzinfo=UTC), "who": whos[n % 4]} for n in range(24)]
+    add_parted(batches, rows[:12], 0)
+    add_parted(batches, rows[12:], 1)
+    read = SqlCatalog("cordwood", uri=f"sqlite:///{tmp_path}/t/catalog.db").load_table("cordwood.t")
+    found = read.scan().to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: int(row["id"])) == rows
+    assert [str(field.transform) for field in read.spec().fields] == ["day", "bucket[4]", "identity"]
+    one = read.scan(row_filter="at >= '2026-01-02T00:00:00+00:00' and at < '2026-01-03T00:00:00+00:00' and id = 4")
+    assert len(list(one.plan_files())) < len(list(read.scan().plan_files())) / 3
+    assert [row["id"] for row in one.to_arrow().to_pylist()] == [4]
+    assert sorted(row["id"] for row in read.scan(row_filter="who is null").to_arrow().to_pylist()) == [*range(3, 24, 4)]
+    snapshot = iceberg_snapshot(tmp_path / "t")
+    assert snapshot is not None
+    assert snapshot.rows == 24
+
+
+def test_an_iceberg_table_keeps_its_partitions_and_takes_only_fitting_ones(tmp_path: Path) -> None:
+    batches = parted(tmp_path, days("at"))
+    add_parted(batches, [{"id": 1, "at": datetime(2026, 1, 1, tzinfo=UTC), "who": None}], 0)
+    with pytest.raises(InvalidRows, match=r"it is partitioned by days\(at\), and declared with years\(at\)"):
+        parted(tmp_path, years("at")).prepare(AT)
+    with pytest.raises(InvalidRows, match=r"cannot be partitioned by days\(id\): id is bigint"):
+        parted(tmp_path / "other", days("id")).prepare(AT)
+    assert not (tmp_path / "other").exists(), "nothing is made"

@@ -10,7 +10,8 @@ pytest.importorskip("deltalake")
 
 from deltalake import DeltaTable  # noqa: E402
 
-from cordwood.pipelines.definition.definition import pipeline, table, topic  # noqa: E402
+from cordwood.pipelines.definition.definition import pipeline, topic  # noqa: E402
+from cordwood.pipelines.definition.table_output import table  # noqa: E402
 from cordwood.pipelines.editions.events import Spent  # noqa: E402
 from cordwood.pipelines.execution.outputs import Outputs, Place, Work  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter  # noqa: E402

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.definition.definition import Budget, OutputMode, TableFormat, budget, pipeline, table, topic
+from cordwood.pipelines.definition.definition import Budget, OutputMode, budget, pipeline, topic
 from cordwood.pipelines.definition.errors import InvalidDefinition, NotFound
 from cordwood.pipelines.definition.loading import load_pipeline, load_pipelines
 from cordwood.pipelines.definition.record_formats import Json, Raw, json, raw, text
+from cordwood.pipelines.definition.table_output import TableFormat, table
 
 
 def same(orders: Any) -> Any:

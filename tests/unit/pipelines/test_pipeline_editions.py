@@ -387,12 +387,22 @@ def test_an_edit_of_the_same_version_keeps_the_definition_before_it(state: Pipel
     assert state.take_over(second, version(tmp_path, 1)).definition_file == "definition-v1.py"
 
 
-def test_a_change_that_does_not_fit_leaves_nothing_behind(state: PipelineState, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ('"latest", key="other"', "another key, format or location"),
+        ('"latest", key="id", partition_by="day"', "other partitions"),
+    ],
+)
+def test_a_change_that_does_not_fit_leaves_nothing_behind(
+    state: PipelineState, tmp_path: Path, other: str, what: str
+) -> None:
     state.begin(version(tmp_path, 1), starting="earliest", now_ms=1)
     before = state.edition("v1")
-    (tmp_path / "enrich.py").write_text(FILE.format(version=2).replace('"latest", key="id"', '"latest", key="other"'))
+    changed = FILE.format(version=2).replace('"latest", key="id"', other)
+    (tmp_path / "enrich.py").write_text(changed)
     project = Project(tmp_path / "project")
-    with pytest.raises(WrongState, match="the table latest has another key, format or location than in edition v1"):
+    with pytest.raises(WrongState, match=f"the table latest has {what} than in edition v1"):
         locked_live_edition(project, state, load_pipeline(tmp_path / "enrich.py"), in_place=True, now_ms=2)
     assert state.edition("v1") == before
     files = sorted(path.name for path in state.edition_directory("v1").glob("*.py"))

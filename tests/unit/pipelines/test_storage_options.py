@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cordwood.pipelines.definition.definition import table
 from cordwood.pipelines.definition.errors import InvalidDefinition, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.storage_options import is_credential
+from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.editions.editions import Edition
 from cordwood.pipelines.editions.project import Project, table_path, table_uri
 

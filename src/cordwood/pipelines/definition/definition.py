@@ -6,17 +6,18 @@ listed and tested without it. Errors name the file and the line of the faulty de
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
+from cordwood.pipelines.definition.names import MAX_NAME_LENGTH, NAME
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
 from cordwood.pipelines.definition.replication import UNSAID, Replication
 from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
-from cordwood.pipelines.definition.storage_options import SCHEMES
+from cordwood.pipelines.definition.table_output import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,18 +27,11 @@ ERROR: Final = "_error"
 POISON: Final = "_poison"
 """The column that says which record a row was made from."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_MAX_NAME_LENGTH: Final = 100
 _INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?(\s+|$))+", re.I)
 """The intervals that Spark can read. Spark itself would refuse others only when the query starts."""
 
 Function = Callable[..., "DataFrame | Mapping[str, DataFrame]"]
-
-
-class TableFormat(StrEnum):
-    DELTA = "delta"
-    ICEBERG = "iceberg"
 
 
 class OutputMode(StrEnum):
@@ -62,23 +56,6 @@ class Topic:
     """Topics of the same output that may have been read before this one: quarantined records name them."""
     replication: Replication = UNSAID
     """The copies of an output, where the definition says how many."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table to write to. With a key, a row replaces the row of the same key; without, rows are added."""
-
-    name: str
-    key: tuple[str, ...]
-    latest_by: tuple[str, ...]
-    delete_when: str | None
-    format: TableFormat
-    replayable: bool
-    site: Site = field(compare=False)
-    location: str | None = None
-    """The place of an object store below which the table is; None: in the pipelines' directory."""
-    storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Options of `deltalake`, which may include credentials."""
 
 
 Output = Topic | Table
@@ -187,54 +164,11 @@ def output(pipeline: str, name: str, *, key: Format | str | None = None, value: 
     `name` is the topic as the other pipeline declares it. The reader follows swaps and rollbacks of the other pipeline
     from topic to topic, at offsets at which the output of each record is read once.
     """
-    if not isinstance(pipeline, str) or not _NAME.fullmatch(pipeline):
+    if not isinstance(pipeline, str) or not NAME.fullmatch(pipeline):
         raise InvalidDefinition(
             f"{pipeline!r} cannot be a pipeline's name", calling_site(), 'output("enrich", "topic")'
         )
     return replace(topic(name, key=key, value=value), writer=pipeline)
-
-
-def table(
-    name: str,
-    *,
-    key: str | Sequence[str] = (),
-    latest_by: str | Sequence[str] = (),
-    delete_when: str | None = None,
-    format: str = "delta",
-    replayable: bool = True,
-    location: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> Table:
-    """Declares a table, kept in the pipelines' directory and found by its name: `read_table(spark, name)`.
-
-    With `key`, one column or several, a row replaces the row of the same key, and a record without a value (a
-    tombstone) deletes it. If a batch has several rows of one key, the last one counts: by the columns `latest_by` if
-    they are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an
-    SQL condition for deletes of your own. `format` is delta; for tables without a key also iceberg.
-
-    `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
-    `storage_options` go to the `deltalake` package. Credentials are better left to the environment.
-    """
-    site = calling_site()
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
-        raise InvalidDefinition(f"{name!r} cannot be a table's name", site, "letters, digits, dashes, underscores")
-    if format not in list(TableFormat):
-        hint = f"{' or '.join(TableFormat)}, both of which keep their rows in Parquet files"
-        raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, hint)
-    keys = _columns(key)
-    if format != TableFormat.DELTA and keys:
-        hint = "leave out key=, or use format='delta'"
-        raise InvalidDefinition(f"table {name}: rows of format {format} are not replaced by key", site, hint)
-    dotted = next((each for each in keys if "." in each), None)
-    if dotted is not None:
-        hint = "select it under another name: a dot leads into a struct"
-        raise InvalidDefinition(f"table {name}: {dotted!r} cannot be a key", site, hint)
-    if not keys and (latest_by or delete_when):
-        raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
-    options = dict(storage_options or {})
-    _check_location(name, location, options, TableFormat(format), replayable, site)
-    base = None if location is None else location.rstrip("/")
-    return Table(name, keys, _columns(latest_by), delete_when, TableFormat(format), replayable, site, base, options)
 
 
 def budget(rows: int = 0, share: float = 0.0) -> Budget:
@@ -274,7 +208,7 @@ def pipeline(
 
     def declare(function: Function) -> Pipeline:
         wanted = name if name is not None else function.__name__.replace("_", "-")
-        if not _NAME.fullmatch(wanted) or len(wanted) > _MAX_NAME_LENGTH:
+        if not NAME.fullmatch(wanted) or len(wanted) > MAX_NAME_LENGTH:
             raise InvalidDefinition(
                 f"{wanted!r} cannot be a pipeline's name", site, "letters, digits, dashes, underscores"
             )
@@ -417,31 +351,6 @@ def _output_mode(name: str, text: str, stateful: bool, site: Site) -> OutputMode
     if not stateful and text != OutputMode.APPEND:
         raise InvalidDefinition(f"{name}: output_mode is for stateful pipelines", site, "stateful=True")
     return OutputMode(text)
-
-
-def _check_location(
-    name: str, location: str | None, options: Mapping[str, str], format_: TableFormat, replayable: bool, site: Site
-) -> None:
-    if location is None:
-        if options:
-            raise InvalidDefinition(f"table {name}: storage_options are for a location=", site, "'s3://bucket/lake'")
-        return
-    if not location.startswith(SCHEMES) or len(location.split("//", 1)[1].strip("/")) == 0:
-        hint = f"a URL such as 's3://bucket/lake', of {', '.join(SCHEMES)}"
-        raise InvalidDefinition(f"table {name}: location={location!r} is no place in an object store", site, hint)
-    if format_ is not TableFormat.DELTA:
-        hint = "format='delta', whose log an object store can hold"
-        raise InvalidDefinition(f"table {name}: format {format_} is kept on a file system", site, hint)
-    if not replayable:
-        hint = "leave out location=, or let every edition have its own: replayable=True"
-        raise InvalidDefinition(f"table {name}: a table that all editions share has no location", site, hint)
-    wrong = next((key for key, value in options.items() if not isinstance(value, str)), None)
-    if wrong is not None:
-        raise InvalidDefinition(f"table {name}: the storage option {wrong} is no text", site, "'true', not True")
-
-
-def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _site_of(function: Callable[..., Any], otherwise: Site) -> Site:

@@ -302,13 +302,16 @@ class PipelineState:
     def tried(self, edition: Edition, made: Pipeline, source_file: str) -> Edition:
         """Like `try_out`, for a definition that was loaded from `trial.py`."""
         for name, facts in table_facts(made).items():
-            if edition.tables.get(name, facts) != facts:
+            before = edition.tables.get(name, facts)
+            if before != facts:
+                is_parted_otherwise = replace(before, partition_by=facts.partition_by) == facts
+                what = "other partitions" if is_parted_otherwise else "another key, format or location"
                 hint = f"give it a new version, and `cordwood pipeline replay {shown_path(source_file)}`"
                 if self.live() is None:
                     forget = f"`cordwood pipeline forget {made.name} {edition.name}`"
                     hint = f"{forget} removes what its first run has left when it was interrupted"
                 raise WrongState(
-                    f"{made.name}: the table {name} has another key, format or location than in edition {edition.name}",
+                    f"{made.name}: the table {name} has {what} than in edition {edition.name}",
                     hint,
                 )
         added = _topic_names(made, edition.name if edition.replayed else None)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from cordwood.pipelines.definition.definition import Pipeline, TableFormat
+from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.storage_options import plain_options
+from cordwood.pipelines.definition.table_output import TableFormat
 
 
 @dataclass(frozen=True)
@@ -20,21 +21,30 @@ class TableFacts:
     """The place of an object store below which the table is."""
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Options that are not credentials."""
+    partition_by: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         remote = {} if self.location is None else {"location": self.location, "storage_options": self.storage_options}
-        return {"format": self.format.value, "key": list(self.key), "shared": self.shared, **remote}
+        parts = {"partition_by": list(self.partition_by)} if self.partition_by else {}
+        return {"format": self.format.value, "key": list(self.key), "shared": self.shared, **parts, **remote}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         options = dict(value.get("storage_options", {}))
-        return cls(TableFormat(value["format"]), tuple(value["key"]), value["shared"], value.get("location"), options)
+        parts = tuple(value.get("partition_by", ()))
+        format_, key = TableFormat(value["format"]), tuple(value["key"])
+        return cls(format_, key, value["shared"], value.get("location"), options, parts)
 
 
 def table_facts(made: Pipeline) -> dict[str, TableFacts]:
     return {
         table.name: TableFacts(
-            table.format, table.key, not table.replayable, table.location, plain_options(table.storage_options)
+            table.format,
+            table.key,
+            not table.replayable,
+            table.location,
+            plain_options(table.storage_options),
+            tuple(map(str, table.partition_by)),
         )
         for table in made.tables.values()
     }

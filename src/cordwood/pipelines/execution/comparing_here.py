@@ -123,16 +123,23 @@ def _table_rows(snapshot: Snapshot, key: Sequence[str], values: Sequence[str]) -
     import pyarrow.parquet as pq
 
     filesystem = None if snapshot.remote is None else snapshot.remote.filesystem()
-    for path in snapshot.files:
+    for number, path in enumerate(snapshot.files):
+        constants = {} if snapshot.partitions is None else _row_of(snapshot.partitions, number)
         # A file that is older than a column lacks it.
         file = pq.ParquetFile(str(path), filesystem=filesystem)
         wanted = [name for name in (*key, *values) if name in file.schema_arrow.names]
         for batch in file.iter_batches(columns=wanted):
             cells = {name: _cells(batch.column(name)) for name in wanted}
             absent = [None] * batch.num_rows
+            cells |= {name: [value] * batch.num_rows for name, value in constants.items()}
             keys = zip(*(cells.get(name, absent) for name in key), strict=True) if key else absent
             contents = zip(*(cells.get(name, absent) for name in values), strict=True) if values else [()] * len(absent)
             yield from map(_Row, keys, contents)
+
+
+def _row_of(partitions: Any, number: int) -> dict[str, Hashable]:
+    """The values of a file's partition."""
+    return {name: _cells(partitions.column(name).slice(number, 1))[0] for name in partitions.column_names}
 
 
 def _cells(column: Any) -> list[Hashable]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
-from cordwood.pipelines.definition.definition import RECORD, Pipeline, Table, Topic
+from cordwood.pipelines.definition.definition import RECORD, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.events import Spent
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records

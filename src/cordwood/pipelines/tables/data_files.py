@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from cordwood.pipelines.rows.watching import collected
 from cordwood.pipelines.tables.stores import TableStore
@@ -38,6 +38,8 @@ class DataFile(NamedTuple):
     statistics: str
     """Delta's statistics: the number of rows, and by column the least, the greatest and the nulls."""
     modified_ms: int
+    values: tuple[Any, ...] = ()
+    """The values of the partition that all rows belong to, in the form of the table's format."""
 
 
 class Written(NamedTuple):
@@ -48,6 +50,22 @@ class Written(NamedTuple):
     """How long the task waited for its rows; for a job, the longest wait of a task."""
     write_ms: int
     """How long the task wrote; for a job, the longest write of a task."""
+    is_cut_off: bool = False
+    """True if a task found more partitions than a batch may have, and stopped writing."""
+
+
+class TaskFiles(Protocol):
+    """The new files of one task."""
+
+    is_full: bool
+    """True if the files do not have all rows."""
+
+    def write(self, batch: "pa.RecordBatch") -> None: ...
+
+    def close(self) -> tuple[DataFile, ...]: ...
+
+
+MakeFiles = Callable[[TableStore, "pa.Schema"], TaskFiles]
 
 
 def arrow_schema(schema: "StructType") -> "pa.Schema":
@@ -62,14 +80,18 @@ Reduce = Callable[["pa.Table"], "pa.Table"]
 """Reduces the rows that were gathered for a row group to those that it keeps."""
 
 
-def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None) -> Written:
-    """Writes the rows into new files of a store, and lists the files."""
+def write_data_files(
+    rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None, files: MakeFiles | None = None
+) -> Written:
+    """Writes the rows into new files of a store, and lists the files. `files` makes the files of a task, if they are to
+    be others than large ones with any rows."""
     schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        written = write_partition(batches, lambda: FileWriter(store, schema, reduce))
+        made = RolledFiles(lambda: FileWriter(store, schema, reduce)) if files is None else files(store, schema)
+        written = write_partition(batches, made)
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)], pa.binary())], names=[_REPORT])
 
     reported = collected(rows.mapInArrow(write, f"{_REPORT} binary"))
@@ -78,31 +100,51 @@ def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | N
         tuple(file for task in tasks for file in task.files),
         max((task.input_ms for task in tasks), default=0),
         max((task.write_ms for task in tasks), default=0),
+        any(task.is_cut_off for task in tasks),
     )
 
 
-def write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], FileWriter]") -> Written:
-    """Writes the rows of one task: files of at most about `MAX_FILE_BYTES`, and none without rows."""
-    files: list[DataFile] = []
-    writer: FileWriter | None = None
+def write_partition(batches: "Iterator[pa.RecordBatch]", files: TaskFiles) -> Written:
+    """Writes the rows of one task."""
     began_ns, write_ns = time.monotonic_ns(), 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
         writing_ns = time.monotonic_ns()
-        if writer is None:
-            writer = begin()
-        writer.write(batch)
-        if writer.size_bytes > MAX_FILE_BYTES:
-            files.append(writer.close())
-            writer = None
+        files.write(batch)
         write_ns += time.monotonic_ns() - writing_ns
     writing_ns = time.monotonic_ns()
-    if writer is not None:
-        files.append(writer.close())
+    written = files.close()
     ended_ns = time.monotonic_ns()
     write_ns += ended_ns - writing_ns
-    return Written(tuple(files), (ended_ns - began_ns - write_ns) // 1_000_000, write_ns // 1_000_000)
+    return Written(written, (ended_ns - began_ns - write_ns) // 1_000_000, write_ns // 1_000_000, files.is_full)
+
+
+class RolledFiles:
+    """Files of at most about `MAX_FILE_BYTES`, and none without rows."""
+
+    is_full = False
+
+    def __init__(self, begin: "Callable[[], FileWriter]") -> None:
+        self._begin = begin
+        self._writer: FileWriter | None = None
+        self._files: list[DataFile] = []
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        if self._writer is None:
+            self._writer = self._begin()
+        self._writer.write(batch)
+        if self._writer.size_bytes > MAX_FILE_BYTES:
+            self._close_writer()
+
+    def close(self) -> tuple[DataFile, ...]:
+        self._close_writer()
+        return tuple(self._files)
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._files.append(self._writer.close())
+            self._writer = None
 
 
 class FileWriter:
@@ -145,11 +187,12 @@ class FileWriter:
 
         if self._gathered:
             table = pa.Table.from_batches(self._gathered).cast(self._schema)
-            if self._reduce is not None:
-                table = self._reduce(table)
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            self._rows += table.num_rows
+            self.write_row_group(table if self._reduce is None else self._reduce(table))
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+
+    def write_row_group(self, rows: "pa.Table") -> None:
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._rows += rows.num_rows
 
     def close(self) -> DataFile:
         self._write_row_group()

@@ -15,17 +15,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import InvalidRows
-from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
+from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.tables.data_files import DataFile, Written, arrow_schema, write_data_files
+from cordwood.pipelines.tables.delta_partitions import (
+    DeltaParting,
+    check_partitions,
+    check_values,
+    filters_of,
+    partitions_of,
+    values_of,
+)
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.keyed_rows import stage_keyed
 from cordwood.pipelines.tables.latest_rows import DELETED, is_told_to_merge, ordered_rows
-from cordwood.pipelines.tables.merge_rules import FileBounds, MergeScope, merge_rules, merge_scope, quoted
+from cordwood.pipelines.tables.merge_rules import (
+    FileBounds,
+    MergeScope,
+    PartitionScope,
+    merge_rules,
+    merge_scope,
+    quoted,
+)
+from cordwood.pipelines.tables.parted_files import write_parted_files
 from cordwood.pipelines.tables.staged import (
     ADDED_TO,
     KEYED,
     Change,
+    FileSizes,
     Snapshot,
     Staged,
     is_time_to_compact,
@@ -34,6 +51,7 @@ from cordwood.pipelines.tables.staged import (
 from cordwood.pipelines.tables.stores import LocalStore, TablePlace, store_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -68,11 +86,19 @@ class DeltaBatches:
         if not self._table.key:
             written = rows.drop("_record")
             self._prepare(written.schema)
-            return staged_as(write_data_files(written, self._store))
+            return staged_as(self._write(written))
         ordered = ordered_rows(rows, self._table)
         self._prepare(rows.drop("_record").schema)
         self._spark = rows.sparkSession
         return stage_keyed(ordered, self._table, self._staging)
+
+    def _write(self, rows: "DataFrame") -> Written:
+        columns = self._table.partition_columns
+        if not columns:
+            return write_data_files(rows, self._store)
+        written = write_parted_files(rows, self._store, self._table, DeltaParting(columns))
+        check_values(self._table, {file.values for file in written.files})
+        return written
 
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:
@@ -84,8 +110,11 @@ class DeltaBatches:
         if self._table.key:
             change = self._replace_rows(opened, staged, application, batch_id)
         else:
-            actions = [_added(file) for file in staged.files]
-            opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=properties)
+            columns = self._table.partition_columns
+            actions = [_added(file, columns) for file in staged.files]
+            opened.create_write_transaction(
+                actions, "append", opened.schema(), partition_by=list(columns), commit_properties=properties
+            )
             change = Change(len(staged.files), sum(file.size_bytes for file in staged.files))
         self._store.make_durable(before + 1)
         if self._table.key:
@@ -96,15 +125,25 @@ class DeltaBatches:
         import pyarrow.compute as pc
 
         rows = self._staged_rows(staged)
-        key = self._table.key[0]
-        told = rows.scanner(columns=[key, DELETED]).to_table()
-        scope = merge_scope(told.column(key), _bounds(opened, key))
-        before = _files(opened)
-        if not self._merged_on_spark(opened, staged, application, batch_id):
+        columns = self._table.partition_columns
+        searched = next((name for name in self._table.key if name not in columns), None)
+        told = rows.scanner(columns=[*filter(None, [searched]), *columns, DELETED]).to_table()
+        if columns:
+            parts = told.filter(pc.invert(told.column(DELETED))).select(columns).group_by(list(columns)).aggregate([])
+            check_values(self._table, values_of(parts))
+        actions = _actions(opened)
+        within = PartitionScope.of(told, [name for name in columns if name in self._table.key])
+        near = within.near(actions)
+        scope = MergeScope(near.num_rows, None)
+        if searched is not None:
+            scope = merge_scope(told.column(searched), _bounds(near, searched))
+        before = _sizes(actions)
+        if not self._merged_on_spark(opened, staged, within, application, batch_id):
             deletes = bool(pc.any(told.column(DELETED)).as_py())
-            self._merge(opened, rows, scope, _transaction(application, batch_id), deletes=deletes)
+            conditions = [within.condition('"'), None if searched is None else scope.condition(searched, '"')]
+            self._merge(opened, rows, conditions, _transaction(application, batch_id), deletes=deletes)
         opened.update_incremental()
-        return _change(before, _files(opened), scope.files)
+        return _change(before, _sizes(_actions(opened)), scope.files)
 
     def _staged_rows(self, staged: Staged) -> Any:
         import pyarrow.dataset as ds
@@ -128,15 +167,20 @@ class DeltaBatches:
         return "; ".join(filter(None, (untold, compacted))) or None
 
     def _compact(self, opened: "DeltaTable") -> str | None:
-        sizes = KEYED if self._table.key else ADDED_TO
-        if not is_time_to_compact(_files(opened).values(), sizes):
+        sizes, columns = KEYED if self._table.key else ADDED_TO, self._table.partition_columns
+        before, removed, added = opened.version(), 0, 0
+        for filters in _partitions_to_compact(_actions(opened), columns, sizes):
+            done = opened.optimize.compact(
+                partition_filters=filters or None,
+                target_size=sizes.target_bytes,
+                max_concurrent_tasks=1,
+                max_spill_size=MERGE_MEMORY_BYTES,
+            )
+            removed, added = removed + done["numFilesRemoved"], added + done["numFilesAdded"]
+        if not removed:
             return None
-        before = opened.version()
-        done = opened.optimize.compact(
-            target_size=sizes.target_bytes, max_concurrent_tasks=1, max_spill_size=MERGE_MEMORY_BYTES
-        )
         self._store.make_durable(before + 1)
-        return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
+        return f"{removed} files of table {self._table.name} made {added}"
 
     def _clean(self, opened: "DeltaTable", now_ms: int) -> bool:
         """Removes files that left the table longer ago than its retention, a week, or that no commit ever named.
@@ -169,6 +213,7 @@ class DeltaBatches:
         # A column without nulls in this batch may have some in the next.
         schema = schema.toNullable()
         opened = self._open()
+        check_partitions(schema, self._table, opened)
         if opened is None:
             self._store.make()
             try:
@@ -176,6 +221,7 @@ class DeltaBatches:
                     self._store.uri,
                     arrow_schema(schema),
                     name=self._table.name,
+                    partition_by=list(self._table.partition_columns) or None,
                     storage_options=self._store.options,
                     configuration={"delta.targetFileSize": str(KEYED.target_bytes)} if self._table.key else None,
                 )
@@ -203,18 +249,21 @@ class DeltaBatches:
             opened.alter.add_columns(fields)
             self._store.make_durable(before + 1)
 
-    def _merged_on_spark(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> bool:
+    def _merged_on_spark(
+        self, opened: "DeltaTable", staged: Staged, within: PartitionScope, application: str, batch_id: int
+    ) -> bool:
         from deltalake.exceptions import CommitFailedError
 
         if self._spark is None or not isinstance(self._place, Path):
             return False  # Delta's jars would need Hadoop's for the store, and options of their own
-        is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_files(opened).values()))
+        is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_sizes(_actions(opened)).values()))
         if not is_wanted or not may_be_null_inside(_columns(opened)):
             return False
         if self._on_spark is None:
             self._on_spark = SparkMerge(self._spark, self._place, self._table)
         try:
-            done = self._on_spark.execute([self._staging / file.name for file in staged.files], application, batch_id)
+            files = [self._staging / file.name for file in staged.files]
+            done = self._on_spark.execute(files, within, application, batch_id)
         except JarsDoNotFit as misfit:
             self._jars_fit = False
             self._untold = f"table {self._table.name} is merged in the driver: Delta's jars do not fit Spark ({misfit})"
@@ -227,18 +276,23 @@ class DeltaBatches:
         return True
 
     def _merge(
-        self, opened: "DeltaTable", staged: Any, scope: MergeScope, properties: "CommitProperties", *, deletes: bool
+        self,
+        opened: "DeltaTable",
+        staged: Any,
+        within: Sequence[str | None],
+        properties: "CommitProperties",
+        *,
+        deletes: bool,
     ) -> None:
-        """Merges staged rows in the driver. `deletes`: some of the rows delete. Without them the merge does not test
-        for deletion."""
+        """Merges staged rows in the driver. `within`: conditions that hold for all rows of the table that have a key of
+        the batch. `deletes`: some of the rows delete. Without them the merge does not test for deletion."""
         rows = staged.scanner(batch_size=16_384).to_reader()
         columns = [quoted(name, '"') for name in rows.schema.names if not is_told_to_merge(name)]
         values = {name: f"s.{name}" for name in columns}
         rules = merge_rules(self._table, '"')
-        within = scope.condition(self._table.key[0], '"')
         merge = opened.merge(
             rows,
-            rules.same_key if within is None else f"{rules.same_key} and {within}",
+            " and ".join([rules.same_key, *filter(None, within)]),
             source_alias="s",
             target_alias="t",
             streamed_exec=True,
@@ -262,17 +316,23 @@ def delta_snapshot(place: TablePlace) -> Snapshot | None:
     if not DeltaTable.is_deltatable(store.uri, store.options):
         return None
     opened = DeltaTable(store.uri, storage_options=store.options)
-    if isinstance(place, Path):
-        files = tuple(Path(unquote(uri)) for uri in opened.file_uris())
-        return Snapshot(_columns(opened), files, opened.count(), opened.version())
-    names = tuple(Path(unquote(name)) for name in _files(opened))
-    return Snapshot(_columns(opened), names, opened.count(), opened.version(), place)
+    actions, columns = _actions(opened), opened.metadata().partition_columns
+    names = [unquote(name) for name in actions.column("path").to_pylist()]
+    return Snapshot(
+        _columns(opened),
+        tuple(place / name if isinstance(place, Path) else Path(name) for name in names),
+        opened.count(),
+        opened.version(),
+        None if isinstance(place, Path) else place,
+        partitions_of(actions, columns) if columns and names else None,
+    )
 
 
-def _added(file: DataFile) -> Any:
+def _added(file: DataFile, columns: Sequence[str]) -> Any:
     from deltalake.transaction import AddAction
 
-    return AddAction(file.name, file.size_bytes, {}, file.modified_ms, True, file.statistics)
+    values = dict(zip(columns, file.values, strict=True))
+    return AddAction(file.name, file.size_bytes, values, file.modified_ms, True, file.statistics)
 
 
 def _transaction(application: str, batch_id: int) -> "CommitProperties":
@@ -281,22 +341,38 @@ def _transaction(application: str, batch_id: int) -> "CommitProperties":
     return CommitProperties(app_transactions=[Transaction(application, batch_id)])
 
 
-def _files(opened: "DeltaTable") -> dict[str, int]:
+def _actions(opened: "DeltaTable") -> "pa.Table":
+    """A row for each file of the table."""
+    import pyarrow as pa
+
+    return pa.table(opened.get_add_actions(flatten=True))
+
+
+def _sizes(actions: "pa.Table") -> dict[str, int]:
     """The table's files, and the bytes of each."""
-    actions: Any = opened.get_add_actions(flatten=True)
-    return {
-        path.as_py(): int(size.as_py())
-        for path, size in zip(actions.column("path"), actions.column("size_bytes"), strict=True)
-    }
+    return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def _bounds(opened: "DeltaTable", key: str) -> list[FileBounds]:
-    actions: Any = opened.get_add_actions(flatten=True)
+def _bounds(actions: "pa.Table", key: str) -> list[FileBounds]:
     ends: list[Sequence[Any]] = []
     for name in (f"min.{key}", f"max.{key}"):
         there = name in actions.schema.names
-        ends.append([each.as_py() for each in actions.column(name)] if there else [None] * actions.num_rows)
+        ends.append(actions.column(name).to_pylist() if there else [None] * actions.num_rows)
     return [FileBounds(*each) for each in zip(*ends, strict=True)]
+
+
+def _partitions_to_compact(
+    actions: "pa.Table", columns: Sequence[str], sizes: FileSizes
+) -> list[list[tuple[str, str, Any]]]:
+    """A filter for each partition with many small files; an empty one if the table has no partitions."""
+    found = actions.column("size_bytes").to_pylist()
+    if not columns or not found:
+        return [[]] if is_time_to_compact(found, sizes) else []
+    of_partition: dict[tuple[str | None, ...], list[int]] = {}
+    for values, size in zip(values_of(partitions_of(actions, columns)), found, strict=True):
+        of_partition.setdefault(values, []).append(size)
+    due = [values for values, found in of_partition.items() if is_time_to_compact(found, sizes)]
+    return [filters_of(columns, values) for values in due]
 
 
 def _change(before: Mapping[str, int], after: Mapping[str, int], searched: int) -> Change:

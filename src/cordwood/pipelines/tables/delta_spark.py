@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.tables.latest_rows import is_told_to_merge
-from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
+from cordwood.pipelines.tables.merge_rules import PartitionScope, merge_rules, quoted
 from cordwood.spark.options.quantities import size_bytes
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class SparkMerge:
         self._directory = directory
         self._table = table
 
-    def execute(self, files: Sequence[Path], application: str, batch_id: int) -> bool:
+    def execute(self, files: Sequence[Path], within: PartitionScope, application: str, batch_id: int) -> bool:
         """Merges staged rows, in one commit with the batch's number. Returns False if the table had the batch
-        already."""
+        already. Rows outside of `within` are other rows."""
         import pyarrow.parquet as pq
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -74,7 +74,7 @@ class SparkMerge:
         try:
             # The statement returns the number of changed rows, or nothing if the table's log has this batch of this
             # application.
-            return bool(self._spark.sql(self._statement(view, columns)).collect())
+            return bool(self._spark.sql(self._statement(view, columns, within)).collect())
         except Exception as failure:
             if (misfit := _misfit(failure, self._spark)) is not None:
                 raise JarsDoNotFit(misfit) from failure
@@ -82,11 +82,12 @@ class SparkMerge:
         finally:
             self._spark.catalog.dropTempView(view)
 
-    def _statement(self, view: str, columns: Sequence[str]) -> str:
+    def _statement(self, view: str, columns: Sequence[str], within: PartitionScope) -> str:
         rules = merge_rules(self._table, "`")
+        same_row = " and ".join(filter(None, [rules.same_key, within.condition("`")]))
         names = [quoted(name, "`") for name in columns]
         return (
-            f"merge into delta.{quoted(_uri(self._directory), '`')} t using {view} s on {rules.same_key} "
+            f"merge into delta.{quoted(_uri(self._directory), '`')} t using {view} s on {same_row} "
             f"when matched and {rules.delete} then delete "
             f"when matched and {rules.update} then update set {', '.join(f't.{name} = s.{name}' for name in names)} "
             f"when not matched and {rules.insert} then "

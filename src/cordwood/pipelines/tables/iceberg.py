@@ -13,9 +13,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.tables.data_files import arrow_schema, write_data_files
+from cordwood.pipelines.tables.iceberg_partitions import (
+    IcebergParting,
+    check_transforms,
+    data_file,
+    name_of,
+    transform_of,
+)
+from cordwood.pipelines.tables.parted_files import write_parted_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
 from cordwood.pipelines.tables.stores import LocalStore, TablePlace
 
@@ -27,6 +35,8 @@ NAMESPACE: Final = "cordwood"
 _BATCH: Final = "cordwood.batch."
 _SCHEMA: Final = "cordwood.schema"
 """Spark's schema: Iceberg has fewer types, and a change between types that it merges would go unseen."""
+_PARTITIONS: Final = "cordwood.partition_by"
+_NAME_MAPPING: Final = "schema.name-mapping.default"
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
@@ -55,7 +65,10 @@ class IcebergBatches:
     def stage(self, rows: "DataFrame") -> Staged:
         written = rows.drop("_record")
         self.prepare(written.schema.toNullable())
-        return staged_as(write_data_files(written, self.store))
+        if not self._table.partition_by:
+            return staged_as(write_data_files(written, self.store))
+        parting = IcebergParting(self._table.partition_by)
+        return staged_as(write_parted_files(written, self.store, self._table, parting))
 
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:
@@ -66,7 +79,14 @@ class IcebergBatches:
         self.store.sync()
         with opened.transaction() as transaction:
             transaction.set_properties({f"{_BATCH}{application}": str(batch_id)})
-            transaction.add_files([f"file://{self.store.directory / file.name}" for file in staged.files])
+            metadata = transaction.table_metadata
+            added = [
+                data_file(metadata, opened.io, f"file://{self.store.directory / file.name}", file.values)
+                for file in staged.files
+            ]
+            with transaction.update_snapshot().merge_append() as append:
+                for each in added:
+                    append.append_data_file(each)
         return Change(len(staged.files), sum(file.size_bytes for file in staged.files))
 
     def discard(self, staged: Staged) -> None:
@@ -105,10 +125,12 @@ class IcebergBatches:
         """Makes sure that the table has all columns of these rows: adds new ones, refuses another type."""
         from pyspark.sql.types import StructType
 
-        self.store.make()
         opened = self.open()
+        self._check_partitions(schema, opened)
+        self.store.make()
         if opened is None:
             self._opened = self._create(schema)
+            self._map_names(self._opened)
             return
         known = StructType.fromJson(json.loads(opened.properties[_SCHEMA]))
         there = {each.name: each.dataType.simpleString() for each in known}
@@ -126,17 +148,42 @@ class IcebergBatches:
                 with transaction.update_schema() as update:
                     update.union_by_name(arrow_schema(StructType(added)))
                 transaction.set_properties({_SCHEMA: json.dumps(whole.jsonValue())})
+        self._map_names(opened)
+
+    def _check_partitions(self, schema: "StructType", opened: Any) -> None:
+        declared = ", ".join(map(str, self._table.partition_by))
+        there = declared if opened is None else opened.properties.get(_PARTITIONS, "")
+        if there != declared:
+            raise InvalidRows(
+                f"table {self._table.name}: it is partitioned by {there or 'nothing'}, and declared with "
+                f"{declared or 'nothing'}",
+                "other partitions are a new version: replay it beside the live table, and swap",
+            )
+        check_transforms(schema, self._table)
+
+    def _map_names(self, opened: Any) -> None:
+        """Has readers find columns by name: the executors' files do not number them."""
+        if opened.metadata.name_mapping() is None:
+            mapping = opened.metadata.schema().name_mapping.model_dump_json()
+            with opened.transaction() as transaction:
+                transaction.set_properties({_NAME_MAPPING: mapping})
 
     def _create(self, schema: "StructType") -> Any:
         catalog = _catalog(self._directory)
         catalog.create_namespace_if_not_exists(NAMESPACE)
+        partitions = ", ".join(map(str, self._table.partition_by))
         try:
-            return catalog.create_table(
+            with catalog.create_table_transaction(
                 f"{NAMESPACE}.{self._table.name}",
                 arrow_schema(schema),
                 location=f"file://{self._directory}",
-                properties={**_PROPERTIES, _SCHEMA: json.dumps(schema.jsonValue())},
-            )
+                properties={**_PROPERTIES, _SCHEMA: json.dumps(schema.jsonValue()), _PARTITIONS: partitions},
+            ) as transaction:
+                if self._table.partition_by:
+                    with transaction.update_spec() as update:
+                        for each in self._table.partition_by:
+                            update.add_field(each.column, transform_of(each), name_of(each))
+            return catalog.load_table(f"{NAMESPACE}.{self._table.name}")
         except (TypeError, ValueError, NotImplementedError) as error:
             raise InvalidRows(f"table {self._table.name}: its columns do not fit into Iceberg: {error}") from error
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition.definition import Table
 from cordwood.pipelines.definition.errors import InvalidRows
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.tables.data_files import DataFile, copy_rows, write_data_files
 from cordwood.pipelines.tables.latest_rows import Ordered, last_by_spark, last_of_each_key
 from cordwood.pipelines.tables.staged import Staged

@@ -11,8 +11,9 @@ needs.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.pipelines.definition.definition import RECORD, Table
+from cordwood.pipelines.definition.definition import RECORD
 from cordwood.pipelines.definition.errors import InvalidRows
+from cordwood.pipelines.definition.table_output import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +75,7 @@ def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]
     other. Without `order` the lowest row is the last."""
     import numpy as np
 
-    codes, distinct = _codes(rows, keys)
+    codes, distinct = codes_of([rows.column(name) for name in keys])
     if distinct == rows.num_rows:
         return None
     ranks = [_ranks(rows.column(name)) for name in order]
@@ -102,13 +103,13 @@ def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
     return rows.where(missing).select(RECORD, F.lit(f"the key of table {table.name} ({keys}) is null").alias("error"))
 
 
-def _codes(rows: "pa.Table", keys: Sequence[str]) -> "tuple[NDArray[np.int64], int]":
-    """A number for each key, the same for equal keys, and how many keys there are."""
+def codes_of(keys: "Sequence[pa.ChunkedArray]") -> "tuple[NDArray[np.int64], int]":
+    """A number for each row's key, the same for equal keys, and how many keys there are."""
     import numpy as np
 
-    codes, distinct = _encoded(rows.column(keys[0]))[:2]
-    for name in keys[1:]:
-        more, width = _encoded(rows.column(name))[:2]
+    codes, distinct = _encoded(keys[0])[:2]
+    for column in keys[1:]:
+        more, width = _encoded(column)[:2]
         values, codes = np.unique(codes * width + more, return_inverse=True)
         distinct = len(values)
     return codes, distinct

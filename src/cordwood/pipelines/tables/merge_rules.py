@@ -10,11 +10,12 @@ search.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.pipelines.definition.definition import Table
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.tables.latest_rows import DELETED
 
 if TYPE_CHECKING:
@@ -86,6 +87,56 @@ class MergeScope(NamedTuple):
         return f"({' or '.join(within)})" if within else "false"
 
 
+_MAX_LISTED: Final = 16
+"""`deltalake` skips files by a list of values only if it is short."""
+
+
+class PartitionScope(NamedTuple):
+    """The partitions that may hold a key of the batch, as far as the key has partition columns: a row in another
+    partition has another key. A partition column that the key lacks says nothing, because a row may have come from any
+    partition."""
+
+    values: Mapping[str, tuple[Any, ...]]
+    """By partition column, the batch's values in ascending order."""
+
+    @classmethod
+    def of(cls, told: "pa.Table", columns: Sequence[str]) -> "PartitionScope":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found: dict[str, tuple[Any, ...]] = {}
+        for name in columns:
+            kind = told.schema.field(name).type
+            if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind):
+                values = pc.unique(told.column(name)).drop_null().to_pylist()
+                if not any(isinstance(each, str) and not 0 < len(each) <= _MAX_LITERAL_LENGTH for each in values):
+                    found[name] = tuple(sorted(values))
+        return cls(found)
+
+    def near(self, actions: "pa.Table") -> "pa.Table":
+        """The files, of these of a log, that are in one of the partitions."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, values in self.values.items() if actions.num_rows else ():
+            column = actions.column(f"partition.{name}")
+            actions = actions.filter(pc.is_in(column, value_set=pa.array(values, column.type)))
+        return actions
+
+    def condition(self, quote: str) -> str | None:
+        """The partitions as SQL on the table's rows (`t`)."""
+        conditions = []
+        for name, values in self.values.items():
+            column = f"t.{quoted(name, quote)}"
+            if not values:
+                return "false"
+            if len(values) <= _MAX_LISTED:
+                conditions.append(f"{column} in ({', '.join(map(_literal, values))})")
+            else:
+                conditions.append(f"({column} >= {_literal(values[0])} and {column} <= {_literal(values[-1])})")
+        return " and ".join(conditions) or None
+
+
 def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeScope:
     """The scope of a merge. `keys` are those of the batch, none of them null."""
     import pyarrow as pa
@@ -152,4 +203,6 @@ def _told(files: int, ranges: Sequence[tuple[Any, Any]], all_files: int) -> Merg
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, date):
+        return f"date '{value.isoformat()}'"
     return quoted(value, "'") if isinstance(value, str) else str(value)

@@ -14,6 +14,7 @@ from cordwood.pipelines.tables.data_files import DataFile, Written
 from cordwood.pipelines.tables.stores import ObjectStore
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -91,6 +92,8 @@ class Snapshot:
     rows: int
     version: int
     remote: ObjectStore | None = None
+    partitions: "pa.Table | None" = None
+    """The columns that the files lack, because all rows of a file have one value of them: a row for each file."""
 
 
 def is_time_to_compact(found_bytes: Iterable[int], sizes: FileSizes = ADDED_TO) -> bool:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
 
 from cordwood.model.durable_files import sync
 from cordwood.pipelines.definition.errors import WrongState
@@ -44,6 +45,9 @@ class TableStore(Protocol):
 
     def close(self, file: Any) -> int:
         """Closes a new file durably and returns its size in bytes."""
+
+    def open(self, name: str) -> Any:
+        """Opens a file for reading, as pyarrow takes it."""
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there."""
@@ -81,6 +85,11 @@ class LocalStore:
         file.close()
         return size_bytes
 
+    def open(self, name: str) -> Any:
+        from pyarrow import OSFile
+
+        return OSFile(str(self.directory / name))
+
     def remove(self, name: str) -> None:
         (self.directory / name).unlink(missing_ok=True)
 
@@ -93,7 +102,10 @@ class LocalStore:
         log = self.directory / "_delta_log"
         version = first_version
         while (entry := log / f"{version:020}.json").exists():
-            _sync(self.directory / path for path in _paths_added(entry))
+            added = [self.directory / path for path in _paths_added(entry)]
+            # `deltalake` makes a directory for each partition, and one in another if several columns part the rows.
+            below = {parent for path in added for parent in path.parents if self.directory in parent.parents}
+            _sync([*added, *below])
             # The entry, its checksum, and now and then a checkpoint of all entries, with which readers begin.
             _sync(log.glob(f"{version:020}.*"))
             version += 1
@@ -138,6 +150,9 @@ class ObjectStore:
         size_bytes = int(file.tell())
         file.close()
         return size_bytes
+
+    def open(self, name: str) -> Any:
+        return self.filesystem().open_input_file(name)
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
@@ -191,7 +206,7 @@ def _paths_added(entry: Path) -> Iterator[str]:
         for line in lines:
             action = json.loads(line)
             if "add" in action:
-                yield action["add"]["path"]
+                yield unquote(action["add"]["path"])
 
 
 def _sync(paths: Iterable[Path]) -> None:
