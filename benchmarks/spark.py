@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import cordwood.spark
-from benchmarks import load, report, spark_pipelines, spark_tables
+from benchmarks import load, report, spark_pipelines, spark_start, spark_tables
 from benchmarks.figures import CORDWOOD, KAFKA, Figure, Metric, Target
 from benchmarks.machine import cores, facts
 from benchmarks.maven import PEERS, PeerUnavailable
@@ -72,6 +72,7 @@ class Run:
     directory: Path
     figures: list[Figure] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    jars: str = ""
     topics: dict[tuple[int, str, int], str] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
@@ -198,6 +199,17 @@ def trigger(run: Run) -> None:
     run.alternate("trigger", "one record", (Metric("micro-batch, median", "ms", TRIGGER_FLOOR),), measure)
 
 
+def start(run: Run) -> None:
+    """CPU from a query's start to its first offset, in a Spark for each format."""
+    topic = run.filled(1024, "none", 1)
+    found = spark_start.figures()
+    run.figures.extend(found)
+    for number in range(run.plan.rounds):
+        for name in run.names if number % 2 else list(reversed(run.names)):
+            spark_start.measure(name, FORMATS[name], run.broker.bootstrap, topic, run.jars, found)
+            run.say(f"start: {name}, round {number + 1}")
+
+
 def memory(run: Run) -> None:
     """The most memory of a Python worker that reads 1 KiB records; the connector has no such worker."""
     topic = run.filled(1024, "lz4", run.plan.partitions[-1])
@@ -215,6 +227,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Run], None]]] = {
     "stream": ("Streaming read", stream),
     "sink": ("Batch write", sink),
     "trigger": ("The floor of a trigger", trigger),
+    "start": ("From start() to the first offset", start),
     "memory": ("Memory of a worker", memory),
 }
 
@@ -334,7 +347,7 @@ def main() -> int:
     broker.start()
     spark = cordwood.spark.session("benchmarks", "local[*]", **settings)
     spark.sparkContext.setLogLevel("ERROR")
-    run = Run(spark, broker, plan, names, console, directory)
+    run = Run(spark, broker, plan, names, console, directory, jars=settings.get("spark.jars", ""))
     known = {**facts(directory, None), "spark": spark.version, "rounds": plan.rounds}
     command = shlex.join(["python", "-m", "benchmarks.spark", *sys.argv[1:]])
     console.print(f"[bold]{escape(command)}[/]")

@@ -4,7 +4,6 @@ The format is found by its name: nothing here registers it.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     import cordwood.spark
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.pop("PYSPARK_PYTHON", None)  # the session names its own
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     directory = tmp_path_factory.mktemp("spark")
     settings: dict[str, Any] = {

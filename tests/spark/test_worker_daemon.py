@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.conftest import Load, Produce, numbered
 
 
 def test_workers_are_forked_from_a_daemon_that_has_imported_what_takes_long(spark: SparkSession) -> None:
@@ -54,3 +55,35 @@ def test_what_reads_and_what_computes_share_one_daemon() -> None:
 def test_python_hashes_text_alike_in_all_workers(spark: SparkSession) -> None:
     hashes = spark.sparkContext.parallelize(range(4), 4).map(lambda _: (hash("text"), os.environ["PYTHONHASHSEED"]))
     assert len(set(hashes.collect())) == 1
+
+
+def test_the_planner_of_a_stream_comes_to_offsets_without_arrow_and_numpy(
+    load_stream: Load, put: Produce, topic: str, tmp_path: Path
+) -> None:
+    put(topic, numbered(0, 3))
+    running = load_stream(topic, startingOffsets="earliest").writeStream.format("noop")
+    query = running.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        query.processAllAvailable()
+        commands = {each: _command(each) for each in _children(os.getpid())}
+        assert not [command for command in commands.values() if "pyspark.daemon" in command]
+        planners = [each for each, command in commands.items() if "cordwood.spark.workers.planner" in command]
+        assert planners
+        for planner in planners:
+            loaded = Path(f"/proc/{planner}/maps").read_text()
+            assert [name for name in ("libarrow", "/numpy/", "/pandas/", "/numba/") if name in loaded] == []
+    finally:
+        query.stop()
+
+
+def _command(process: int) -> str:
+    return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def _children(process: int) -> list[int]:
+    """The descendants of a process."""
+    found = []
+    for each in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in map(int, each.read_text().split()):
+            found += [child, *_children(child)]
+    return found

@@ -7,12 +7,13 @@ and can do without. A script that stands in for `java` leaves that one argument 
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Final
+
+from cordwood.spark.stand_ins import put_script
 
 OLDEST: Final = 17
 _MODULE: Final = "jdk.incubator.vector"
@@ -101,20 +102,8 @@ def _stand_in(home: Path) -> Path:
     """A Java home with nothing but the script, kept in the user's cache so that one is enough for all sessions."""
     text = _STAND_IN.format(module=_MODULE, java=home / "bin" / "java")
     for directory in _places(home):
-        script = directory / "bin" / "java"
-        try:
-            if script.exists() and script.read_text() == text:
-                return directory
-            script.parent.mkdir(parents=True, exist_ok=True)
-            # The script is written beside and renamed: another session may be starting Java at this moment.
-            with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
-                file.write(text)
-            written = Path(file.name)
-            written.chmod(written.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-            written.rename(script)
-        except OSError:
-            continue
-        return directory
+        if put_script(directory / "bin" / "java", text):
+            return directory
     raise NoJava("no directory could be written to in which Java's stand-in could be put")
 
 

@@ -5,7 +5,6 @@ Spark applies after all rows have been decoded.
 """
 
 import os
-import sys
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
+from cordwood.spark.python import python_for_spark
 from cordwood.spark.spark_home import ensure_spark_home
 from cordwood.spark.workers.shared import seed_for_children, share_workers
 
@@ -68,7 +68,7 @@ def session(
         ensure_java()
         if (master or remote or "local").startswith("local"):
             # Spark would take the first python3 on the path, which may lack this package.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", python_for_spark())
             ensure_spark_home()
             named = master or remote or wanted.get("spark.master")
             is_local = (named is None and _GATEWAY not in os.environ) or str(named).startswith("local")

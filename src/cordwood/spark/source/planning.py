@@ -8,13 +8,15 @@ pieces are in offset order, and a task reads its ranges one after the other.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.spark.source.options import SourceOptions, TaskSizes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RECORDS_PER_TASK: Final = 1_000_000
 """Above this a range is worth another task even if all cores have one: a failed task is repeated as a whole."""
@@ -71,7 +73,7 @@ class Reading:
     """Everything that the tasks of a read share. Travels pickled."""
 
     options: SourceOptions
-    schema: pa.Schema
+    schema: "pa.Schema"
     min_timestamp_us: int | None = None
     max_timestamp_us: int | None = None
 

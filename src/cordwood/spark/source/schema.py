@@ -5,9 +5,8 @@ that are not named are neither decoded nor sent to the JVM.
 """
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,6 +21,9 @@ from pyspark.sql.types import (
 )
 
 from cordwood.spark.options.names import EXTRA_COLUMNS, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -78,8 +80,11 @@ def check_schema(schema: StructType, extra_columns: Collection[str]) -> None:
         raise SchemaError("\n".join(["the schema does not fit the records of a log:", *problems]))
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> "pa.Schema":
     """The schema with which Spark compares the first batch, field by field."""
+    # Imported here: the planner of a stream, which does not read, needs neither Arrow nor NumPy.
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(schema, timezone="UTC")
 
 

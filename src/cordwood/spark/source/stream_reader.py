@@ -7,9 +7,8 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -27,6 +26,10 @@ from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
 from cordwood.spark.source.schema import arrow_schema
 from cordwood.spark.source.stream_planner import StreamPlanner
+from cordwood.spark.workers.planner import is_planner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ _log = logging.getLogger(__name__)
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._reading = Reading(options, arrow_schema(schema))
+        self._schema = schema
         self._planner_of_this_process: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,12 +103,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # In executors
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, ReadTask)
         # Imported here: planners, which Spark starts often, never read.
         from cordwood.spark.source.range_reading import RangeReader
 
-        return RangeReader(self._reading, partition).read()
+        return RangeReader(Reading(self._options, arrow_schema(self._schema)), partition).read()
 
 
 def _end_in_order(planner: StreamPlanner) -> None:
@@ -120,6 +123,5 @@ def _end_in_order(planner: StreamPlanner) -> None:
         planner.close()
         sys.exit(0)
 
-    program = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if program is not None and program.name.endswith("python_streaming_source_runner"):
+    if is_planner():
         signal.signal(signal.SIGTERM, end)

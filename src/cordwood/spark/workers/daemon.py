@@ -5,8 +5,9 @@ numba, the kernels and PySpark by itself: the better part of a second of CPU, al
 daemon does so once. Only modules that start no thread are imported: a fork copies the locks of other threads, but not
 the threads. Arrow starts one, so workers import it themselves, as they do in Spark.
 
-A session of ours sets `spark.python.daemon.module` to this. The short-lived daemons of Spark's planners, which run the
-same module, import nothing more than they did.
+A session of ours sets `spark.python.daemon.module` to this. Planners of batches and writes have a daemon for each kind,
+which the stand-in for Python of `spark/python.py` starts by this module, too: these import less of PySpark
+(`light_imports`), half a second of CPU each.
 """
 
 import gc
@@ -14,6 +15,8 @@ import importlib
 import os
 import sys
 from typing import Final
+
+from cordwood.spark.workers.light_imports import import_light
 
 _WORKER: Final = "pyspark.worker"
 PRELOADED: Final = (
@@ -25,6 +28,20 @@ PRELOADED: Final = (
     "pyspark.sql.types",
     "pyspark.taskcontext",
 )
+
+
+PLANNERS: Final = frozenset(
+    f"pyspark.sql.worker.{name}"
+    for name in (
+        "lookup_data_sources",
+        "create_data_source",
+        "plan_data_source_read",
+        "data_source_pushdown_filters",
+        "write_into_data_source",
+        "commit_data_source_write",
+    )
+)
+"""The programs that plan for a data source, which run no function of a user."""
 
 
 def preload() -> None:
@@ -57,6 +74,8 @@ def main() -> None:
         if thread_count() > 1:
             # A library of this machine starts threads: begin again as Spark's own daemon, with nothing imported.
             os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
+    if sys.argv[1:2] and sys.argv[1] in PLANNERS:
+        import_light("pyspark.daemon")
     from pyspark.daemon import manager
 
     manager()
