@@ -8,6 +8,8 @@ from cordwood.model.identifiers import TopicId
 EARLIEST: Final = -2
 LATEST: Final = -1
 """Stand in place of a time: the first and the next offset of a partition."""
+MAX_TIMESTAMP: Final = -3
+"""Stands in place of a time: the offset and the time of the newest record."""
 NO_POSITION: Final = -1
 """Takes the place of a position: tools read it as a group that never committed, and show no lag."""
 

@@ -14,10 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from cordwood.client import configs, families, fetching, groups, offsets, transactions
+from cordwood.client import configs, families, fetching, groups, offsets, sizes, transactions
 from cordwood.client.answers import (
     EARLIEST,
     LATEST,
+    MAX_TIMESTAMP,
     NO_POSITION,
     Committed,
     Fetched,
@@ -48,6 +49,7 @@ from cordwood.records.batch import Buffer
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "MAX_TIMESTAMP",
     "NO_POSITION",
     "Cluster",
     "Committed",
@@ -116,10 +118,14 @@ class Cluster:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
-        """Finds for each partition EARLIEST, LATEST, or the first offset with a record at least as new as a time in ms
-        (-1 if there is none). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist are
-        left out."""
+        """Finds for each partition EARLIEST, LATEST, MAX_TIMESTAMP, or the first offset with a record at least as new
+        as a time in ms (-1 if there is none). LATEST under READ_COMMITTED is the last stable offset. Partitions that do
+        not exist are left out."""
         return offsets.list_offsets(self._brokers, wanted, isolation)
+
+    def log_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """Bytes of each partition's log. Partitions whose brokers do not tell are left out."""
+        return sizes.log_sizes(self._brokers, topics)
 
     # Reading.
 

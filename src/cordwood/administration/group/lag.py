@@ -1,8 +1,6 @@
 """A group's lag, lag time, drain rate and time to data loss, from facts that any Kafka client can see.
 
-A client does not see segments. It sees a log's start, end and size, the topic's settings, and the timestamps of the
-first unread and of the newest record. `lag/estimate.py` spreads records evenly between the two and cuts them into
-segments as the settings say. The forecast over segments is the same as in the broker's metrics.
+`lag/client_forecast.py` judges each position by what a client sees of the log.
 """
 
 import time
@@ -10,11 +8,9 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.administration.group.view import GroupView, PositionView, describe, positions
-from cordwood.lag.arrival import Mark
-from cordwood.lag.data_loss import RULING_SETTINGS, Growth, RetentionRules
-from cordwood.lag.estimate import estimated_span
-from cordwood.lag.position import PositionLag, Standing, evaluate
-from cordwood.lag.rates import Sample, rate_per_s, with_sample
+from cordwood.lag.client_forecast import ClientForecasts, LogFacts, Place
+from cordwood.lag.data_loss import RULING_SETTINGS, RetentionRules
+from cordwood.lag.position import PositionLag, Standing
 from cordwood.model.quantities import duration_in_words
 from cordwood.model.settings.topic_settings import resolve
 
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
 READING_S = 3.0
 MAX_READ_PARTITIONS = 256
 """The most first unread records that one look reads, for their timestamps: more would make a look take long."""
-
-Place = tuple[str, int]
 
 
 class GroupLook(NamedTuple):
@@ -77,15 +71,6 @@ class LagRow(NamedTuple):
         }
 
 
-class LogFacts(NamedTuple):
-    """The facts that a client knows about one partition."""
-
-    start: int
-    end: int
-    size_bytes: int | None
-    newest_ms: int
-
-
 class LagReader:
     """Looks at one group again and again. Rates come from all looks so far."""
 
@@ -93,8 +78,7 @@ class LagReader:
         self._connection = connection
         self._name = name
         self._rules: dict[str, RetentionRules] = {}
-        self._ends: dict[Place, tuple[Sample, ...]] = {}
-        self._committed: dict[Place, tuple[Sample, ...]] = {}
+        self._forecasts = ClientForecasts()
         self._timestamps: dict[tuple[str, int, int], int] = {}
 
     def look(self) -> GroupLook:
@@ -193,33 +177,13 @@ class LagReader:
         if facts is None:
             return LagRow(position, None, False)
         place = (position.topic, position.partition)
-        self._ends[place] = with_sample(self._ends.get(place, ()), Sample(now_ms, facts.end))
-        drain_per_s = None
-        if position.committed is not None:
-            samples = with_sample(self._committed.get(place, ()), Sample(now_ms, position.committed))
-            self._committed[place] = samples
-            drain_per_s = rate_per_s(samples)
         first_unread = facts.start if position.committed is None else max(position.committed, facts.start)
-        first_ms = self._timestamps.get((*place, first_unread), -1)
-        rules = self._rules[position.topic]
-        records = max(facts.end - facts.start, 1)
-        record_bytes = (facts.size_bytes or 0) / records
-        records_per_ms = (rate_per_s(self._ends[place]) or 0.0) / 1000
-        lag = evaluate(
-            estimated_span(facts.start, facts.end, facts.size_bytes, first_unread, first_ms, facts.newest_ms, rules),
+        lag, foreseen = self._forecasts.judge(
+            place,
             position.committed,
-            marks=[Mark(first_unread + 1, first_ms)] if first_ms >= 0 else [],
-            growth=Growth(records_per_ms, records_per_ms * record_bytes),
-            drain_per_s=drain_per_s,
-            wall_ms=now_ms,
+            facts,
+            self._rules[position.topic],
+            first_unread_ms=self._timestamps.get((*place, first_unread), -1),
+            now_ms=now_ms,
         )
-        return LagRow(position, lag, _can_be_foreseen(lag, rules, first_ms, facts))
-
-
-def _can_be_foreseen(lag: PositionLag, rules: RetentionRules, first_ms: int, facts: LogFacts) -> bool:
-    if lag.standing in (Standing.NEVER_COMMITTED, Standing.AHEAD):
-        return False
-    if not rules.deletes or not lag.lag_records:
-        return True
-    ages_known = rules.retention_ms < 0 or first_ms >= 0
-    return ages_known and (rules.retention_bytes < 0 or facts.size_bytes is not None)
+        return LagRow(position, lag, foreseen)
