@@ -1,6 +1,6 @@
 """The text of metrics for Prometheus, made by a registry of our own: the library's global registry is never touched."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from cordwood.metrics.histogram import BOUNDS_S, Histogram
 from cordwood.metrics.names import METRICS, Kind, Metric
+from cordwood.metrics.pipeline_names import PIPELINE_METRICS
 
 Labelled = Iterable[tuple[tuple[str, ...], float | Histogram]]
 """Values by the values of their labels, in the labels' order."""
@@ -20,22 +21,28 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 def exposition(values: Mapping[Metric, Labelled]) -> bytes:
     """The text of one scrape. Runs in a thread: many values take long."""
+    return generate_latest(registry_of(lambda: values))
+
+
+def registry_of(take: Callable[[], Mapping[Metric, Labelled]]) -> CollectorRegistry:
+    """A registry that takes the values anew for each scrape."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Values(values))
-    return generate_latest(registry)
+    registry.register(_Values(take))
+    return registry
 
 
 class _Values(Collector):
-    def __init__(self, values: Mapping[Metric, Labelled]) -> None:
-        unknown = [metric.name for metric in values if metric not in METRICS]
-        assert not unknown, f"metrics missing from `names`: {unknown}"
-        self._values = values
+    def __init__(self, take: Callable[[], Mapping[Metric, Labelled]]) -> None:
+        self._take = take
 
     def describe(self) -> Iterable[Family]:
         return ()
 
     def collect(self) -> Iterator[Family]:
-        for metric, values in self._values.items():
+        taken = self._take()
+        unknown = [metric.name for metric in taken if metric not in METRICS and metric not in PIPELINE_METRICS]
+        assert not unknown, f"metrics missing from `names`: {unknown}"
+        for metric, values in taken.items():
             match metric.kind:
                 case Kind.COUNTER:
                     yield _counter(metric, values)

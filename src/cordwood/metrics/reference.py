@@ -1,6 +1,9 @@
-"""Generates docs/metrics.md from the list of metrics."""
+"""Generates docs/metrics.md from the lists of metrics."""
 
-from cordwood.metrics.names import METRICS
+from collections.abc import Sequence
+
+from cordwood.metrics.names import METRICS, Metric
+from cordwood.metrics.pipeline_names import PIPELINE_METRICS
 
 _INTRODUCTION = """\
 # Metrics
@@ -67,14 +70,28 @@ by proportion between the ends of segments.
 ## All of them
 """
 
+_PIPELINES = """
+## Pipelines
+
+`cordwood pipeline run orders.py --metrics 127.0.0.1:9405` answers `GET http://127.0.0.1:9405/metrics` as long as it
+runs, from the process that supervises the pipeline ([how](pipelines.md#metrics)). Counters begin at zero with that
+process. What is said of inputs is asked of the brokers every 15 s, by a thread of its own.
+"""
+
 
 def reference_markdown() -> str:
-    lines = [_INTRODUCTION, "| metric | kind | labels | meaning |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.meaning} |"
-        for metric in METRICS
+    return "\n".join([_INTRODUCTION, *_table(METRICS), _PIPELINES, *_table(PIPELINE_METRICS)]) + "\n"
+
+
+def _table(metrics: Sequence[Metric]) -> list[str]:
+    return [
+        "| metric | kind | labels | meaning |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.meaning} |"
+            for metric in metrics
+        ),
     ]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

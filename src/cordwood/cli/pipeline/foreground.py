@@ -3,7 +3,10 @@
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
@@ -12,10 +15,27 @@ from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import Failure
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, clear_failure, in_words, note_failure
+from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.running import Ending
 from cordwood.pipelines.execution.supervisor import Supervisor
 from cordwood.pipelines.execution.worker import Orders
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+
+
+@contextmanager
+def metrics_at(address: str | None, project: Project, bootstrap_servers: str) -> "Iterator[PipelineMonitor | None]":
+    """The endpoint for Prometheus at this address, while the block runs; None without an address."""
+    if address is None:
+        yield None
+        return
+    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+
+    with PipelineMonitor(project, bootstrap_servers, address) as monitor:
+        remark(f"Metrics: {monitor.url}")
+        yield monitor
 
 
 def run_in_foreground(
@@ -28,6 +48,7 @@ def run_in_foreground(
     replay: bool,
     max_restarts: int,
     as_json: bool,
+    monitor: "PipelineMonitor | None" = None,
     verbose: bool = False,
 ) -> None:
     """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Raises Failure."""
@@ -36,6 +57,8 @@ def run_in_foreground(
 
     def tell(event: Event) -> None:
         _note(found.state, edition.name, event)
+        if monitor is not None:
+            monitor.heard(event)
         if event["event"] == "doing":
             doing.show(in_words(event))
             return

@@ -38,6 +38,16 @@ Verbose = Annotated[
     typer.Option("--verbose", help="Say in the line of a batch where its time went: each output, the commit, Spark."),
 ]
 
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Answer Prometheus there, as long as it runs: rows, lag, failures, time to data loss.",
+        show_default=False,
+    ),
+]
+
 StopTimeout = Annotated[
     float,
     typer.Option(

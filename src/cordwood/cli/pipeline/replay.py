@@ -1,11 +1,12 @@
 """`cordwood pipeline replay`: a new edition, built from history beside the live one."""
 
 import time
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import Directory, Metrics, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.terminal.output import remark
@@ -27,6 +28,7 @@ def replay(
         bool, typer.Option("--fresh", help="Begin another edition, even if one was begun the same way.")
     ] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
+    metrics: Metrics = None,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     verbose: Verbose = False,
@@ -38,9 +40,9 @@ def replay(
     `cordwood pipeline swap`. Outputs that are not replayable get nothing. An interrupted replay goes on at its last
     place if the same command is given again and the file is the same.
     """
-    with refusals():
+    with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
+        from cordwood.cli.pipeline.foreground import metrics_at, run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
         from cordwood.pipelines.editions.positions import places_in_words
@@ -58,6 +60,7 @@ def replay(
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "replay")
+        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
         reachable_family(bootstrap_servers)
         pipeline = found.bound()
         check_inputs(bootstrap_servers, pipeline)
@@ -94,6 +97,7 @@ def replay(
                     replay=True,
                     max_restarts=max_restarts,
                     as_json=as_json,
+                    monitor=monitor,
                     verbose=verbose,
                 )
         finally:

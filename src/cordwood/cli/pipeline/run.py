@@ -1,11 +1,12 @@
 """`cordwood pipeline run`: runs the live edition, supervised, in the foreground."""
 
 import time
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import Directory, Metrics, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 
 DEFAULT_MAX_RESTARTS = 8
@@ -31,6 +32,7 @@ def run(
         ),
     ] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
+    metrics: Metrics = None,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     verbose: Verbose = False,
@@ -42,9 +44,9 @@ def run(
     A changed file becomes the edition's definition with its first finished batch. Temporary failures are tried again,
     with growing pauses. The run ends after the batch under way on SIGTERM, Ctrl-C or `cordwood pipeline stop`.
     """
-    with refusals():
+    with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
+        from cordwood.cli.pipeline.foreground import metrics_at, run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.cli.terminal.output import remark
         from cordwood.pipelines.editions.live_edition import locked_live_edition
@@ -54,6 +56,7 @@ def run(
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "run")
+        monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
         reachable_family(bootstrap_servers)
         check_inputs(bootstrap_servers, found.bound())
         now_ms = int(time.time() * 1000)
@@ -74,6 +77,7 @@ def run(
                 replay=False,
                 max_restarts=max_restarts,
                 as_json=as_json,
+                monitor=monitor,
                 verbose=verbose,
             )
         finally:
