@@ -1,28 +1,18 @@
-"""Alarms that a real cluster fires: its metrics are scraped in trouble, and Prometheus's promtool judges by the rules.
+"""Alarms that a real cluster fires: its metrics are scraped in trouble, and promtool judges by the rules."""
 
-promtool plays two hours in a moment: counters, and the ages of transactions, go on as between two scrapes, and all
-other values stay.
-"""
-
-import json
-import math
 import re
 import time
-import urllib.request
-from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.local_cluster import LocalCluster
 from tests.deadline import eventually
+from tests.deploy import playing
+from tests.deploy.playing import Scrape, check, total
 from tests.deploy.prometheus import promtool
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "cordwood.rules.yml"
-LINE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)$")
-GROWS = ("_total", "_bucket", "_sum", "_count", "_transaction_seconds")
 EVEN, SKEWED, LATE, SAFE = "even", "skewed", "late", "safe"
 ABOUT_TO_LOSE = ("CordwoodGroupAboutToLoseRecords",)
 WITH_ALL_BROKERS = ("CordwoodGroupLostRecords", "CordwoodHangingTransaction", "CordwoodHotPartition")
@@ -39,66 +29,16 @@ WITH_A_DEAD_BROKER = (
 pytestmark = pytest.mark.timeout(300)
 
 
-class Scrape(NamedTuple):
-    at_s: float
-    values: dict[str, float]
-    """By the series' text, with labels."""
-
-
 def scrape(cluster: LocalCluster) -> Scrape:
-    """All brokers, as one job of Prometheus. A broker that does not answer is down."""
-    values: dict[str, float] = {}
-    for node_id in (1, 2, 3):
-        target = f'job="cordwood",instance="broker-{node_id}"'
-        address = re.findall(r"http://(\S+)/metrics", cluster.log_of(node_id))[-1]
-        try:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
-        except OSError:
-            text = ""
-        values[f"up{{{target}}}"] = float(bool(text))
-        for line in text.splitlines():
-            if (found := LINE.match(line)) is not None:
-                name, labels, value = found.groups()
-                values[f"{name}{{{target}{',' + labels if labels else ''}}}"] = float(value)
-    return Scrape(time.monotonic(), values)
-
-
-def total(found: Scrape, name: str) -> float:
-    return sum(value for series, value in found.values.items() if series.startswith(f"{name}{{"))
-
-
-def series_of(first: Scrape, second: Scrape) -> list[dict[str, str]]:
-    """The series that the rules name, for two hours."""
-    used = set(re.findall(r"\b(?:cordwood_\w+|up)\b", RULES.read_text()))
-    series = []
-    for name, value in second.values.items():
-        metric = name.partition("{")[0]
-        if metric not in used or math.isinf(value):
-            continue
-        grown = value - first.values.get(name, 0.0) if metric.endswith(GROWS) else 0.0
-        per_minute = 60 * grown / (second.at_s - first.at_s)
-        series.append({"series": name, "values": f"{value:.6f}+{max(per_minute, 0.0):.6f}x120"})
-    return series
-
-
-def check(directory: Path, scrapes: tuple[Scrape, Scrape], fires: Collection[str], quiet: Collection[str]) -> None:
-    tests = []
-    for alarm in fires:
-        expression = f'count(ALERTS{{alertname="{alarm}",alertstate="firing"}}) > bool 0'
-        tests.append({"expr": expression, "eval_time": "2h", "exp_samples": [{"labels": "{}", "value": 1}]})
-    for alarm in quiet:
-        expression = f'count(ALERTS{{alertname="{alarm}",alertstate="firing"}})'
-        tests.append({"expr": expression, "eval_time": "2h", "exp_samples": []})
-    played = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": "1m",
-        "tests": [{"interval": "1m", "input_series": series_of(*scrapes), "promql_expr_test": tests}],
-    }
-    path = directory / "played.yml"
-    path.write_text(json.dumps(played))  # JSON is YAML
-    verdict = promtool("test", "rules", str(path))
-    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+    """All brokers, as one job of Prometheus."""
+    return playing.scrape(
+        {
+            f'job="cordwood",instance="broker-{node_id}"': re.findall(r"http://(\S+)/metrics", cluster.log_of(node_id))[
+                -1
+            ]
+            for node_id in (1, 2, 3)
+        }
+    )
 
 
 def scraped_twice(cluster: LocalCluster) -> tuple[Scrape, Scrape]:

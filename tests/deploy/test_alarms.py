@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from tests.deploy.prometheus import promtool
 
-from cordwood.metrics import names
+from cordwood.metrics.names import METRICS as METRICS_OF_BROKERS
 from cordwood.metrics.names import Kind, Metric
+from cordwood.metrics.pipeline_names import PIPELINE_METRICS
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "cordwood.rules.yml"
 PAGE = ROOT / "docs" / "operations" / "sizing.md"
 SCRAPES = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 MONITORING = ROOT / "docs" / "operations" / "monitoring.md"
-METRICS = {metric.name: metric for metric in vars(names).values() if isinstance(metric, Metric)}
+METRICS = {metric.name: metric for metric in (*METRICS_OF_BROKERS, *PIPELINE_METRICS)}
 PARTS_OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 OF_PROMETHEUS = {"instance", "job", "le"}
 TARGETS = "up"

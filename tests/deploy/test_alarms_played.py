@@ -17,6 +17,8 @@ GIB = 1 << 30
 DISK = 'directory="/data"'
 PARTITION = 'topic="orders",partition="1"'
 POSITION = f'group="readers",{PARTITION}'
+EDITION = 'pipeline="orders",edition="v1"'
+INPUT = f"{EDITION},{PARTITION}"
 
 
 def stays(value: float) -> str:
@@ -75,6 +77,15 @@ TROUBLE: Mapping[str, Mapping[str, str]] = {
     "CordwoodDamagedRecords": {f"cordwood_partition_damaged_offsets{{{PARTITION}}}": stays(7)},
     "CordwoodLostDirectory": {"cordwood_lost_directories": stays(1)},
     "CordwoodSetAside": {"cordwood_set_aside_directories": stays(1)},
+    "CordwoodPipelineFailed": {f"cordwood_pipeline_failed{{{EDITION}}}": stays(1)},
+    "CordwoodPipelineLagGrows": {f'cordwood_pipeline_lag_records{{instance="slow",{INPUT}}}': grows(2_000, 10)},
+    "CordwoodPipelineQuarantineGrows": {f"cordwood_pipeline_quarantined_total{{{EDITION}}}": grows(0, 1)},
+    "CordwoodPipelineAboutToLoseRecords": {
+        f"cordwood_pipeline_time_to_data_loss_seconds{{{INPUT}}}": stays(60),
+        f"cordwood_pipeline_lag_records{{{INPUT}}}": stays(5),
+    },
+    "CordwoodPipelineLostRecords": {f"cordwood_pipeline_lost_records{{{INPUT}}}": stays(7)},
+    "CordwoodPipelineInputsUnknown": {f"cordwood_pipeline_inputs_watched{{{EDITION}}}": stays(0)},
 }
 
 FIRES: dict[str, object] = {"labels": "{}", "value": 1}
@@ -100,6 +111,13 @@ SOUND: Mapping[str, str] = {
     f"cordwood_group_time_to_data_loss_seconds{{{POSITION}}}": stays(60),
     f"cordwood_group_lag_records{{{POSITION}}}": stays(0),
     f"cordwood_group_lost_records{{{POSITION}}}": stays(0),
+    f"cordwood_pipeline_failed{{{EDITION}}}": stays(0),
+    f"cordwood_pipeline_lag_records{{{INPUT}}}": stays(0),
+    'cordwood_pipeline_lag_records{pipeline="backfill",edition="v1",topic="orders",partition="0"}': f"90000-10x{STEPS}",
+    f"cordwood_pipeline_quarantined_total{{{EDITION}}}": stays(12),
+    f"cordwood_pipeline_time_to_data_loss_seconds{{{INPUT}}}": stays(60),
+    f"cordwood_pipeline_lost_records{{{INPUT}}}": stays(0),
+    f"cordwood_pipeline_inputs_watched{{{EDITION}}}": stays(1),
 }
 
 
