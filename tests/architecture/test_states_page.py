@@ -1,4 +1,4 @@
-"""docs/internals/coordinators.md shows the code's tables of states, and no code sets a state past its table."""
+"""Two pages of docs/internals show the code's tables of states, and no code sets a state past its table."""
 
 import ast
 from collections.abc import Iterator
@@ -15,11 +15,14 @@ from cordwood.node.coordinators.coordinator_log import SHARD_MOVES
 from cordwood.node.partitions.role import ROLE_MOVES
 from cordwood.node.replication.asking_leaders import FETCHER_MOVES
 from cordwood.node.replication.in_sync_changes import CALL_MOVES, VISIT_MOVES
+from cordwood.pipelines.serving.served import STAGE_MOVES
+from cordwood.pipelines.serving.serving import WORKER_MOVES
 from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "coordinators.md"
+PAGE_OF_PIPELINES = ROOT / "docs" / "internals" / "serving-pipelines.md"
 MACHINES = ("groups", "transactions")
 
 
@@ -51,6 +54,24 @@ def table_of(moves: Moves[Any]) -> str:
 )
 def test_the_page_shows_the_table(moves: Moves[Any]) -> None:
     assert table_of(moves) in PAGE.read_text(), f"{PAGE} has to show:\n{table_of(moves)}"
+
+
+@pytest.mark.parametrize("moves", [STAGE_MOVES, WORKER_MOVES], ids=lambda moves: moves.kind)
+def test_the_page_about_served_pipelines_shows_the_table(moves: Moves[Any]) -> None:
+    text = PAGE_OF_PIPELINES.read_text()
+    assert table_of(moves) in text, f"{PAGE_OF_PIPELINES} has to show:\n{table_of(moves)}"
+
+
+def test_no_code_sets_the_stage_of_a_served_pipeline_past_its_table() -> None:
+    serving = ROOT / "src" / "cordwood" / "pipelines" / "serving"
+    past = {
+        ast.unparse(value)
+        for name in ("stage", "worker")
+        for path in sorted(serving.glob("serv*.py"))
+        for value in values_set_in(path, name)
+        if not (isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "moved")
+    }
+    assert past == {"Stage.WAITING", "WorkerStage.AWAITED"}, "the first ones"
 
 
 def values_set_in(path: Path, name: str) -> Iterator[ast.expr]:

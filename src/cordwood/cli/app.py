@@ -45,6 +45,8 @@ from cordwood.cli.pipeline.list import list_pipelines
 from cordwood.cli.pipeline.replay import replay as replay_pipeline
 from cordwood.cli.pipeline.requeue import requeue as requeue_records
 from cordwood.cli.pipeline.run import run as run_pipeline
+from cordwood.cli.pipeline.serve import serve_pipelines
+from cordwood.cli.pipeline.start import reload_pipeline, start_pipeline
 from cordwood.cli.pipeline.status import pipeline_status
 from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
@@ -142,6 +144,9 @@ _pipeline = typer.Typer(
     help="Data pipelines on Spark: run them, replay history into a new version, swap it in.", no_args_is_help=True
 )
 _pipeline.command("run")(run_pipeline)
+_pipeline.command("serve")(serve_pipelines)
+_pipeline.command("start")(start_pipeline)
+_pipeline.command("reload")(reload_pipeline)
 _pipeline.command("status")(pipeline_status)
 _pipeline.command("stop")(stop_pipeline)
 _pipeline.command("list")(list_pipelines)

@@ -49,7 +49,7 @@ LOOKING = {
     "inspect",
     "history check",
 }
-RUNNING = {"serve", "cluster up", "demo", "produce", "pipeline run", "pipeline replay"}
+RUNNING = {"serve", "cluster up", "demo", "produce", "pipeline run", "pipeline serve", "pipeline replay"}
 """Commands that do one thing for as long as they run."""
 CHANGING = {
     "cluster cordon",
@@ -61,6 +61,8 @@ CHANGING = {
     "topic alter",
     "group reset",
     "config alter",
+    "pipeline start",
+    "pipeline reload",
     "pipeline stop",
     "pipeline swap",
     "pipeline rollback",

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.pipelines.definition.errors import DamagedState
 from cordwood.pipelines.editions.positions import ahead, distance, from_json, furthest, in_words, to_json
-from cordwood.pipelines.execution.running import _offsets_between
+from cordwood.pipelines.execution.spark_progress import offsets_between
 
 FIRST = {"orders": {0: 12, 1: 3}, "returns": {0: 1}}
 SECOND = {"orders": {0: 10, 1: 5, 2: 7}}
@@ -35,8 +35,8 @@ def test_positions_are_kept_as_json() -> None:
 
 def test_the_rows_of_a_first_batch_are_counted_from_where_its_end_says_that_it_began() -> None:
     first = {"startOffset": None, "endOffset": '{"orders": {"00": 3, "01": 0, "0": 8, "1": 2}}'}
-    assert _offsets_between({"sources": [first]}, "startOffset", "endOffset") == 7
+    assert offsets_between({"sources": [first]}, "startOffset", "endOffset") == 7
     unknown = {"startOffset": None, "endOffset": '{"orders": {"0": 8}}'}
-    assert _offsets_between({"sources": [unknown]}, "startOffset", "endOffset") is None
+    assert offsets_between({"sources": [unknown]}, "startOffset", "endOffset") is None
     later = {"startOffset": '{"orders": {"00": 3, "0": 8}}', "endOffset": '{"orders": {"0": 10}}'}
-    assert _offsets_between({"sources": [later]}, "startOffset", "endOffset") == 2
+    assert offsets_between({"sources": [later]}, "startOffset", "endOffset") == 2

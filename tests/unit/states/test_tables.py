@@ -13,6 +13,8 @@ from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
 from cordwood.groups.consumer.member import MEMBER_MOVES
 from cordwood.model.families import slot_id
 from cordwood.model.state_tables import Moves
+from cordwood.pipelines.serving.served import STAGE_MOVES
+from cordwood.pipelines.serving.serving import WORKER_MOVES
 from cordwood.replication.in_sync import IN_SYNC_MOVES
 from cordwood.transactions.ending import complete
 from cordwood.transactions.families_deciding import end
@@ -29,6 +31,8 @@ TABLES: list[Moves[Any]] = [
     TRANSACTION_MOVES,
     SLOT_MOVES,
     IN_SYNC_MOVES,
+    STAGE_MOVES,
+    WORKER_MOVES,
 ]
 
 KAFKAS_CLASSIC_GROUPS = {

@@ -10,7 +10,7 @@ from cordwood.cli.terminal.output import print_json, print_names, print_table, r
 def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: AsJson = False) -> None:
     """List the pipelines that have run: their live editions, running processes and outputs."""
     with refusals():
-        from cordwood.cli.pipeline.view import editions_of
+        from cordwood.cli.pipeline.view import editions_of, served_in_words
         from cordwood.pipelines.editions.project import Project
 
         project = Project(directory)
@@ -24,6 +24,7 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
                     "live": None if live is None else live.edition.name,
                     "version": None if live is None else live.edition.version,
                     "running": [view.edition.name for view in views if view.is_running],
+                    "served": None if live is None or live.served is None else served_in_words(live.served),
                     "tables": [] if live is None else sorted(live.edition.tables),
                     "topics": [] if live is None else sorted(live.edition.topics.values()),
                 }
@@ -34,10 +35,14 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
         print_names(str(each["pipeline"]) for each in found)
     elif found:
         rows = [
-            [each["pipeline"], each["live"], each["version"], *(", ".join(each[name]) for name in _LISTS)]
+            [
+                *(each[name] for name in ("pipeline", "live", "version")),
+                *(", ".join(each[name]) for name in _LISTS),
+                each["served"],
+            ]
             for each in found
         ]
-        print_table(["pipeline", "live", "version", *_LISTS], rows)
+        print_table(["pipeline", "live", "version", *_LISTS, "served"], rows)
     else:
         remark(f"No pipelines in {project.directory}: `cordwood pipeline run FILE` makes one.")
 

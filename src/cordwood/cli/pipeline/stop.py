@@ -1,6 +1,6 @@
 """`cordwood pipeline stop`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +10,31 @@ from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.failure import Failure
 
+if TYPE_CHECKING:
+    from cordwood.pipelines.editions.control import Serving
+
 EditionName = Annotated[
     str | None, typer.Option("--edition", "-e", metavar="EDITION", help="Only this edition.", show_default=False)
 ]
+
+
+def _stop_served(serving: "Serving", name: str, timeout_s: float, *, dry_run: bool, as_json: bool) -> None:
+    """Stops a pipeline that shares a Spark with others, also one that waits for its next try."""
+    before = serving.pipelines()[name]
+    if dry_run:
+        if as_json:
+            print_json({"pipeline": name, "would_stop": [before["edition"]]})
+        else:
+            say(f"{name}: would be stopped, and the others that are served go on")
+            remark(DRY_RUN)
+        return
+    if before["stage"] == "stopped":
+        raise Failure("NOT_RUNNING", f"{name} is stopped already", f"`cordwood pipeline start {name}` starts it")
+    serving.stop(name, timeout_s)
+    if as_json:
+        print_json({"pipeline": name, "stopped": {before["edition"]: None}})
+    else:
+        say(f"{name}: stopped until `cordwood pipeline start {name}`; the others that are served go on")
 
 
 def stop_pipeline(
@@ -23,12 +45,21 @@ def stop_pipeline(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a pipeline's live edition and replays after the batch under way."""
+    """Stop a pipeline's live edition and replays after the batch under way.
+
+    A pipeline that `cordwood pipeline serve` runs is stopped alone, until `cordwood pipeline start`.
+    """
     with refusals():
+        from cordwood.pipelines.editions.control import Serving
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.swapping import running, stop
 
-        state = Project(directory).known(name)
+        project = Project(directory)
+        serving = Serving(project.directory)
+        if name in serving.pipelines() and edition is None:
+            _stop_served(serving, name, timeout_s, dry_run=dry_run, as_json=as_json)
+            return
+        state = project.known(name)
         name = state.name
         editions = [state.edition(edition).name] if edition is not None else sorted(running(state))
         if dry_run:

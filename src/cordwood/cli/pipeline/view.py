@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cordwood.model.quantities import count_in_words
 from cordwood.model.timestamps import time_in_words
 from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.control import Serving
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.following import abandoned_topics
@@ -27,10 +29,14 @@ class EditionView(NamedTuple):
     """Committed records that it has not read, now; None if it has not run or no broker answers."""
     abandoned: Sequence[str]
     """Its inputs that nothing writes any more, in words."""
+    served: Mapping[str, Any] | None
+    """Stage and restarts, if `cordwood pipeline serve` has it."""
 
     @property
     def state(self) -> str:
         """running, ending, failed or stopped, for people."""
+        if self.served is not None and self.role == "live":
+            return served_in_words(self.served)
         if self.is_running:
             state = "ending" if self.pid is None else f"running (process {self.pid})"
             if self.failure is not None:
@@ -58,6 +64,7 @@ class EditionView(NamedTuple):
             "abandoned_inputs": list(self.abandoned),
             "last_batch": self.progress.get("last_batch"),
             "failure": None if self.failure is None else dict(self.failure),
+            "served": None if self.served is None else {name: self.served[name] for name in ("stage", "restarts")},
         }
 
     def cells(self) -> list[object]:
@@ -75,6 +82,12 @@ class EditionView(NamedTuple):
         ]
 
 
+def served_in_words(served: Mapping[str, Any]) -> str:
+    """`running in serve, 2 restarts`."""
+    words = f"{served['stage']} in serve"
+    return f"{words}, {count_in_words(served['restarts'], 'restart')}" if served["restarts"] else words
+
+
 COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "last batch", "at", "lag"]
 
 
@@ -82,6 +95,7 @@ def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lam
     project = Project(state.directory.parent, state.files)
     live = state.live()
     held = running(state)
+    serving = Serving(state.directory.parent, state.files).pipelines().get(state.name)
     found = []
     for name, edition in state.editions().items():
         role = "fresh"
@@ -96,7 +110,10 @@ def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lam
         read = committed_position(state.checkpoint(name)).keys() - followed
         abandoned = [str(each) for each in abandoned_topics(project, read, reader=state.name)]
         failure = last_failure(state, name)
-        found.append(EditionView(edition, role, pid, by is not None, progress, failure, lag(edition), abandoned))
+        served = serving if role == "live" else None
+        found.append(
+            EditionView(edition, role, pid, by is not None, progress, failure, lag(edition), abandoned, served)
+        )
     return found
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.model.quantities import duration_ms
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
 from cordwood.pipelines.definition.names import MAX_NAME_LENGTH, NAME
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
@@ -90,6 +91,9 @@ class Settings:
     spark: Mapping[str, str] = field(default_factory=dict)
     replication: Replication = UNSAID
     """The copies of topics that the pipeline makes, unless one says for itself."""
+    batch_deadline_ms: int = 1_800_000
+    every_ms: int | None = None
+    """The interval at which a process that serves it reads all that there is; None: it reads all the time."""
 
     @property
     def fails_on_data_loss(self) -> bool:
@@ -195,6 +199,8 @@ def pipeline(
     spark: Mapping[str, str] | None = None,
     replicas: int | None = None,
     min_insync: int | None = None,
+    every: str | None = None,
+    batch_deadline: str = "30m",
 ) -> Callable[[Function], Pipeline]:
     """Makes a function a pipeline, named after the function unless `name` is given.
 
@@ -202,7 +208,8 @@ def pipeline(
     in `outputs`. It is called for every batch, with that batch's rows. With `stateful=True` it is called once, with
     streaming DataFrames: for windows, joins of streams and whatever else needs Spark's state. `replicas` and
     `min_insync` are the copies of topics that the pipeline makes, its quarantine included, unless a topic says for
-    itself.
+    itself. With `every="1h"`, `cordwood pipeline serve` has it read all that there is once an hour, instead of all the
+    time. A batch that takes longer than `batch_deadline` is cancelled, and counts as a failure.
     """
     site = calling_site()
 
@@ -227,6 +234,8 @@ def pipeline(
             source_options=dict(source_options or {}),
             spark=dict(spark or {}),
             replication=Replication.checked(wanted, replicas, min_insync, site),
+            every_ms=None if every is None else _duration_ms(wanted, "every", every, site),
+            batch_deadline_ms=_duration_ms(wanted, "batch_deadline", batch_deadline, site),
         )
         begins = next((name for name in settings.source_options if name.lower().startswith("starting")), None)
         if begins is not None:
@@ -343,6 +352,16 @@ def _check_stateful(made: Pipeline) -> None:
     if made.budget.share:
         hint = "budget(rows=…)"
         raise InvalidDefinition(f"{made.name}: the budget of a stateful pipeline is a number of rows", made.site, hint)
+
+
+def _duration_ms(name: str, setting: str, text: str, site: Site) -> int:
+    try:
+        found_ms = duration_ms(text)
+    except (ValueError, AttributeError):
+        found_ms = 0
+    if found_ms < 1_000:
+        raise InvalidDefinition(f"{name}: {setting}={text!r}", site, "'15m', '1h', '1d': a second or more")
+    return found_ms
 
 
 def _output_mode(name: str, text: str, stateful: bool, site: Site) -> OutputMode:

@@ -95,6 +95,14 @@ class OverBudget(Refusal):
     code = "OVER_BUDGET"
 
 
+class BatchOverdue(Exception):
+    """A batch took longer than its deadline. The next try may be quicker."""
+
+
+class BatchStuck(BatchOverdue):
+    """An overdue batch goes on although its jobs were cancelled: only the end of the process ends it."""
+
+
 class Unrepeatable(Exception):
     """A repeated batch gives other results than before it was interrupted, and records would be lost between the two.
     The error may pass: a service that the function needs may be away."""

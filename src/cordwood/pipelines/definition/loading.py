@@ -18,8 +18,18 @@ RUN_NAME = "__cordwood_pipeline__"
 
 
 def load_pipelines(path: Path, *, beside: Path | None = None) -> dict[str, Pipeline]:
-    """The pipelines that a file declares, by name. The file imports its neighbours from `beside`, else from its own
-    directory."""
+    """The pipelines that a file declares, by name; one at least. The file imports its neighbours from `beside`, else
+    from its own directory."""
+    found = declared_in(path, beside=beside)
+    if not found:
+        raise InvalidDefinition(
+            "no pipeline is declared here", Site(str(path), 1), "decorate a function with @pipeline(…)"
+        )
+    return found
+
+
+def declared_in(path: Path, *, beside: Path | None = None) -> dict[str, Pipeline]:
+    """The pipelines that a file declares, by name; none in a module that pipelines import."""
     found: dict[str, Pipeline] = {}
     file = str(path.resolve())
     for value in _run(path, beside or path.resolve().parent).values():
@@ -27,10 +37,6 @@ def load_pipelines(path: Path, *, beside: Path | None = None) -> dict[str, Pipel
             if value.name in found:
                 raise InvalidDefinition(f"a second pipeline with the name {value.name}", value.site)
             found[value.name] = value
-    if not found:
-        raise InvalidDefinition(
-            "no pipeline is declared here", Site(str(path), 1), "decorate a function with @pipeline(…)"
-        )
     return found
 
 

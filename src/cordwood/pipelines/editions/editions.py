@@ -43,7 +43,7 @@ from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_f
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 FORMAT: Final = 1
 """Version of the files below. A higher number was written by a newer program."""
-_TRIAL: Final = "trial.py"
+TRIAL: Final = "trial.py"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Edition:
     @property
     def is_trial(self) -> bool:
         """True for a changed definition before its first batch: `edition.json` still names the previous definition."""
-        return self.definition_file == _TRIAL
+        return self.definition_file == TRIAL
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -319,7 +319,7 @@ class PipelineState:
             edition,
             version=made.version,
             source_file=source_file,
-            definition_file=_TRIAL,
+            definition_file=TRIAL,
             tables={**edition.tables, **table_facts(made)},
             topics={**added, **edition.topics},
             effects=_effects(made),

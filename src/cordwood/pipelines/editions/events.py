@@ -47,7 +47,8 @@ def in_words(event: Event, *, verbose: bool = False) -> str:
             return f"{event['pipeline']} {event['edition']}: {event['reason']}"
         case "failed":
             again = "" if event.get("again_in_s") is None else f"; again in {event['again_in_s']:g} s"
-            return f"{event['pipeline']} {event['edition']} failed: {event['message']}{again}"
+            who = " ".join(filter(None, (event["pipeline"], event["edition"])))
+            return f"{who} failed: {event['message']}{again}"
         case kind:
             raise AssertionError(f"an event of no known kind: {kind}")
 

@@ -27,6 +27,7 @@ from cordwood.pipelines.editions.checkpoint import (
     planned_position,
     unfinished_batch,
 )
+from cordwood.pipelines.editions.control import Command, Serving
 from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
 from cordwood.pipelines.editions.following import Reader, readers_of
 from cordwood.pipelines.editions.planned import read_kept
@@ -74,7 +75,11 @@ def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
     if found is None:
         return None
     what = f"edition {edition} of {state.name}"
-    if found.pid is not None:
+    serving = Serving(state.directory.parent, state.files)
+    if serving.pipelines().get(state.name, {}).get("edition") == edition:
+        # The process that holds the lock runs other pipelines, too.
+        serving.ask(Command.STOP, state.name)
+    elif found.pid is not None:
         os.kill(found.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
     # A child of a killed supervisor notices that it is alone, and ends by itself.
@@ -137,9 +142,13 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 
 @contextmanager
 def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
-    """Stops these editions and keeps them locked. Yields the stopped ones, with the process that ran each."""
+    """Stops these editions and keeps them locked. Yields the stopped ones, with the process that ran each. A pipeline
+    that a process serves is started again afterwards."""
     stopped: dict[str, int | None] = {}
+    serving = Serving(state.directory.parent, state.files)
     with ExitStack() as locks:
+        if serving.pipelines().get(state.name, {}).get("stage") in ("waiting", "starting", "running"):
+            locks.callback(serving.ask, Command.START, state.name)
         for edition in editions:
             by = stop(state, edition, timeout_s)
             if by is not None:

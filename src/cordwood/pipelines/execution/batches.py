@@ -42,6 +42,8 @@ _BATCHES_BETWEEN_TRIES: Final = 50
 _MAX_ERROR_LENGTH: Final = 500
 _OF_THE_LOG: Final = re.compile(r"^\s*cordwood\.(client|records|spark)\.[\w.]+: ", re.MULTILINE)
 """Matches the last line of a traceback of our source or sink, which fails without a broker."""
+_CANCELLED: Final = "SPARK_JOB_CANCELLED"
+"""In the failure of a job that was cancelled, because its batch is overdue or its query is being stopped."""
 _PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
 
 
@@ -377,7 +379,8 @@ def _may_be_the_rows_fault(failure: Exception) -> bool:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-    if isinstance(failure, AnalysisException | ParseException) or _OF_THE_LOG.search(str(failure)):
+    text = str(failure)
+    if isinstance(failure, AnalysisException | ParseException) or _CANCELLED in text or _OF_THE_LOG.search(text):
         return False
     return isinstance(failure, PySparkException | Py4JJavaError)
 

@@ -7,7 +7,6 @@
 `cordwood pipeline run` does no more in its worker, so your own program, or spark-submit, lacks only the supervision.
 """
 
-import json
 import os
 import threading
 import time
@@ -17,8 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.model.quantities import duration_in_words
 from cordwood.pipelines.definition.definition import Pipeline
-from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.errors import BatchOverdue, BatchStuck, WrongState
 from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
@@ -26,7 +26,7 @@ from cordwood.pipelines.editions.events import Tell, say
 from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
-from cordwood.pipelines.editions.positions import Positions, ahead, distance, from_json
+from cordwood.pipelines.editions.positions import Positions, ahead
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import RunLock
@@ -34,9 +34,9 @@ from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
+from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.tables.staged import Change
-from cordwood.spark.source.offsets import beginning_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.2
 _NEWS_S: Final = 1.0
 """How often a run looks whether another query is to go on."""
+_CANCEL_S: Final = 30.0
+"""How long after its deadline a batch may take to end once its jobs are cancelled."""
 _COMMIT_S: Final = 15.0
 """How long to wait for Spark to note that a batch is done, before the query is stopped anyway."""
 
@@ -77,7 +79,10 @@ class Running:
         once: bool,
         tell: Tell,
         lock: RunLock | None = None,
+        before_batch: Callable[[int], None] = lambda batch_id: None,
     ) -> None:
+        """`lock` is released when the query ends. `before_batch` is called in the query with the number of each
+        batch."""
         live = state.live()
         assert live is not None
         self._pipeline = pipeline
@@ -85,6 +90,7 @@ class Running:
         self._edition = edition
         self._tell = tell
         self._lock = lock
+        self._before_batch = before_batch
         self._replaying = live.edition != edition.name
         self._spark = spark
         self._once = once
@@ -95,6 +101,10 @@ class Running:
         self._planned = PlannedBatches(pipeline.name, directory, self._checkpoint, state.files)
         self._process: Callable[[DataFrame, int], BatchReport] | None = None
         self._in_batch = threading.Lock()
+        self._under_way: tuple[int, float] | None = None
+        """The batch under way, and when it began."""
+        self._overdue: BatchOverdue | None = None
+        self._cancelled_s = 0.0
         self._stop = threading.Event()
         self._ending: Ending | None = None
         self._failure: BaseException | None = None
@@ -136,7 +146,7 @@ class Running:
             if self._lock is not None and not self.query.isActive:
                 self._lock.release()
         if self._failure is not None and not isinstance(self._failure, Ended):
-            raise self._failure
+            raise self._overdue or self._failure
         failure = self.query.exception()
         if failure is not None and self._failure is None:
             raise failure
@@ -148,6 +158,7 @@ class Running:
         while self.query.isActive:
             if self._reports:
                 self._tell_batches(self._progress())
+            self._check_deadline()
             if self._stop.wait(_LOOK_S):
                 self._end(Ending.STOPPED)
             elif self._leg_is_over():
@@ -241,6 +252,8 @@ class Running:
         try:
             with self._in_batch:
                 self._check_wanted()
+                self._under_way = batch_id, time.monotonic()
+                self._before_batch(batch_id)
                 self._planned.check(batch_id)
                 if self._process is None:
                     query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -254,6 +267,8 @@ class Running:
             self._failure = failure
             # Spark copies the message into ever longer ones and searches them; `wait` raises the whole failure.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
+        finally:
+            self._under_way = None
 
     def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
         pipeline = self._leg.pipeline
@@ -292,9 +307,30 @@ class Running:
 
     # In the waiting thread
 
+    def _check_deadline(self) -> None:
+        """Cancels the jobs of a batch that takes too long; Spark kills their Python workers. Raises BatchStuck."""
+        under_way = self._under_way
+        if under_way is None:
+            return
+        batch_id, began_s = under_way
+        deadline_ms = self._pipeline.settings.batch_deadline_ms
+        now_s = time.monotonic()
+        over_s = now_s - began_s - deadline_ms / 1000
+        if over_s < 0 or now_s - self._cancelled_s < _NEWS_S:
+            return
+        self._cancelled_s = now_s
+        within = f"batch {batch_id} has not ended within {duration_in_words(deadline_ms)}"
+        self._overdue = BatchOverdue(f"{within}: its jobs were cancelled and their Python workers killed")
+        # Spark names the group of a query's jobs after the run. Later jobs are cancelled at the next look.
+        self._spark.sparkContext.cancelJobGroup(str(self.query.runId))
+        if over_s > _CANCEL_S:
+            raise BatchStuck(f"{within}, nor after its jobs were cancelled: its function does not come back")
+
     def _end(self, ending: Ending) -> None:
-        with self._in_batch:
-            self._ending = self._ending or ending
+        while not self._in_batch.acquire(timeout=_LOOK_S):
+            self._check_deadline()
+        self._ending = self._ending or ending
+        self._in_batch.release()
         # Spark notes the batch a moment after its end. Without the note it would be repeated, to no effect.
         deadline = time.monotonic() + _COMMIT_S
         done = max(self._reports, default=-1)
@@ -315,10 +351,10 @@ class Running:
             report = self._reports.pop(batch_id)
             self._has_done_a_batch = True
             told = progress.get(batch_id)
-            self._lag = None if told is None else _offsets_between(told, "endOffset", "latestOffset")
+            self._lag = None if told is None else offsets_between(told, "endOffset", "latestOffset")
             rows_in = report.rows_in
             if rows_in is None and told is not None:
-                rows_in = _offsets_between(told, "startOffset", "endOffset")
+                rows_in = offsets_between(told, "startOffset", "endOffset")
             event = {
                 **self.who,
                 "event": "batch",
@@ -332,7 +368,7 @@ class Running:
                 "skipped": list(report.skipped),
                 "lag": self._lag,
                 "duration_ms": report.duration_ms,
-                "spent": {**report.spent, "spark": _sparks_own_ms(told)},
+                "spent": {**report.spent, "spark": sparks_own_ms(told)},
             }
             note_progress(self._state, self._edition, event)
             self._tell(event)
@@ -448,41 +484,3 @@ def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, An
 
 def progress_path(state: PipelineState, edition: str) -> Path:
     return state.edition_directory(edition) / "progress.json"
-
-
-def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> int | None:
-    """How far the `second` offsets of a batch's progress are ahead of the `first`; None if Spark does not tell."""
-    apart = 0
-    for source in progress["sources"]:
-        one, two = _offset(source.get(first)), _offset(source.get(second))
-        if one is None and first == "startOffset":
-            # The first batch has no start: its end tells where it began.
-            one = _beginning(source.get(second))
-        if one is None or two is None:
-            return None
-        apart += distance(ahead(two, one))
-    return apart
-
-
-def _sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
-    """The part of a batch's time that Spark spends on planning, on finding the end of the read and on its
-    checkpoint."""
-    durations = {} if progress is None else progress.get("durationMs", {})
-    whole, carried_out = durations.get("triggerExecution"), durations.get("addBatch")
-    return None if whole is None or carried_out is None else whole - carried_out
-
-
-def _offset(text: str | None) -> Positions | None:
-    """Parses an offset, which Spark reports as the text of the source's JSON."""
-    offset = None if text is None else json.loads(text)
-    return None if offset is None else from_json(offset)
-
-
-def _beginning(text: str | None) -> Positions | None:
-    found = {} if text is None else beginning_in(json.loads(text))
-    if not found:
-        return None
-    began: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in found.items():
-        began.setdefault(topic, {})[partition] = offset
-    return began

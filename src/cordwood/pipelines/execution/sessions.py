@@ -26,11 +26,16 @@ def pipeline_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSessio
     from cordwood.spark import session
 
     spark = session(app_name, **dict(settings))
+    widen_shuffles(spark, settings)
+    return spark
+
+
+def widen_shuffles(spark: "SparkSession", settings: Mapping[str, Any]) -> None:
+    """Makes the shuffles of a session as wide as the machine, unless its settings say how wide they are."""
     if _SHUFFLE_PARTITIONS not in settings:
         # Spark does not adapt shuffles in a streaming query: its default would be 200 tasks and 200 files for every
         # small batch.
         spark.conf.set(_SHUFFLE_PARTITIONS, max(2, spark.sparkContext.defaultParallelism))
-    return spark
 
 
 def warm_up(spark: "SparkSession", pipeline: Pipeline) -> None:

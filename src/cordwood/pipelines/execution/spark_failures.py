@@ -6,7 +6,9 @@ the traceback first, then what was raised, then Java's own stack and the query's
 
 import re
 import subprocess
-from typing import Final
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from cordwood.pipelines.definition.errors import Refusal, StateMisfit, Unusable
 
@@ -26,6 +28,35 @@ _STATE_MISFIT = re.compile(
 """Spark's names for a state that another query wrote than the one that reads it."""
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake", "numba", "numpy", "pandas", "py4j")
 _JAVA_ENDS_WITHIN_S: Final = 2.0
+_MAX_MESSAGE_LENGTH: Final = 2_000
+
+
+class Told(NamedTuple):
+    """A failure as the event of a run has it."""
+
+    words: Mapping[str, Any]
+    """Code, message, hint and time."""
+    is_final: bool
+    """Every try would meet it."""
+
+
+def as_told(failure: Exception, pipeline: str, edition: str, file: str) -> Told:
+    """The words for a failure of a run. `file` is the pipeline's, for the hint."""
+    refusal = refusal_of(failure, pipeline, edition, file)
+    if refusal is not None:
+        return Told({"code": refusal.code, "message": refusal.message, "hint": refusal.hint}, is_final=True)
+    message = (end_of_java(failure) or reason_of(failure))[:_MAX_MESSAGE_LENGTH]
+    words = {"code": "FAILED", "message": message, "hint": "", "at_ms": int(time.time() * 1000)}
+    return Told(words, is_final=_cannot_be_planned(failure))
+
+
+def _cannot_be_planned(failure: Exception) -> bool:
+    try:
+        from pyspark.errors import AnalysisException, ParseException
+    except ModuleNotFoundError:
+        return True
+
+    return isinstance(failure, AnalysisException | ParseException)
 
 
 def refusal_of(failure: Exception, pipeline: str, edition: str, file: str) -> Refusal | None:

@@ -10,8 +10,6 @@ import json
 import os
 import sys
 import threading
-import time
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from cordwood.pipelines.definition.errors import Refusal, shown_path
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.events import Event, line_of
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.execution.spark_failures import end_of_java, reason_of, refusal_of
+from cordwood.pipelines.execution.spark_failures import as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +29,6 @@ EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 3
 """Exit code of a refusal: another try would end alike."""
-_MAX_MESSAGE_LENGTH: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -69,25 +66,19 @@ def main(text: str) -> int:
             # The supervisor is gone: standard input has ended, too, and the run ends with it.
             return
 
-    def refuse(refusal: Refusal) -> int:
-        tell({**who, "event": "failed", "code": refusal.code, "message": refusal.message, "hint": refusal.hint})
-        return EXIT_REFUSED
-
     try:
         _run(orders, tell)
         return EXIT_DONE
-    except Refusal as refusal:
-        return refuse(refusal)
     except Exception as failure:
-        import traceback
+        file = ""
+        if not isinstance(failure, Refusal):
+            import traceback
 
-        traceback.print_exc()
-        file = shown_path(orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file())
-        refusal_ = refusal_of(failure, orders.pipeline, orders.edition, file)
-        if refusal_ is not None:
-            return refuse(refusal_)
-        tell({**who, "event": "failed", **_told(failure)})
-        return EXIT_REFUSED if _is_final(failure) else EXIT_FAILED
+            traceback.print_exc()
+            file = shown_path(orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file())
+        told = as_told(failure, orders.pipeline, orders.edition, file)
+        tell({**who, "event": "failed", **told.words})
+        return EXIT_REFUSED if told.is_final else EXIT_FAILED
 
 
 def _run(orders: Orders, tell: Any) -> None:
@@ -180,21 +171,6 @@ def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
 
     threading.Thread(target=start, name="cordwood-java", daemon=True).start()
     return session
-
-
-def _told(failure: Exception) -> Mapping[str, Any]:
-    message = end_of_java(failure) or reason_of(failure)
-    return {"code": "FAILED", "message": message[:_MAX_MESSAGE_LENGTH], "hint": "", "at_ms": int(time.time() * 1000)}
-
-
-def _is_final(failure: Exception) -> bool:
-    """True for a failure that every try would meet: a query that Spark cannot plan."""
-    try:
-        from pyspark.errors import AnalysisException, ParseException
-    except ModuleNotFoundError:
-        return True
-
-    return isinstance(failure, AnalysisException | ParseException)
 
 
 if __name__ == "__main__":
