@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make bench`. After changing settings, commands or APIs: `make docs`.
 # The documentation as a site with search: `make site`.
-# The longer suites: `make test-spark`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
+# The longer suites: `make test-spark`, `make test-spark-versions`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -13,7 +13,7 @@ SUITE := $(BIN)/python -m tests.suites
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 WORKERS := 3
 
-.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-cluster bench-spark docs site types env clean
+.PHONY: demo test lint pytest test-spark test-spark-versions test-interop test-crash interop soak bench bench-cluster bench-spark docs site types env clean
 
 env: $(VENV)/.installed
 
@@ -45,6 +45,11 @@ $(VENV)/.compiled: $(VENV)/.installed
 
 test-spark: env
 	@$(SUITE) spark -- $(PYTEST) -m spark
+
+# Fetches four versions of Spark the first time, 2 GB in ~/.cache/cordwood.
+test-spark-versions: WORKERS := 2
+test-spark-versions: env
+	@$(SUITE) versions -- $(PYTEST) -m versions
 
 test-interop: env
 	@$(SUITE) interop -- $(PYTEST) -m interop

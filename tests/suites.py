@@ -29,6 +29,7 @@ class Suite(NamedTuple):
 SUITES = {
     LANDING: Suite("test", "lint, unit, property, fixed seeds, a small set of each kind of story", 8),
     "spark": Suite("test-spark", "Spark's source and sink, pipelines, and the docs about them, on real Spark", 30),
+    "versions": Suite("test-spark-versions", "Spark's source and sink on older versions of Spark", 20),
     "interop": Suite("test-interop", "other people's clients and tools against a real broker", 15),
     "crash": Suite("test-crash", "kill -9, power cuts and full disks, on real processes and file systems", 15),
     "soak": Suite("soak", "games, schedules, examples and kills with seeds that begin elsewhere every day", 60),
@@ -36,6 +37,7 @@ SUITES = {
 
 HOMES = {
     "spark": {"spark"},
+    "spark_versions": {"versions"},
     "interop": {"interop"},
     "crash": {"crash", "soak"},
     "cluster": {"crash"},

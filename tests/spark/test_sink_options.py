@@ -18,7 +18,7 @@ from cordwood.spark.sink.options import (
     parse_sink_options,
 )
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, WITHOUT_EFFECT, why_without_effect
-from cordwood.spark.sink.writer import StreamSink, stream_writer
+from cordwood.spark.sink.stream_writer import StreamSink, stream_writer
 
 pytestmark = pytest.mark.landing
 

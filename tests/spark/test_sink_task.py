@@ -17,7 +17,7 @@ from cordwood.client.errors import ClientError
 from cordwood.spark.checkpoints.owner import local_directory
 from cordwood.spark.sink.options import Guarantee
 from cordwood.spark.sink.protocol import OlderBatch, SinkFailure, TaskReport
-from cordwood.spark.sink.writer import StreamSink
+from cordwood.spark.sink.stream_writer import StreamSink
 
 pytestmark = pytest.mark.landing
 

@@ -32,7 +32,7 @@ from cordwood.spark.source.offsets import Positions, from_spark, to_spark
 from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
 from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
 from cordwood.spark.source.progress import read_progress
-from cordwood.spark.source.pushdown import PushedFilters
+from cordwood.spark.source.pushed_filters import PushedFilters
 from cordwood.spark.source.range_reading import RangeReader
 from cordwood.spark.source.stream_planner import StreamPlanner
 from cordwood.spark.source.stream_reader import StreamReader

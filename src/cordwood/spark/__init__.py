@@ -9,6 +9,8 @@ use: Spark starts many short processes.
 
 from typing import TYPE_CHECKING, Any
 
+from cordwood.spark.releases.capabilities import installed as _installed
+
 if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
     from cordwood.spark.sessions import register as register
@@ -25,6 +27,10 @@ _HOMES = {
     "register": "sessions",
     "session": "sessions",
 }
+
+
+if (_spark := _installed()) is not None:
+    _spark.require_batches()
 
 
 def __getattr__(name: str) -> Any:

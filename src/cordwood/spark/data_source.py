@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from cordwood.spark.releases.capabilities import running
 from cordwood.spark.source.options import SourceOptions, check_options, read_options
 from cordwood.spark.source.schema import check_schema, source_schema
 
@@ -35,6 +36,7 @@ class CordwoodDataSource(DataSource):
         return FilteringBatchReader(options, schema) if _is_asked_to_filter() else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        running().require_streams("A stream from format cordwood")
         from cordwood.spark.source.stream_reader import StreamReader
 
         return StreamReader(self._read_options(schema, streaming=True), schema)
@@ -45,7 +47,8 @@ class CordwoodDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
-        from cordwood.spark.sink.writer import stream_writer
+        running().require_streams("A stream to format cordwood")
+        from cordwood.spark.sink.stream_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

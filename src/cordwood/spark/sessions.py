@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
 from cordwood.spark.python import python_for_spark
+from cordwood.spark.releases.capabilities import running
 from cordwood.spark.spark_home import ensure_spark_home
 from cordwood.spark.workers.shared import seed_for_children, share_workers
 
@@ -24,9 +25,7 @@ RUNTIME_SETTINGS: Final = {
     # Sends toPandas() and createDataFrame() through Arrow, as reads do.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Makes checkpoints cheaper: a rename of a file, without asking the file system twice.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": running().checkpoint_files,
 }
 """Settings that can change in a running session, and so in a remote one."""
 

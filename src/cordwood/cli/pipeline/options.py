@@ -68,6 +68,12 @@ def check_spark_is_installed() -> None:
     for name in ("pyspark", "pyarrow", "numba", "deltalake"):
         if find_spec(name) is None:
             raise _no_spark(name)
+    from cordwood.spark.releases.capabilities import NotInThisSpark, running
+
+    try:
+        running().require_streams("A pipeline")
+    except NotInThisSpark as lacking:
+        raise Failure("SPARK_TOO_OLD", str(lacking)) from None
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def committed_records(topic: str, bootstrap_servers: str, columns: Collection[st
     from cordwood.spark.source.batch_planner import plan_batch
     from cordwood.spark.source.options import read_options
     from cordwood.spark.source.planning import Reading, ReadTask
-    from cordwood.spark.source.pushdown import PushedFilters
+    from cordwood.spark.source.pushed_filters import PushedFilters
     from cordwood.spark.source.range_reading import RangeReader
     from cordwood.spark.source.schema import arrow_schema, source_schema
 

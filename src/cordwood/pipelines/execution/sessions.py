@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import Refusal
 from cordwood.pipelines.editions.events import Tell
 
 if TYPE_CHECKING:
@@ -24,7 +25,12 @@ _TABLES: Final = ("pyarrow.parquet", "cordwood.pipelines.tables.data_files")
 def pipeline_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
     """A session of `cordwood.spark.session` with shuffles as wide as the machine."""
     from cordwood.spark import session
+    from cordwood.spark.releases.capabilities import NotInThisSpark, running
 
+    try:
+        running().require_streams("A pipeline")
+    except NotInThisSpark as lacking:
+        raise Refusal(str(lacking)) from lacking
     spark = session(app_name, **dict(settings))
     widen_shuffles(spark, settings)
     return spark

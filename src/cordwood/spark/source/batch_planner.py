@@ -12,7 +12,7 @@ from cordwood.spark.source.data_loss import Cause, DataLoss, Ledger, Loss, find_
 from cordwood.spark.source.offsets import Positions
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import OffsetRange
-from cordwood.spark.source.pushdown import PushedFilters
+from cordwood.spark.source.pushed_filters import PushedFilters
 from cordwood.spark.source.survey import NothingToRead, Resolver, Survey, check_all_exist, subscribed_partitions, survey
 
 _log = logging.getLogger(__name__)

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from cordwood.spark.source.batch_planner import cores, plan_batch
 from cordwood.spark.source.options import SourceOptions
 from cordwood.spark.source.planning import Reading, ReadTask, plan_tasks
-from cordwood.spark.source.pushdown import PushedFilters, push
+from cordwood.spark.source.pushed_filters import PushedFilters
 from cordwood.spark.source.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 class BatchReader(DataSourceReader):
@@ -37,7 +41,10 @@ class BatchReader(DataSourceReader):
 class FilteringBatchReader(BatchReader):
     """A reader with filter pushdown. Spark refuses a reader that has `pushFilters` if pushdown is off."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        # Imported here: PySpark 4.0 has no filters.
+        from cordwood.spark.source.pushdown import push
+
         self._pushed = push(filters)
         self._reading = replace(
             self._reading,

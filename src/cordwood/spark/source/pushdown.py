@@ -7,7 +7,7 @@ sent; times do not have to grow with offsets, so Spark checks them again. Other 
 
 import datetime
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.source.pushed_filters import PushedFilters
 
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -31,36 +32,13 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class PushedFilters:
-    """The bounds of a read by filters. Bounds are inclusive; None: no bound."""
+class _OfPartitions:
+    """A decidable filter on topic or partition."""
 
-    of_partitions: tuple[Filter, ...] = ()
-    """Filters on topic and partition, which must all hold."""
-    min_offset: int | None = None
-    max_offset: int | None = None
-    min_timestamp_us: int | None = None
-    max_timestamp_us: int | None = None
-    left_to_spark: tuple[Filter, ...] = field(default=(), compare=False)
+    condition: Filter
 
-    @property
-    def min_timestamp_ms(self) -> int | None:
-        """The first time in ms that can be late enough, since records have milliseconds. None also for times up to
-        1970: brokers search only for later times, and would miss a record without a time (-1)."""
-        if self.min_timestamp_us is None or self.min_timestamp_us <= 0:
-            return None
-        return -(-self.min_timestamp_us // 1000)
-
-    def allows(self, partition: TopicPartition) -> bool:
-        values: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
-        return all(_holds(condition, values) for condition in self.of_partitions)
-
-    def clamp(self, start: int, end: int) -> tuple[int, int]:
-        """The part of an offset range within the bounds."""
-        if self.min_offset is not None:
-            start = max(start, self.min_offset)
-        if self.max_offset is not None:
-            end = min(end, self.max_offset + 1)
-        return start, max(start, end)
+    def holds(self, partition: TopicPartition) -> bool:
+        return _holds(self.condition, {"topic": partition.topic, "partition": partition.partition})
 
 
 def push(filters: Iterable[Filter]) -> PushedFilters:
@@ -85,7 +63,7 @@ def _take(pushed: PushedFilters, condition: Filter) -> tuple[PushedFilters, bool
         return (pushed, True) if condition.attribute[0] in _NEVER_NULL else None
     column = _column(condition)
     if column in ("topic", "partition") and _is_decidable(condition, str if column == "topic" else int):
-        return replace(pushed, of_partitions=(*pushed.of_partitions, condition)), True
+        return replace(pushed, of_partitions=(*pushed.of_partitions, _OfPartitions(condition))), True
     if column == "offset":
         bounds = _bounds(condition, int)
         if bounds is None:

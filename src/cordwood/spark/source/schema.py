@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from cordwood.spark.options.names import EXTRA_COLUMNS, did_you_mean
+from cordwood.spark.releases.capabilities import running
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +86,7 @@ def arrow_schema(schema: StructType) -> "pa.Schema":
     # Imported here: the planner of a stream, which does not read, needs neither Arrow nor NumPy.
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **running().arrow_utc)  # type: ignore[arg-type]
 
 
 def _same_type(given: DataType, kind: DataType) -> bool:

@@ -1,0 +1,1 @@
+"""Stories that are told on several versions of Spark: `make test-spark-versions`."""
