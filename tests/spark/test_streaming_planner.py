@@ -162,6 +162,41 @@ def test_a_query_goes_over_at_once_where_nothing_is_left_and_with_a_fixed_end(
     assert query(start=stream.start, subscribe=f"{second},{other}").step() == [1, 2, 50, 51]
 
 
+def test_a_topic_that_stays_holds_the_step_up_until_it_is_read_so_far(
+    query: Any, put: Produce, make_topic: MakeTopic
+) -> None:
+    first, second, stays = make_topic(), make_topic(), make_topic(2)
+    put(first, numbered(0, 2))
+    put(second, numbered(0, 3))
+    put(stays, numbered(10, 13))
+    held = json.loads(at(stays, p0=4))
+    over = {"stopAtOffsets": at(first, p0=2), "continueAtOffsets": at(second, p0=2)}
+    over = {name: json.dumps({**json.loads(text), **held}) for name, text in over.items()}
+    stream = query(subscribe=f"{first},{stays}", **over)
+    assert stream.step() == [0, 1, 10, 11, 12]
+    assert stream.step() == []
+    assert zero(first) in stream.start, "the topic that stays is not read so far"
+    put(stays, numbered(13, 15))
+    assert [stream.step(), stream.step()] == [[13], []]
+    assert stream.start == {zero(second): 2, zero(stays): 4, TopicPartition(stays, 1): 0}
+    assert stream.step() == [], "the query plans nothing more"
+
+
+def test_a_query_leaves_a_topic_that_was_deleted_if_losses_are_allowed(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    first, second = make_topic(), make_topic()
+    put(first, numbered(0, 5))
+    put(second, numbered(0, 3))
+    over = {"stopAtOffsets": at(first, p0=5), "continueAtOffsets": at(second, p0=2)}
+    admin.delete_topics([first])[first].result(120)
+    stream = query({zero(first): 2}, subscribe=first, failOnDataLoss="false", **over)
+    assert stream.step() == []
+    assert stream.start == {zero(second): 2}
+    with pytest.raises(DataLoss):
+        query({zero(first): 2}, subscribe=first, **over).step()
+
+
 def test_a_topic_that_is_named_and_missing_is_a_mistake_at_the_beginning(query: Any) -> None:
     with pytest.raises(NothingToRead, match="no-such-topic does not exist"):
         query(subscribe="no-such-topic")

@@ -6,6 +6,7 @@ reader that has all numbers once and in order has followed without a fault.
 """
 
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import InvalidDefinition, NotFound, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.following import Reader, bound, readers_of
@@ -25,6 +27,7 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.swapping import rollback, swap
 from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.replaying import edition_for
+from cordwood.pipelines.execution.requeueing import check_requeue_is_possible
 
 WRITER = """
 from cordwood.pipelines import pipeline, topic
@@ -299,6 +302,106 @@ def test_a_reader_of_an_edition_that_no_swap_leads_away_from_is_told_so(world: W
         WrongState, match=r"report reads enriched\.v2, which edition v2 of enrich wrote, and there is no way"
     ):
         world.run(world.reader, fresh.name, made, 1, 1)
+
+
+def test_a_first_batch_that_goes_over_leaves_the_topic_for_good(world: World) -> None:
+    """Spark keeps the beginning of a query with its first batch, so the checkpoint names the topic that was left."""
+    world.write()
+    world.read_on()
+    world.replay(2)
+    world.swap()
+    world.produce(3)
+    world.write()
+    checkpoint = world.reader.checkpoint("v1")
+    for kind in ("offsets", "commits"):
+        (checkpoint / kind).mkdir(parents=True)
+        (checkpoint / kind / "0").write_text('v1\n{}\n{"enriched": {"00": 0}, "enriched.v2": {"0": 0}}')
+    assert committed_position(checkpoint) == {"enriched.v2": {0: 0}}
+    world.read_on()
+    assert world.read == [0, 1, 2]
+
+
+def test_a_reader_of_an_output_that_a_new_version_does_not_write_is_told_so(world: World) -> None:
+    world.produce(4)
+    world.write()
+    world.read_on()
+    made = world.definition("enrich", WRITER.format(version=2).replace('topic("enriched"', 'topic("priced"'))
+    fresh = edition_for(world.project, world.writer, made, starting="earliest", fresh=False, now_ms=1)
+    world.writer.note_caught_up(fresh, 1)
+    world.swap()
+    world.run(world.writer, fresh.name, made, 9, 9)
+    with pytest.raises(WrongState, match="reads enriched of enrich, whose live edition v2 does not write it any more"):
+        world.read_on()
+
+
+def test_records_in_quarantine_wait_until_readers_can_get_what_becomes_of_them(world: World) -> None:
+    world.produce(4)
+    world.write()
+    world.read_on()
+    world.replay(2, batches=1)
+    world.swap()
+    edition = world.writer.note_query(world.writer.edition("v2"), "an id")
+    made = world.definition("enrich", WRITER.format(version=2))
+    with pytest.raises(WrongState, match="would reach none of them"):
+        check_requeue_is_possible(made, world.writer, edition)
+    world.write()
+    check_requeue_is_possible(made, world.writer, edition)
+
+
+def test_an_edition_gets_no_name_that_readers_know_as_another_one(world: World) -> None:
+    world.produce(4)
+    world.write()
+    world.read_on()
+    world.replay(2)
+    world.swap()
+    world.write()
+    world.rollback()
+    world.write()
+    world.writer.forget("v2")
+    world.replay(2)
+    assert list(world.writer.editions()) == ["v1", "v2.2"]
+
+
+def test_a_topic_is_known_as_abandoned_after_its_edition_is_forgotten(world: World) -> None:
+    world.produce(4)
+    world.write()
+    world.read_on(inputs=BY_NAME)
+    world.replay(2)
+    world.swap()
+    world.write()
+    world.writer.forget("v1")
+    with pytest.raises(WrongState, match=r"has written nothing since its edition v2 is live"):
+        world.read_on(inputs=BY_NAME)
+
+
+def test_a_switch_that_is_settled_stays_so_though_another_edition_is_forgotten_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.produce(4)
+    world.write()
+    world.read_on()
+    for version in (2, 3):
+        world.replay(version)
+        world.swap()
+        world.write()
+    world.replay(4)
+    world.swap()
+    settling = threading.Thread(target=world.write, daemon=True)
+    replace = StateFiles.replace
+
+    def forgetting(files: StateFiles, path: Path, value: dict[str, object]) -> None:
+        if path.name == "live.json" and threading.current_thread() is threading.main_thread():
+            settling.start()
+            settling.join(1)
+        replace(files, path, value)
+
+    monkeypatch.setattr(StateFiles, "replace", forgetting)
+    world.writer.forget("v1")
+    settling.join()
+    live = world.writer.live()
+    assert live is not None
+    assert live.switches[-1].is_settled
+    assert "v1" not in live.before
 
 
 ACTIONS = st.one_of(

@@ -215,7 +215,7 @@ def test_a_batch_that_could_read_nothing_is_refused(options: dict[str, str], sai
         ({"stopAtOffsets": '{"payments": {"0": 1}}'}, "stopAtOffsets names a topic that subscribe does not"),
         ({"continueAtOffsets": '{"payments": {"0": 1}}'}, "continueAtOffsets is for queries with stopAtOffsets"),
         (
-            {"stopAtOffsets": '{"orders": {"0": 1}}', "continueAtOffsets": '{"orders": {"0": 1}}'},
+            {"stopAtOffsets": '{"orders": {"0": 1}}', "continueAtOffsets": '{"orders": {"0": 2}}'},
             "continueAtOffsets names a topic that the query reads already",
         ),
     ],

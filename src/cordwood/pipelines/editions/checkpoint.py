@@ -57,9 +57,11 @@ def planned_position(checkpoint: Path) -> Positions:
 def position_of(checkpoint: Path, batch: int) -> Positions:
     """The positions at which a planned batch ends."""
     try:
-        return from_json(json.loads(read_plan(checkpoint, batch).sources[0]))
+        found = from_json(json.loads(read_plan(checkpoint, batch).sources[0]))
     except (UnreadablePlan, ValueError) as error:
         raise DamagedState(f"the checkpoint {checkpoint} is not Spark's: {error}") from error
+    # Of a topic that was left with the first batch, the batch has the beginning alone.
+    return {topic: partitions for topic, partitions in found.items() if partitions}
 
 
 def _last(directory: Path) -> int | None:

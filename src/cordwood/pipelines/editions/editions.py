@@ -13,6 +13,7 @@
         tables/<table>/             its own tables
         running                     locked while a process runs it
       changing                      locked while a command changes what is here
+      replacing                     locked while `live.json` is read and replaced
       tables/<table>/               tables that are not replayable: all editions share them
 
 An edition is one build of a pipeline's outputs: `v1`, `v2`, and `v2.2` for the second build by version 2. Everything
@@ -35,14 +36,13 @@ from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import DamagedState, InvalidDefinition, NotFound, WrongState, shown_path
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.definition.storage_options import written_out
-from cordwood.pipelines.editions.positions import Positions, from_json, furthest, to_json
-from cordwood.pipelines.editions.switches import Followed, Step, Switch, Switches, pending, settled, swapped
+from cordwood.pipelines.editions.live import FORMAT, Live, check_format
+from cordwood.pipelines.editions.positions import Positions, furthest
+from cordwood.pipelines.editions.switches import Followed, Step, pending, settled, swapped
 from cordwood.pipelines.editions.table_facts import TableFacts, table_facts
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_failures_of
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
-FORMAT: Final = 1
-"""Version of the files below. A higher number was written by a newer program."""
 TRIAL: Final = "trial.py"
 
 
@@ -98,7 +98,7 @@ class Edition:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: Path) -> Self:
-        _check_format(value, path)
+        check_format(value, path)
         try:
             return cls(
                 name=value["edition"],
@@ -117,46 +117,6 @@ class Edition:
                 followed=tuple(Followed.from_json(each) for each in value.get("followed", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
-
-
-@dataclass(frozen=True)
-class Live:
-    """The edition that readers get, and those that they got before."""
-
-    edition: str
-    before: tuple[str, ...]
-    """Editions that were live, the latest one last: a rollback goes back along them."""
-    effects_from: Positions
-    """Records before these positions have had their effects: the live edition writes nothing of them to outputs that
-    are not replayable. The positions are in the topics that the live edition reads, by their ids: an earlier edition
-    may have read earlier topics of the same names."""
-    since_ms: int
-    switches: Switches = ()
-    """The changes of the live edition, for readers of its topics; only those at which there were such readers."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "edition": self.edition,
-            "before": list(self.before),
-            "effects_from": to_json(self.effects_from),
-            "since_ms": self.since_ms,
-            "switches": [switch.to_json() for switch in self.switches],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], path: Path) -> Self:
-        _check_format(value, path)
-        try:
-            return cls(
-                value["edition"],
-                tuple(value["before"]),
-                from_json(value["effects_from"]),
-                value["since_ms"],
-                tuple(Switch.from_json(switch) for switch in value.get("switches", ())),
-            )
-        except (KeyError, TypeError) as error:
             raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
 
 
@@ -239,12 +199,15 @@ class PipelineState:
     def changing(self) -> Iterator[None]:
         """Locks the state for one change at a time: two first runs at once would both make the first edition."""
         self.files.make_directory(self.directory)
-        descriptor = os.open(self.directory / "changing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with _locked(self.directory / "changing"):
             yield
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def _replacing_live(self) -> Iterator[None]:
+        """Locks `live.json` for one replacement. A run settles a switch while a swap holds `changing` and waits for the
+        run's end, so `changing` cannot be the lock."""
+        with _locked(self.directory / "replacing"):
+            yield
 
     def make_edition(
         self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool, source_file: str | None = None
@@ -253,7 +216,7 @@ class PipelineState:
         topics as declared. `source_file` is the author's file, if `made` was loaded from the definition that another
         edition keeps."""
         there = self.editions()
-        name = _free_name(made.version, there)
+        name = _free_name(made.version, {*there, *self._names_on_the_way()})
         # Editions stay in the order of their making, also if the clock was set back between two of them.
         made_at_ms = max([now_ms, *(each.made_at_ms + 1 for each in there.values())])
         directory = self.edition_directory(name)
@@ -275,6 +238,12 @@ class PipelineState:
         )
         self._write(edition)
         return edition
+
+    def _names_on_the_way(self) -> set[str]:
+        """Editions between which readers of topics go over. Another edition of such a name would have topics of the
+        same names, with other offsets."""
+        live = self.live()
+        return set() if live is None else {name for each in live.switches for name in (each.before, each.now)}
 
     def begin(self, made: Pipeline, *, starting: str, now_ms: int) -> Edition:
         """Makes the edition of a pipeline's first run, and makes it live. Takes up what an interrupted first run
@@ -382,10 +351,11 @@ class PipelineState:
 
     def settle(self, steps: Mapping[str, Step]) -> None:
         """Settles the last switch: readers of the topics go over at these offsets."""
-        live = self.live()
-        assert live is not None
-        changed = replace(live, switches=settled(live.switches, steps))
-        self.files.replace(self.directory / "live.json", changed.to_json())
+        with self._replacing_live():
+            live = self.live()
+            assert live is not None
+            changed = replace(live, switches=settled(live.switches, steps))
+            self.files.replace(self.directory / "live.json", changed.to_json())
 
     def effects_before(self, live: Live, to: Edition, position: Positions) -> Positions:
         """Positions up to which records have had their effects when the edition `to` replaces the live one, which has
@@ -412,9 +382,11 @@ class PipelineState:
         # A store that is unreachable or refuses access fails here, before anything is gone.
         places = [self.table_directory(facts, table) for table in facts.tables]
         objects = [(place, _objects(place)) for place in places if isinstance(place, ObjectStore)]
-        if live is not None and edition in live.before:
-            remaining = tuple(name for name in live.before if name != edition)
-            self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
+        with self._replacing_live():
+            live = self.live()
+            if live is not None and edition in live.before:
+                remaining = tuple(name for name in live.before if name != edition)
+                self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
         self.files.remove_file(self.edition_directory(edition) / "edition.json")
         self.files.remove_tree(self.edition_directory(edition))
         for place, names in objects:
@@ -465,6 +437,16 @@ class PipelineState:
             yield from (path for path in parent.iterdir() if _EDITION_NAME.fullmatch(path.name))
 
 
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _content(made: Pipeline) -> bytes:
     if not Path(made.site.file).is_file():
         raise InvalidDefinition(f"{made.name} is not declared in a file", made.site, "save it as one, and load that")
@@ -491,11 +473,6 @@ def _free_name(version: int, taken: Container[str]) -> str:
         build += 1
         name = f"v{version}.{build}"
     return name
-
-
-def _check_format(value: Mapping[str, Any], path: Path) -> None:
-    if value.get("format") != FORMAT:
-        raise DamagedState(f"{path} is of format {value.get('format')!r}, this program knows {FORMAT}")
 
 
 def _order(name: str) -> tuple[int, int]:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from cordwood.pipelines.definition.definition import Pipeline, Topic
 from cordwood.pipelines.definition.errors import NotFound, WrongState, shown_path
 from cordwood.pipelines.editions.checkpoint import committed_position
-from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
-from cordwood.pipelines.editions.positions import Positions, ahead
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.live import Live
+from cordwood.pipelines.editions.positions import Positions, ahead, furthest
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.switches import Followed, Step
 
@@ -63,20 +64,25 @@ def noting_places(project: Project, state: PipelineState, pipeline: Pipeline, ed
     return edition
 
 
-def next_leg(project: Project, state: PipelineState, pipeline: Pipeline, edition: Edition) -> NextLeg | None:
-    """The next step of the edition in any of its inputs, if that is settled. Raises WrongState where an input leads
-    nowhere any more."""
+def ways_on(project: Project, pipeline: Pipeline, edition: Edition) -> list[list[NextLeg]]:
+    """The settled steps that the edition has before it, in order, for each input that has any. Raises WrongState where
+    an input leads nowhere any more."""
     _check_written(project, pipeline)
-    for topic in pipeline.inputs.values():
-        noted = _noted(edition, topic)
-        if noted is None:
-            continue
-        found = _next_of(project, pipeline, noted)
-        while found is not None and isinstance(found, Followed):
-            found = _next_of(project, pipeline, found)
-        if found is not None:
-            return found
-    return None
+    noted = (_noted(edition, topic) for topic in pipeline.inputs.values())
+    ways = [_way_on(project, pipeline, each) for each in noted if each is not None]
+    return [way for way in ways if way]
+
+
+def with_left(project: Project, edition: Edition, position: Positions) -> Positions:
+    """The position, with the ends of the topics that the edition has left. Two editions compare by these also where one
+    is a topic behind the other: each topic on the way was read to the offset where readers leave it."""
+    for each in edition.followed:
+        live = project.state(each.pipeline).live()
+        for switch in () if live is None else live.switches[: each.switches]:
+            step = (switch.steps or {}).get(each.output)
+            if step is not None:
+                position = furthest(position, {step.leaves: step.leaves_at})
+    return position
 
 
 def has_taken(step: Step, position: Positions) -> bool:
@@ -163,8 +169,8 @@ def _beginning(project: Project, pipeline: Pipeline, topic: Topic, edition: Edit
     return Followed(state.name, topic.name, writer.name, writer.topics[topic.name], len(live.switches))
 
 
-def _next_of(project: Project, pipeline: Pipeline, noted: Followed) -> "NextLeg | Followed | None":
-    """The next step of a reader; its next place where a switch did not change the topic; None if nothing is next."""
+def _way_on(project: Project, pipeline: Pipeline, noted: Followed) -> list[NextLeg]:
+    """The settled steps from a noted place on. Switches that do not change the topic are no steps."""
     state = project.state(noted.pipeline)
     live = state.live()
     switches = () if live is None else live.switches
@@ -176,14 +182,24 @@ def _next_of(project: Project, pipeline: Pipeline, noted: Followed) -> "NextLeg 
             "is no way from there to the topic of the live edition",
             f"`cordwood pipeline replay {pipeline.name} --fresh` builds its outputs from what is live",
         )
-    if taken == len(switches) or not switches[taken].is_settled:
-        return None
-    switch = switches[taken]
-    step = (switch.steps or {}).get(noted.output)
-    if step is None:
-        return replace(noted, edition=switch.now, switches=taken + 1)
-    after = replace(noted, edition=switch.now, topic=step.enters, switches=taken + 1)
-    return NextLeg(noted, step, after)
+    way: list[NextLeg] = []
+    here = noted
+    for switch in switches[taken:]:
+        if switch.steps is None:
+            return way
+        step = switch.steps.get(noted.output)
+        after = replace(here, edition=switch.now, switches=here.switches + 1)
+        if step is not None:
+            after = replace(after, topic=step.enters)
+            way.append(NextLeg(here, step, after))
+        here = after
+    if here.output not in state.edition(here.edition).topics:
+        raise WrongState(
+            f"{pipeline.name} reads {here.output} of {here.pipeline}, whose live edition {here.edition} does not write "
+            "it any more",
+            f"`cordwood pipeline rollback {here.pipeline}` brings it back, or {pipeline.name} reads another topic",
+        )
+    return way
 
 
 class Abandoned(NamedTuple):
@@ -211,13 +227,20 @@ def abandoned_topics(project: Project, topics: Collection[str], *, reader: str) 
         if live is None or state.name == reader:
             continue
         current = state.edition(live.edition)
-        have_been_live = {*live.before, *(switch.before for switch in live.switches)}
-        for edition in (each for name, each in state.editions().items() if name in have_been_live):
-            for declared, topic in edition.topics.items():
-                now = current.topics.get(declared)
-                if topic in topics and now is not None and now != topic:
-                    found.append(Abandoned(topic, state.name, declared, current.name, now))
+        for declared, topic in sorted(_written_before(state, live)):
+            now = current.topics.get(declared)
+            if topic in topics and now is not None and now != topic:
+                found.append(Abandoned(topic, state.name, declared, current.name, now))
     return found
+
+
+def _written_before(state: PipelineState, live: Live) -> set[tuple[str, str]]:
+    """The declared topics and the topics of editions that were live. Of an edition that was forgotten, switches know
+    the topics that had readers."""
+    have_been_live = {*live.before, *(switch.before for switch in live.switches)}
+    editions = (edition for name, edition in state.editions().items() if name in have_been_live)
+    left = {(name, step.leaves) for switch in live.switches for name, step in (switch.steps or {}).items()}
+    return left.union(*(edition.topics.items() for edition in editions))
 
 
 def _check_written(project: Project, pipeline: Pipeline) -> None:

@@ -28,11 +28,13 @@ from cordwood.pipelines.editions.checkpoint import (
     unfinished_batch,
 )
 from cordwood.pipelines.editions.control import Command, Serving
-from cordwood.pipelines.editions.editions import Edition, Live, PipelineState
-from cordwood.pipelines.editions.following import Reader, readers_of
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.following import Reader, readers_of, with_left
+from cordwood.pipelines.editions.live import Live
 from cordwood.pipelines.editions.planned import read_kept
 from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest, in_words
 from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
 from cordwood.pipelines.editions.switches import pending
 from cordwood.pipelines.tables.stores import TablePlace
@@ -120,7 +122,7 @@ def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: flo
     with state.changing():
         live = _to_roll_back(state)
         with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
-            leaving = effects_position(state, live.edition, skip=skip_effects)
+            leaving = _effects_of(state, live.edition, skip=skip_effects)
             switch_at = _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
             state.rollback(position=leaving, now_ms=_now_ms(), switch_at=switch_at)
         return _swapped(state, live.edition, live.before[-1], stopped)
@@ -131,7 +133,7 @@ def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
     live = _to_roll_back(state)
     run = _running_of(state, [live.edition, live.before[-1]])
     if not run:
-        effects_position(state, live.edition, skip=skip_effects)
+        _effects_of(state, live.edition, skip=skip_effects)
         _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
     return _swapped(state, live.edition, live.before[-1], run)
 
@@ -191,9 +193,9 @@ def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live
 def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
     """How far the live edition has read when the fresh one replaces it. Raises WrongState where records would never
     reach outputs that are not replayable. Neither edition may run."""
-    leaving = effects_position(state, live.edition, skip=skip_effects)
+    leaving = _effects_of(state, live.edition, skip=skip_effects)
     done = state.effects_before(live, fresh, leaving)
-    gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
+    gap = ahead(_passed(state, fresh, committed_position(state.checkpoint(fresh.name))), done)
     if fresh.effects and gap and not skip_effects:
         again = sorted(furthest(live.effects_from, leaving).keys() - done.keys())
         there = f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first"
@@ -214,11 +216,17 @@ def _switch_at(state: PipelineState, live: Live, entering: Edition, *, skip: boo
     if not readers and waiting is None:
         return None
     checkpoint = state.checkpoint(leaving.name)
-    at = committed_position(checkpoint) if waiting is None else waiting.at
+    at = _passed(state, leaving, committed_position(checkpoint)) if waiting is None else waiting.at
     if skip:
         return at
     who = ", ".join(sorted({reader.pipeline for reader in readers}))
     once = f"`cordwood pipeline run {state.name} --once`"
+    if waiting is None and read_plan(state, leaving.name).pending is not None:
+        raise WrongState(
+            f"a requeue of edition {leaving.name} of {state.name} was interrupted: readers of its topics ({who}) may "
+            "have some of it, and another edition would write it again",
+            f"`cordwood pipeline requeue {state.name}` finishes it first; --skip-effects swaps",
+        )
     kept = read_kept(state.edition_directory(leaving.name), state.files)
     unfinished = unfinished_batch(checkpoint)
     if waiting is None and kept is not None and kept.batch_id == unfinished:
@@ -227,7 +235,7 @@ def _switch_at(state: PipelineState, live: Live, entering: Edition, *, skip: boo
             f"({who}) may have some of that batch, and another edition would write it again",
             f"{once} finishes it first; --skip-effects swaps",
         )
-    gap = ahead(planned_position(state.checkpoint(entering.name)), at)
+    gap = ahead(_passed(state, entering, planned_position(state.checkpoint(entering.name))), at)
     if gap and not (waiting is not None and entering.name == waiting.before):
         raise WrongState(
             f"edition {entering.name} of {state.name} has read further than {leaving.name}, and the output of the "
@@ -235,6 +243,14 @@ def _switch_at(state: PipelineState, live: Live, entering: Edition, *, skip: boo
             f"{once} takes {leaving.name} there first; --skip-effects swaps",
         )
     return at
+
+
+def _effects_of(state: PipelineState, edition: str, *, skip: bool) -> Positions:
+    return _passed(state, state.edition(edition), effects_position(state, edition, skip=skip))
+
+
+def _passed(state: PipelineState, edition: Edition, position: Positions) -> Positions:
+    return with_left(Project(state.directory.parent, state.files), edition, position)
 
 
 def _readers(state: PipelineState, leaving: Edition, entering: Edition) -> list[Reader]:

@@ -51,7 +51,7 @@ class Switch:
     before: str
     now: str
     at: Positions
-    """How far `before` has read the inputs."""
+    """How far `before` has read the inputs, and of topics that it has left the ends."""
     steps: Mapping[str, Step] | None = None
     """The steps by declared topic, of those topics that change; None until `now` has read up to `at`."""
 
@@ -59,8 +59,9 @@ class Switch:
     def is_settled(self) -> bool:
         return self.steps is not None
 
-    def is_reached(self, position: Positions) -> bool:
-        return not ahead(self.at, position)
+    def is_beyond(self, step: Step) -> bool:
+        """True if `before` has taken this step in an input and read on."""
+        return bool(ahead({step.enters: self.at.get(step.enters, {})}, {step.enters: step.enters_at}))
 
     def to_json(self) -> dict[str, Any]:
         steps = None if self.steps is None else {name: step.to_json() for name, step in self.steps.items()}

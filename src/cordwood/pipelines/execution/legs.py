@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
-from cordwood.pipelines.editions.checkpoint import committed_position
+from cordwood.pipelines.editions.checkpoint import committed_position, planned_position
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.following import NextLeg, bound, has_taken, next_leg, noting_places
-from cordwood.pipelines.editions.positions import Positions
+from cordwood.pipelines.editions.following import NextLeg, bound, has_taken, noting_places, ways_on
+from cordwood.pipelines.editions.positions import Positions, ahead
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.switches import Step, Switch, pending
 from cordwood.pipelines.execution.reading_here import log_ends
@@ -27,7 +27,7 @@ class Leg:
     pipeline: Pipeline
     """The pipeline with the topics that this query reads."""
     switch: Switch | None = None
-    """The switch of the pipeline itself that is settled when this leg has read so far."""
+    """The switch of the pipeline itself that is still to be settled."""
     step: Step | None = None
     """The step from topic to topic that this leg takes."""
 
@@ -36,14 +36,26 @@ class Leg:
         return self.switch is None and self.step is None
 
     @property
+    def _held(self) -> Positions:
+        """The ends of this leg in topics that it reads and does not leave."""
+        at = {} if self.switch is None else self.switch.at
+        left = None if self.step is None else self.step.leaves
+        topics = (topic.name for topic in self.pipeline.inputs.values())
+        return {topic: at[topic] for topic in topics if topic in at and topic != left}
+
+    @property
     def stop_at(self) -> Positions:
-        if self.switch is not None:
-            return self.switch.at
-        return {} if self.step is None else {self.step.leaves: self.step.leaves_at}
+        return self._held if self.step is None else {**self._held, self.step.leaves: self.step.leaves_at}
 
     @property
     def continue_at(self) -> Positions:
-        return {} if self.step is None else {self.step.enters: self.step.enters_at}
+        return {} if self.step is None else {**self._held, self.step.enters: self.step.enters_at}
+
+    def is_done(self, position: Positions) -> bool:
+        """True if an edition at this position is at the end of the leg."""
+        if self.step is not None:
+            return has_taken(self.step, position)
+        return self.switch is not None and not ahead(self.stop_at, position)
 
 
 @dataclass
@@ -60,35 +72,29 @@ class Route:
     _seen: tuple[object, ...] = field(default=(), init=False)
 
     def next_leg(self) -> Leg:
-        """The leg that comes next, by the position that the edition has reached. No query of it may run. Takes the
+        """The leg that comes next, by the position that the edition has reached. No query of it may run. Notes the
         steps and settles the switch that this position has reached."""
         self.edition = noting_places(self.project, self.state, self.pipeline, self.edition)
+        checkpoint = self.state.checkpoint(self.edition.name)
+        position, planned = committed_position(checkpoint), planned_position(checkpoint)
         while True:
-            position = committed_position(self.state.checkpoint(self.edition.name))
-            now = bound(self.project, self.pipeline, self.edition)
+            ways = ways_on(self.project, self.pipeline, self.edition)
+            taken = next((way[0] for way in ways if has_taken(way[0].step, position)), None)
+            if taken is not None:
+                # A step that is taken counts before all else: until then the edition has topics that it has left.
+                self.edition = self.state.note_followed(self.edition, taken.after)
+                continue
             switch = self._own_switch()
-            if switch is not None and switch.at.keys() <= {topic.name for topic in now.inputs.values()}:
-                if not switch.is_reached(position):
-                    return Leg(now, switch=switch)
-                self._settle(switch)
-            leg = self._next_step()
-            if leg is None:
-                return Leg(now)
-            if not has_taken(leg.step, position):
-                return Leg(now, step=leg.step)
-            self.edition = self.state.note_followed(self.edition, leg.after)
+            leg = Leg(bound(self.project, self.pipeline, self.edition), switch, _first_step(ways, planned, switch))
+            if switch is None or not leg.is_done(position):
+                return leg
+            self._settle(switch)
 
     def is_over(self, leg: Leg) -> bool:
         """True if a running leg is to end: it has come to its end, or something new leads elsewhere."""
         if leg.is_last:
-            return self._has_news() and self._next_step() is not None
-        position = committed_position(self.state.checkpoint(self.edition.name))
-        return (leg.switch is not None and leg.switch.is_reached(position)) or (
-            leg.step is not None and has_taken(leg.step, position)
-        )
-
-    def _next_step(self) -> NextLeg | None:
-        return next_leg(self.project, self.state, self.pipeline, self.edition)
+            return self._has_news() and bool(ways_on(self.project, self.pipeline, self.edition))
+        return leg.is_done(committed_position(self.state.checkpoint(self.edition.name)))
 
     def _has_news(self) -> bool:
         """True if a pipeline of the project has been swapped, or a switch was settled, since the last look."""
@@ -127,8 +133,17 @@ class Route:
         )
 
 
-def _changed(state: PipelineState) -> int | None:
+def _first_step(ways: list[list[NextLeg]], planned: Positions, switch: Switch | None) -> Step | None:
+    """The step of the next leg. A step whose batch was planned is repeated first. Before a switch of the pipeline
+    itself only those steps are taken that the leaving edition has taken."""
+    wanted = [way for way in ways if switch is None or any(switch.is_beyond(each.step) for each in way)]
+    begun = [way for way in ways if has_taken(way[0].step, planned)]
+    return next((way[0].step for way in (*begun, *wanted)), None)
+
+
+def _changed(state: PipelineState) -> tuple[int, int] | None:
     try:
-        return (state.directory / "live.json").stat().st_mtime_ns
+        found = (state.directory / "live.json").stat()
+        return found.st_mtime_ns, found.st_ino
     except FileNotFoundError:
         return None

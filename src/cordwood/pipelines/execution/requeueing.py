@@ -22,6 +22,7 @@ from cordwood.pipelines.editions.checkpoint import committed_position, unfinishe
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.editions.switches import pending
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.outputs import Outputs
 from cordwood.pipelines.execution.reading_here import log_starts, topic_ids
@@ -61,6 +62,14 @@ def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition:
         raise WrongState(f"edition {edition.name} of {pipeline.name} has not run yet")
     if read_plan(state, edition.name).pending is not None:
         return  # an interrupted requeue is finished first, as it was planned
+    live = state.live()
+    waiting = None if live is None else pending(live.switches)
+    if waiting is not None:
+        raise WrongState(
+            f"readers of {pipeline.name} are still to go over from edition {waiting.before} to {waiting.now}: records "
+            "that are sent through again now would reach none of them",
+            f"`cordwood pipeline run {pipeline.name} --once` takes {waiting.now} there first",
+        )
     batch = unfinished_batch(state.checkpoint(edition.name))
     if batch is not None:
         raise WrongState(

@@ -299,7 +299,9 @@ class Running:
         live = self._state.live()
         if live is None or self._replaying or not live.effects_from:
             return {}
-        behind = ahead(live.effects_from, checkpoint.committed_position(self._checkpoint))
+        read = {topic.name for topic in self._leg.pipeline.inputs.values()}
+        before = {topic: each for topic, each in live.effects_from.items() if topic in read}
+        behind = ahead(before, checkpoint.committed_position(self._checkpoint))
         return {
             topic: {partition: end for partition, (_, end) in partitions.items()}
             for topic, partitions in behind.items()

@@ -402,7 +402,7 @@ class _Reading:
             self._problems.append(f"{names.STOP_AT_OFFSETS} names a topic that {names.SUBSCRIBE} does not.")
         if continue_at and not stop_at:
             self._problems.append(f"{names.CONTINUE_AT_OFFSETS} is for queries with {names.STOP_AT_OFFSETS}.")
-        elif {topic for topic, _ in continue_at} & (read or set()):
+        elif any(name.topic in (read or ()) and stop_at.get(name) != offset for name, offset in continue_at.items()):
             self._problems.append(
                 f"{names.CONTINUE_AT_OFFSETS} names a topic that the query reads already: the next query reads it."
             )

@@ -9,7 +9,7 @@ losses, the time of the last batch. A position means the next offset to read. Ru
 - A broker that is away holds the query up and does not end it, once it was there.
 - A query with `stopAtOffsets` reads no further in these topics. With `continueAtOffsets` it goes over when it has come
   there: one batch without records takes those positions in the place of these, and the query plans nothing more. The
-  checkpoint then is that of a query that reads the other topics.
+  checkpoint then is that of a query that reads the other topics. A topic with the same offsets in both stays.
 """
 
 import logging
@@ -154,10 +154,11 @@ class StreamPlanner:
         self._remember(found, dropped)
         self._read_notes()
         self._report_progress(known, found)
-        if self._may_go_over(known):
-            leaving = {topic for topic, _ in self.options.stop_at}
+        if self._may_go_over(known, found):
+            leaving = self._leaving
             staying = {partition: position for partition, position in known.items() if partition.topic not in leaving}
-            return {**staying, **self.options.continue_at}
+            entered = {name: offset for name, offset in self.options.continue_at.items() if self._enters(name)}
+            return {**staying, **entered}
         end = self._ends(known, found)
         if limited:
             if not dropped and self._waits_for_more(known, end):
@@ -168,14 +169,25 @@ class StreamPlanner:
             self._last_batch_s = time.monotonic()
         return end
 
-    def _may_go_over(self, known: Positions) -> bool:
+    def _may_go_over(self, known: Positions, found: Survey) -> bool:
+        def is_read(name: TopicPartition, stop: int) -> bool:
+            is_lost = name not in found.partitions and not self.options.fail_on_data_loss
+            return is_lost or known.get(name, 0) >= stop
+
         stop_at = self.options.stop_at
-        return bool(self.options.continue_at) and all(known.get(name, 0) >= stop for name, stop in stop_at.items())
+        return bool(self.options.continue_at) and all(is_read(name, stop) for name, stop in stop_at.items())
 
     def _has_gone_over(self, start: Positions) -> bool:
-        leaving = {topic for topic, _ in self.options.stop_at}
-        is_there = any(partition in start for partition in self.options.continue_at)
-        return is_there and not any(partition.topic in leaving for partition in start)
+        is_there = any(partition in start for partition in self.options.continue_at if self._enters(partition))
+        return is_there and not any(partition.topic in self._leaving for partition in start)
+
+    def _enters(self, partition: TopicPartition) -> bool:
+        return all(partition.topic != topic for topic, _ in self.options.stop_at)
+
+    @property
+    def _leaving(self) -> set[str]:
+        """The topics that the query goes over from. A topic of `continueAtOffsets`, too, only waits for the others."""
+        return {topic for topic, _ in self.options.stop_at} - {topic for topic, _ in self.options.continue_at}
 
     def _stop_of(self, partition: TopicPartition) -> int | None:
         """The offset at which the query stops reading this partition; None if it reads on and on."""
