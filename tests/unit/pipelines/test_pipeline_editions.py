@@ -158,12 +158,15 @@ def test_an_edition_is_forgotten_unless_it_is_live(state: PipelineState, tmp_pat
         state.edition("v1")
 
 
-def test_a_table_belongs_to_one_pipeline(state: PipelineState, tmp_path: Path) -> None:
+def test_an_output_belongs_to_one_pipeline(state: PipelineState, tmp_path: Path) -> None:
     with_two_editions(state, tmp_path)
     project = Project(tmp_path / "project")
-    project.check_tables_are_free("enrich", ["latest"])
-    with pytest.raises(WrongState, match="latest belongs to the pipeline enrich"):
-        project.check_tables_are_free("other", ["own", "latest"])
+    made = version(tmp_path, 3)
+    project.check_outputs_are_free(made)
+    for kept, kind in (("latest", "table latest"), ("priced", "topic priced")):
+        outputs = {name: each for name, each in made.outputs.items() if each.name == kept}
+        with pytest.raises(WrongState, match=rf"py:\d+: the {kind} belongs to the pipeline enrich"):
+            project.check_outputs_are_free(replace(made, name="other", outputs=outputs))
     with pytest.raises(NotFound, match="no live pipeline"):
         topic_name("unheard-of", project.directory)
     with pytest.raises(NotFound, match="no pipeline enrch"):

@@ -28,7 +28,7 @@ def locked_live_edition(
     with state.changing():
         live = state.live()
         if live is None:
-            project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+            project.check_outputs_are_free(pipeline)
             edition = state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
             return edition, locked(edition.name)
         _check_version(state.edition(live.edition), pipeline, in_place=in_place)
@@ -58,7 +58,7 @@ def _is_trial(project: Project, state: PipelineState, edition: Edition, pipeline
     tables."""
     if edition.version == pipeline.version and not state.is_changed(edition, pipeline.site.file):
         return False
-    project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+    project.check_outputs_are_free(pipeline)
     return True
 
 

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import NotFound, WrongState
 from cordwood.pipelines.definition.loading import same_name
 from cordwood.pipelines.definition.state_files import StateFiles
+from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 from cordwood.pipelines.tables.table_formats import rows_of, snapshot
@@ -79,15 +81,19 @@ class Project:
             raise WrongState(f"the table {name} belongs to several pipelines: {owners}", "rename one of them")
         return found[0]
 
-    def check_tables_are_free(self, pipeline: str, tables: list[str]) -> None:
-        """Refuses a table that another pipeline has: a table's name leads to one pipeline."""
+    def check_outputs_are_free(self, made: Pipeline) -> None:
+        """Refuses a table or a topic that another pipeline writes: an output's name leads to one pipeline."""
         for state in self.pipelines():
-            if state.name == pipeline:
+            if state.name == made.name:
                 continue
             for edition in state.editions().values():
-                taken = next((table for table in tables if table in edition.tables), None)
-                if taken is not None:
-                    raise WrongState(f"the table {taken} belongs to the pipeline {state.name}", "choose another name")
+                for output in made.outputs.values():
+                    kind, taken = ("table", edition.tables) if isinstance(output, Table) else ("topic", edition.topics)
+                    if output.name in taken:
+                        raise WrongState(
+                            f"{output.site}: the {kind} {output.name} belongs to the pipeline {state.name}",
+                            "choose another name; a topic is the output of one pipeline, and any number may read it",
+                        )
 
 
 def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Path:

@@ -38,7 +38,7 @@ def edition_for(
     """
     if state.live() is None:
         raise WrongState(f"{made.name} has not run yet", "`cordwood pipeline run` makes its first edition")
-    project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])
+    project.check_outputs_are_free(made)
     begun = state.fresh_edition()
     alike = begun is not None and (begun.version, begun.starting) == (made.version, starting)
     if begun is not None and alike and not fresh and not state.is_changed(begun, made.site.file):
