@@ -41,6 +41,7 @@ from cordwood.cli.history import check as check_history
 from cordwood.cli.inspect.command import inspect
 from cordwood.cli.pipeline.compare import compare_editions
 from cordwood.cli.pipeline.forget import forget_edition
+from cordwood.cli.pipeline.graph import pipeline_graph
 from cordwood.cli.pipeline.list import list_pipelines
 from cordwood.cli.pipeline.replay import replay as replay_pipeline
 from cordwood.cli.pipeline.requeue import requeue as requeue_records
@@ -150,6 +151,7 @@ _pipeline.command("reload")(reload_pipeline)
 _pipeline.command("status")(pipeline_status)
 _pipeline.command("stop")(stop_pipeline)
 _pipeline.command("list")(list_pipelines)
+_pipeline.command("graph")(pipeline_graph)
 _pipeline.command("replay")(replay_pipeline)
 _pipeline.command("compare")(compare_editions)
 _pipeline.command("swap")(swap_pipeline)

@@ -42,6 +42,7 @@ LOOKING = {
     "config check",
     "transaction describe",
     "pipeline status",
+    "pipeline graph",
     "pipeline compare",
     "audit",
     "doctor",

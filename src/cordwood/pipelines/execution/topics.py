@@ -20,15 +20,22 @@ from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 
 _TIMEOUT_S: Final = 30.0
+_LOOK_S: Final = 5.0
+"""How long brokers that do not answer are asked for topics: a person waits for the answer."""
 _MIN_INSYNC: Final = "min.insync.replicas"
 _QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(100 << 20)}
 """Quarantined records stay until somebody looks at them. Every record that was read must fit: one that came compressed
 may be many times larger than its topic allows, and a record that does not fit would stop the pipeline for good."""
 
 
+def existing_topics(bootstrap_servers: str, timeout_s: float = _LOOK_S) -> set[str]:
+    """The topics that there are. Raises KafkaException if no broker answers in time."""
+    return set(AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=timeout_s).topics)
+
+
 def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
     """Raises NotFound for input topics that do not exist, before anything of the pipeline is made."""
-    there = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=_TIMEOUT_S).topics
+    there = existing_topics(bootstrap_servers, _TIMEOUT_S)
     missing = [topic.name for topic in pipeline.inputs.values() if topic.name not in there]
     if missing:
         many = len(missing) > 1

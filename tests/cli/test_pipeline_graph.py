@@ -1,0 +1,69 @@
+"""`cordwood pipeline graph` of files alone, of wrong files, and of pipelines that have run."""
+
+from pathlib import Path
+
+from tests.cli.conftest import Cordwood
+from tests.conftest import MakeTopic
+
+from cordwood.model.failure import ExitCode
+from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.editions.events import note_failure
+from cordwood.pipelines.editions.project import Project
+
+FILE = """from cordwood.pipelines import *
+
+@pipeline("{name}", version=1, inputs={inputs}, outputs={outputs})
+def run(rows):
+    return rows
+"""
+
+
+def write(directory: Path, name: str, inputs: str, outputs: str) -> Path:
+    path = directory / f"{name}.py"
+    path.write_text(FILE.format(name=name, inputs=inputs, outputs=outputs))
+    return path
+
+
+def test_files_that_have_not_run_are_drawn_and_checked(
+    cordwood_cli: Cordwood, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    orders = make_topic()
+    write(tmp_path, "enrich", f'topic("{orders}")', 'topic("enriched")')
+    write(tmp_path, "report", 'output("enrich", "enriched")', 'table("reports")')
+    at = ("-d", str(tmp_path / "state"))
+    said = cordwood_cli("pipeline", "graph", tmp_path, "--svg", tmp_path / "graph.svg", *at)
+    assert said.splitlines() == [
+        orders,
+        "└─ enrich  has not run",
+        "   └─ enriched → report  has not run",
+        "      └─ table reports",
+    ]
+    assert (tmp_path / "graph.svg").read_text().startswith("<svg")
+    assert not (tmp_path / "state").exists()
+
+    (tmp_path / "broken.py").write_text("from cordwood.pipelines import *\ndef (\n")
+    write(tmp_path, "other", 'topic("nowhere")', 'topic("enriched")')
+    result = cordwood_cli.run("pipeline", "graph", tmp_path, *at)
+    assert result.exit_code == ExitCode.PROBLEM_FOUND
+    assert "enriched → report" in result.stdout, "a wrong file does not hide the others"
+    for wanted in ("broken.py:2: invalid syntax", "other.py:3: other writes the topic enriched, and enrich does at"):
+        assert wanted in result.stderr
+    assert "other.py:3: other reads the topic nowhere, which does not exist" in result.stderr
+
+
+def test_what_is_known_of_live_editions_is_in_the_graph(
+    cordwood_cli: Cordwood, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    project = Project(tmp_path / "state")
+    state = project.state("enrich")
+    made = load_pipeline(write(tmp_path, "enrich", f'topic("{make_topic()}")', 'topic("enriched")'))
+    state.begin(made, starting="earliest", now_ms=1)
+    batch = {"rows_in": 500, "duration_ms": 250}
+    state.files.replace(state.edition_directory("v1") / "progress.json", {"quarantined": 2, "last_batch": batch})
+    note_failure(state, "v1", {"code": "FAILED", "message": "no more", "hint": ""})
+    (node,) = cordwood_cli.json("pipeline", "graph", "-d", str(project.directory))["pipelines"]
+    assert (node["live"], node["running"], node["rows_per_second"], node["quarantined"]) == ("v1", False, 2000, 2)
+    assert node["trouble"] == ["failed: no more"]
+    said = cordwood_cli.run("pipeline", "graph", "-d", str(project.directory))
+    assert "enrich  v1 stands still, 2,000 rows/s, 2 records in quarantine, in trouble" in said.stdout
+    assert "enrich: failed: no more" in said.stderr
