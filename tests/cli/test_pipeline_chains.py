@@ -14,6 +14,7 @@ from cordwood.pipelines.editions.editions import PipelineState
 from cordwood.pipelines.editions.following import noting_places
 from cordwood.pipelines.editions.positions import Positions, to_json
 from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.editions.switches import Followed
 from cordwood.pipelines.execution.legs import Route
 
 WRITER = """
@@ -104,6 +105,34 @@ def test_the_lag_of_a_reader_counts_what_it_is_still_to_go_over_to(chain: Chain,
     assert lag() == 9, "six to the end of the old topic, and three in the new one"
     said = cordwood_cli("pipeline", "forget", "enrich", "v1", "--dry-run", *at)
     assert f"topic {chain.enriched} is read by the pipeline report (v1)" in said
+
+
+def test_a_topic_that_a_reader_still_has_to_read_is_not_said_to_be_deletable(
+    chain: Chain, cordwood_cli: Cordwood
+) -> None:
+    at = ("-d", str(chain.project.directory))
+    chain.read(f'output("enrich", "{chain.enriched}")', offset=10)
+    cordwood_cli("topic", "create", chain.new)
+    made = load_pipeline(chain.directory / "enrich.py")
+    cordwood_cli("pipeline", "swap", "enrich", *at)
+    Route(chain.project, chain.writer, made, chain.bootstrap, chain.writer.edition("v2")).next_leg()
+    place = Followed("enrich", chain.enriched, "v2", chain.new, 1)
+    chain.reader.note_followed(chain.reader.edition("v1"), place)
+    cordwood_cli("pipeline", "rollback", "enrich", *at)
+    Route(chain.project, chain.writer, made, chain.bootstrap, chain.writer.edition("v1")).next_leg()
+    said = cordwood_cli("pipeline", "forget", "enrich", "v2", "--yes", *at)
+    assert f"topic {chain.new} is still there, and has to be until report went over to the next one" in said
+
+
+def test_a_swap_names_readers_of_an_output_that_is_not_written_any_more(chain: Chain, cordwood_cli: Cordwood) -> None:
+    at = ("-d", str(chain.project.directory))
+    chain.read(f'output("enrich", "{chain.enriched}")', offset=10)
+    made = chain.load("enrich", WRITER.format(version=3, orders=chain.orders, enriched=f"{chain.enriched}.other"))
+    chain.writer.note_caught_up(chain.writer.make_edition(made, starting="earliest", now_ms=9, replayed=True), 10)
+    said = cordwood_cli("pipeline", "swap", "enrich", *at)
+    assert (
+        f"pipeline report (v1) reads {chain.enriched}, which edition v3 does not write: it gets nothing more." in said
+    )
 
 
 def test_a_reader_that_names_an_abandoned_topic_is_not_said_to_be_up_to_date(

@@ -60,7 +60,11 @@ def forget_edition(
     say(f"{name}: edition {edition} is gone")
     _show_readers(readers)
     for topic in topics:
-        say(f"topic {topic} is still there: `cordwood topic delete {topic}` removes it")
+        waiting = _names([reader for reader in readers if reader.topic == topic])
+        if waiting:
+            say(f"topic {topic} is still there, and has to be until {', '.join(waiting)} went over to the next one")
+        else:
+            say(f"topic {topic} is still there: `cordwood topic delete {topic}` removes it")
 
 
 def _names(readers: "Sequence[Reader]") -> list[str]:

@@ -144,7 +144,9 @@ def _show_readers(done: "Swapped") -> None:
     """Names the pipelines of the project that read what changes."""
     for reader in done.readers:
         who = f"pipeline {reader.pipeline} ({reader.edition})"
-        if reader.follows:
+        if reader.output not in done.now.topics:
+            say(f"{who} reads {reader.output}, which edition {done.now.name} does not write: it gets nothing more.")
+        elif reader.follows:
             say(f"{who} reads {reader.output} as this pipeline's output, and goes over by itself.")
         else:
             say(f"{who} names the topic, and gets nothing more: output(…, {reader.output!r}) as its input follows.")
