@@ -77,6 +77,7 @@ from cordwood.node.replication.saved_starts import SavedStarts
 from cordwood.node.replication.setting_aside import SettingAside
 from cordwood.node.replication.suspects import Suspects
 from cordwood.node.replication.withheld import Withheld
+from cordwood.node.requests.astray_producers import AstrayProducers
 from cordwood.node.requests.catching_up import CatchingUp
 from cordwood.node.requests.census import Census, NoCensus
 from cordwood.node.requests.encoded_topics import EncodedTopics
@@ -196,6 +197,7 @@ class Node:
         self.fetch_sessions = FetchSessions(image.settings.max_incremental_fetch_session_cache_slots, seed)
         self.leader_hints = LeaderHints(image)
         self.told_brokers = ToldBrokers(loop, image, self.librdkafka_clients)
+        self.astray_producers = AstrayProducers(self.librdkafka_clients)
         self.leader_throttle = LeaderThrottle(image)
         self.encoded_topics = EncodedTopics(image, suspects.now)
         self.preparation = Preparation(loop, image, reports, apart)
@@ -262,6 +264,7 @@ class Node:
         """Drops the waiting requests of a closed connection: their answers would not be read."""
         self.held_heartbeats.connection_closed(connection_id)
         self.librdkafka_clients.connection_closed(connection_id)
+        self.astray_producers.connection_closed(connection_id)
         self.catching_up.connection_closed(connection_id)
         self.wide_requests.connection_closed(connection_id)
         self.loop.turns.forget(connection_id)

@@ -29,9 +29,16 @@ class EncodedTopics:
         self._kept: dict[str, tuple[TopicImage, tuple[int, int], dict[_Layout, bytes]]] = {}
 
     def entry(
-        self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int], *, on_librdkafka: bool
+        self,
+        topic: TopicImage,
+        version: int,
+        operations: int,
+        unreachable: frozenset[int],
+        *,
+        on_librdkafka: bool,
+        leaderless: frozenset[int] = frozenset(),
     ) -> bytes:
-        """The entry for a client that cannot reach these brokers."""
+        """The entry for a client that cannot reach these brokers, and is told no leader of these partitions."""
         kept, brokers = self._kept.get(topic.name), (self._image.epochs_revision, self._image.brokers_revision)
         if kept is None or kept[0] is not topic or kept[1] != brokers:
             kept = self._kept[topic.name] = (topic, brokers, {})
@@ -40,6 +47,9 @@ class EncodedTopics:
             why = ErrorCode.LISTENER_NOT_FOUND
         suspected = self._suspects()
         key = (layout_of(version), operations, why, unreachable, suspected, on_librdkafka)
+        if leaderless:
+            described = _describe(self._image, topic, operations, why, unreachable, suspected, on_librdkafka)
+            return encode_topic(version, _without_leaders(described, leaderless))
         encoded = kept[2].get(key)
         if encoded is None:
             described = _describe(self._image, topic, operations, why, unreachable, suspected, on_librdkafka)
@@ -78,6 +88,15 @@ def _describe(
         for index, (partition, (leader, leader_epoch, error)) in enumerate(led)
     ]
     return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
+
+
+def _without_leaders(topic: TopicMetadata, indexes: frozenset[int]) -> TopicMetadata:
+    error = ErrorCode.LEADER_NOT_AVAILABLE
+    partitions = [
+        each._replace(leader_id=NO_LEADER, error_code=error) if each.partition in indexes else each
+        for each in topic.partitions
+    ]
+    return topic._replace(partitions=partitions)
 
 
 def leader_told(

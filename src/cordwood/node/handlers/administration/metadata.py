@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cordwood.node.loop.loop import Loop
     from cordwood.node.loop.reports import Reports
     from cordwood.node.partitions.full_disk import FullDisk
+    from cordwood.node.requests.astray_producers import AstrayProducers
     from cordwood.node.requests.librdkafka_clients import LibrdkafkaClients
     from cordwood.node.requests.told_brokers import ToldBrokers
     from cordwood.wire.apis import Api
@@ -64,6 +65,7 @@ ENCODED_PER_STEP = 250
 class MetadataRooms(Protocol):
     """The rooms of a node that these handlers need."""
 
+    astray_producers: AstrayProducers
     encoded_topics: EncodedTopics
     held_heartbeats: HeldHeartbeats
     image: ClusterImage
@@ -205,13 +207,17 @@ def _entries(
 ) -> list[bytes]:
     """The encoded entries of the topics, or of the errors for topics that do not exist."""
     version, entry = request.version, rooms.encoded_topics.entry
-    on_librdkafka = request.reply.connection_id in rooms.librdkafka_clients
+    connection_id = request.reply.connection_id
+    on_librdkafka = connection_id in rooms.librdkafka_clients
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     topics: list[bytes] = []
     for each in asked:
         topic = each if isinstance(each, TopicImage) else _find(rooms, each)
         if topic is not None:
-            topics.append(entry(topic, version, operations, unreachable, on_librdkafka=on_librdkafka))
+            astray = rooms.astray_producers.to_free(connection_id, topic) if on_librdkafka else frozenset[int]()
+            topics.append(
+                entry(topic, version, operations, unreachable, on_librdkafka=on_librdkafka, leaderless=astray)
+            )
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
             topics.append(encode_topic(version, unknown))
     return topics

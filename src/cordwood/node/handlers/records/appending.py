@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cordwood.node.partitions.acks import Acks
     from cordwood.node.partitions.appends import Appends
     from cordwood.node.partitions.hosted import HostedReplicas
+    from cordwood.node.requests.astray_producers import AstrayProducers
     from cordwood.node.requests.leader_hints import LeaderHints
 
 
@@ -44,6 +45,7 @@ class AppendingRooms(Protocol):
     acks: Acks
     appends: Appends
     hosted: HostedReplicas
+    astray_producers: AstrayProducers
     leader_hints: LeaderHints
     loop: Loop
     refused_appends: Counter[str]
@@ -170,7 +172,14 @@ class Appending:
                 request.reply.nothing()
             return
         header, hints = request.header, self._rooms.leader_hints
-        hinted = [each.current_leader for _, partitions in results for each in partitions if each.error_code]
+        hinted = []
+        for topic, partitions in results:
+            for each in partitions:
+                if each.current_leader is not None:
+                    hinted.append(each.current_leader)
+                    self._rooms.astray_producers.refused(
+                        request.reply.connection_id, topic, each.partition, each.current_leader
+                    )
         endpoints = hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
         request.reply.send(
             encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
