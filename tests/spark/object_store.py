@@ -16,6 +16,7 @@ from cordwood.broker.supervision.local_brokers import free_ports
 
 BUCKET = "lake"
 ACCESS_KEY = "access-key-of-the-tests"
+READER = "access-key-of-a-reader"
 SECRET = "secret-of-the-tests"
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
 
@@ -70,8 +71,13 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
         "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET}],
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
+    reader = {
+        "name": "reader",
+        "credentials": [{"accessKey": READER, "secretKey": SECRET}],
+        "actions": ["Read", "List"],
+    }
     config = directory / "s3.json"
-    config.write_text(json.dumps({"identities": [identity]}))
+    config.write_text(json.dumps({"identities": [identity, reader]}))
     ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], free_ports(2 * len(_PORTS)), strict=True))
     command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-volume.max=100", "-master.volumeSizeLimitMB=64"]

@@ -3,26 +3,32 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, SparkSession
 from tests.broker_process import EXECUTABLE
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
-from tests.spark.object_store import ACCESS_KEY, SECRET, ObjectServer, object_server, weed
+from tests.spark.object_store import ACCESS_KEY, READER, SECRET, ObjectServer, object_server, weed
 from tests.spark.pipeline_workshop import Workshop
 
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
+from cordwood.pipelines.definition.partitions import bucket
 from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.editions.project import read_table, table_uri
 from cordwood.pipelines.execution.comparing_here import compare_tables_here
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
+from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot
 from cordwood.pipelines.tables.stores import ObjectStore
 from cordwood.pipelines.tables.table_formats import rows_of
 
@@ -119,12 +125,71 @@ def test_a_remote_table_has_partitions(
     assert DeltaTable(where.uri, storage_options=where.options).to_pyarrow_table().num_rows == len(values)
 
 
+def catalogued(server: ObjectServer, tmp_path: Path, name: str) -> ObjectStore:
+    return ObjectStore(f"{server.url}/{name}/clicks", tuple(server.options.items()), tmp_path / name / "catalog.db")
+
+
+def read_by_another_program(server: ObjectServer, where: ObjectStore, **filters: Any) -> list[tuple[int, int]]:
+    """The rows of an Iceberg table, read by its place alone, with the reader's own way into the store."""
+    given = {"s3.endpoint": server.plain["AWS_ENDPOINT_URL"], "s3.region": "us-east-1"}
+    given |= {"s3.access-key-id": ACCESS_KEY, "s3.secret-access-key": SECRET}
+    found = StaticTable.from_metadata(where.url, properties=given).scan(**filters).to_arrow()
+    return sorted(zip(found["k"].to_pylist(), found["n"].to_pylist(), strict=True))
+
+
+def test_an_iceberg_table_is_in_an_object_store_and_its_catalog_with_its_writer(
+    spark: SparkSession, server: ObjectServer, tmp_path: Path
+) -> None:
+    where, declared = (
+        catalogued(server, tmp_path, "ice"),
+        table("clicks", format="iceberg", partition_by=bucket(2, "k")),
+    )
+    assert iceberg_snapshot(where) is None
+    for batch_id, (first, end) in enumerate([(0, 10), (10, 20)]):
+        batches = IcebergBatches(where, declared, tmp_path / "staging")
+        assert batches.last_batch("q") == (batch_id - 1 if batch_id else None)
+        batches.commit(batches.stage(rows(spark, first, end)), "q", batch_id)
+    batches.discard(batches.stage(rows(spark, 90, 99)))
+    batches.tidy(int(time.time() * 1000) + 48 * 3_600_000)
+    expected = [(k, k * 2) for k in range(20)]
+    found = iceberg_snapshot(where)
+    assert found is not None
+    assert sorted((row["k"], row["n"]) for row in rows_of(spark, found).collect()) == expected
+    assert found.rows == 20
+    assert read_by_another_program(server, where) == expected
+    assert read_by_another_program(server, where, row_filter="k = 7") == [(7, 14)]
+
+    one, other = (IcebergBatches(where, declared, tmp_path / "staging") for _ in range(2))
+    staged = [each.stage(rows(spark, 20, 23)) for each in (one, other)]
+    stale = other.open()
+    one.commit(staged[0], "q", 2)
+    other.open = lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedException):
+        other.commit(staged[1], "q", 2)
+    assert read_by_another_program(server, where) == [(k, k * 2) for k in range(23)]
+    for name in server.names("ice"):
+        with server.filesystem().open_input_stream(name) as file:
+            content = bytes(file.read())
+        assert SECRET.encode() not in content, name
+        assert ACCESS_KEY.encode() not in content, name
+    assert where.catalog is not None
+    assert SECRET.encode() not in where.catalog.read_bytes()
+
+
 @pytest.fixture
 def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
     return Workshop(tmp_path, spark, broker.bootstrap)
 
 
-def declare(workshop: Workshop, name: str, topic: str, server: ObjectServer, version: int, times: int) -> None:
+def declare(
+    workshop: Workshop,
+    name: str,
+    topic: str,
+    server: ObjectServer,
+    version: int,
+    times: int,
+    kind: str = 'key="id"',
+) -> None:
     options = "{" + ", ".join(f'"{key}": "{value}"' for key, value in server.plain.items())
     options += ', "AWS_ACCESS_KEY_ID": os.environ["LAKE_KEY"], "AWS_SECRET_ACCESS_KEY": os.environ["LAKE_SECRET"]}'
     workshop.write(
@@ -132,11 +197,43 @@ def declare(workshop: Workshop, name: str, topic: str, server: ObjectServer, ver
         import os
 
         @pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, n int")),
-                  outputs=table("{name}", key="id", location="{server.url}/pipelines/", storage_options={options}))
+                  outputs=table("{name}", {kind}, location="{server.url}/pipelines/", storage_options={options}))
         def copied(numbers):
             return numbers.selectExpr("id", "n * {times} as n", "_record")
         """
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "port", "why"),
+    [
+        ("nobody", None, "403 Forbidden: The access key ID you provided does not exist"),
+        (READER, None, "403 Forbidden: Access Denied"),
+        (ACCESS_KEY, 1, "Connection refused"),
+    ],
+    ids=["refused", "may not write", "away"],
+)
+def test_a_store_that_takes_no_writes_is_named_before_anything_is_made(
+    workshop: Workshop,
+    server: ObjectServer,
+    make_topic: MakeTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    port: int | None,
+    why: str,
+) -> None:
+    monkeypatch.setenv("LAKE_KEY", key)
+    monkeypatch.setenv("LAKE_SECRET", SECRET)
+    before = server.names()
+    declare(workshop, "refused", make_topic(partitions=1), server if port is None else ObjectServer(port), 1, 1)
+    with pytest.raises(WrongState) as refused:
+        workshop.run()
+    assert refused.value.message.startswith(f"table refused: {server.url}/pipelines cannot be written: ")
+    assert why in refused.value.message
+    assert SECRET not in refused.value.message
+    assert "have to be allowed to write" in refused.value.hint
+    assert not workshop.project.directory.exists()
+    assert server.names() == before
 
 
 def test_small_remote_editions_are_compared_without_java_swapped_and_rolled_back(
@@ -176,12 +273,14 @@ def test_small_remote_editions_are_compared_without_java_swapped_and_rolled_back
     assert table_uri("sums", directory).endswith("/v1-1/sums")
 
 
+@pytest.mark.parametrize("kind", ['key="id"', 'format="iceberg"'])
 def test_editions_are_beside_each_other_and_no_credential_is_kept(
     workshop: Workshop,
     server: ObjectServer,
     make_topic: MakeTopic,
     put: Produce,
     monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     monkeypatch.setenv("LAKE_KEY", ACCESS_KEY)
     monkeypatch.setenv("LAKE_SECRET", SECRET)
@@ -193,7 +292,7 @@ def test_editions_are_beside_each_other_and_no_credential_is_kept(
         found = read_table(workshop.spark, name, workshop.project.directory, storage_options=server.options)
         return {row["id"]: row["n"] for row in found.collect()}
 
-    declare(workshop, name, topic, server, 1, 1)
+    declare(workshop, name, topic, server, 1, 1, kind)
     (batch,) = workshop.run()
     assert batch["rows_out"] == {name: 5}
     told = batch["tables"][name]
@@ -205,7 +304,7 @@ def test_editions_are_beside_each_other_and_no_credential_is_kept(
     assert batch["tables"] == {}
     assert taken() == {f"o{n}": n for n in range(5)}
 
-    declare(workshop, name, topic, server, 2, 10)
+    declare(workshop, name, topic, server, 2, 10, kind)
     fresh = workshop.replay()
     assert taken() == {f"o{n}": n for n in range(5)}
     state, first = workshop.project.state(name), table_uri(name, workshop.project.directory)

@@ -15,6 +15,7 @@ pytest.importorskip("pyiceberg.catalog.sql")
 
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.exceptions import CommitFailedException  # noqa: E402
+from pyiceberg.table import StaticTable  # noqa: E402
 from pyspark.sql.types import (  # noqa: E402
     DoubleType,
     LongType,
@@ -24,9 +25,10 @@ from pyspark.sql.types import (  # noqa: E402
     TimestampType,
 )
 
-from cordwood.pipelines.definition.errors import InvalidDefinition, InvalidRows  # noqa: E402
+from cordwood.pipelines.definition.errors import InvalidDefinition, InvalidRows, WrongState  # noqa: E402
 from cordwood.pipelines.definition.partitions import Partition, bucket, days, years  # noqa: E402
 from cordwood.pipelines.definition.table_output import table  # noqa: E402
+from cordwood.pipelines.tables import iceberg  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter, arrow_schema, write_partition  # noqa: E402
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot  # noqa: E402
 from cordwood.pipelines.tables.iceberg_partitions import IcebergParting  # noqa: E402
@@ -94,7 +96,8 @@ def test_a_commit_and_all_that_it_stands_on_is_synced_before_the_catalog_names_i
     monkeypatch.setattr(os, "fsync", noting)
     batches = opened(tmp_path)
     batches.commit(staged(batches, [{"id": "a", "n": 1}]), "q", 0)
-    written = {str(path) for path in (tmp_path / "t").rglob("*") if path.name != "catalog.db"}
+    copies = ("version-hint.text", *(f"v{number}.metadata.json" for number in range(9)))
+    written = {str(path) for path in (tmp_path / "t").rglob("*") if path.name not in ("catalog.db", *copies)}
     assert len(written) > 5
     assert written <= synced
 
@@ -174,3 +177,42 @@ def test_an_iceberg_table_keeps_its_partitions_and_takes_only_fitting_ones(tmp_p
     with pytest.raises(InvalidRows, match=r"cannot be partitioned by days\(id\): id is bigint"):
         parted(tmp_path / "other", days("id")).prepare(AT)
     assert not (tmp_path / "other").exists(), "nothing is made"
+
+
+def test_readers_that_know_the_place_alone_find_the_present_rows(tmp_path: Path) -> None:
+    """Also after a crash between the commit and what is published of it."""
+    batches = opened(tmp_path)
+    batches.commit(staged(batches, [{"id": "a", "n": 1}]), "q", 0)
+
+    def seen() -> list[Any]:
+        found: list[Any] = StaticTable.from_metadata(str(tmp_path / "t")).scan().to_arrow()["id"].to_pylist()
+        return sorted(found)
+
+    assert seen() == ["a"]
+    made = staged(batches, [{"id": "b", "n": 2}])
+    batches._publish = lambda opened: None  # type: ignore[method-assign]
+    batches.commit(made, "q", 1)
+    assert seen() == ["a"]
+    assert opened(tmp_path).last_batch("q") == 1
+    assert seen() == ["a", "b"]
+
+
+def test_copies_of_metadata_do_not_heap_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg, "_KEPT_COPIES", 3)
+    batches = opened(tmp_path)
+    for batch_id in range(5):
+        batches.commit(staged(batches, [{"id": "a", "n": batch_id}]), "q", batch_id)
+    metadata = tmp_path / "t/metadata"
+    last = int((metadata / "version-hint.text").read_text())
+    (metadata / "v0.metadata.json").write_text("from before a crash")
+    batches.tidy(int(time.time() * 1000))
+    kept = sorted(path.name for path in metadata.glob("v*.metadata.json"))
+    assert kept == [f"v{number}.metadata.json" for number in range(last - 2, last + 1)]
+
+
+def test_a_table_whose_catalog_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    batches = opened(tmp_path)
+    batches.commit(staged(batches, [{"id": "a", "n": 1}]), "q", 0)
+    (tmp_path / "t/catalog.db").unlink()
+    with pytest.raises(WrongState, match=r"the catalog of table t, .*catalog\.db, is gone, and the table at"):
+        opened(tmp_path).last_batch("q")

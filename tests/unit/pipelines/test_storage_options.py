@@ -90,7 +90,6 @@ def test_other_options_are_kept(name: str) -> None:
     [
         ("/a/directory", {}),
         ("s3://", {}),
-        ("s3://bucket", {"format": "iceberg"}),
         ("s3://bucket", {"replayable": False}),
         ("s3://bucket", {"storage_options": {"allow_http": True}}),
         (None, {"storage_options": {"AWS_REGION": "eu-central-1"}}),

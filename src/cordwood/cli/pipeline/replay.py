@@ -52,6 +52,7 @@ def replay(
         from cordwood.pipelines.execution.reading_here import log_starts
         from cordwood.pipelines.execution.replaying import edition_for
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
+        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
 
         try:
             starting_options(starting)
@@ -64,6 +65,7 @@ def replay(
         reachable_family(bootstrap_servers)
         pipeline = found.bound()
         check_inputs(bootstrap_servers, pipeline)
+        check_tables_can_be_written(pipeline)
         now_ms = int(time.time() * 1000)
         with found.state.changing():
             edition = edition_for(

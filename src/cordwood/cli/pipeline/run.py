@@ -52,6 +52,7 @@ def run(
         from cordwood.pipelines.editions.live_edition import locked_live_edition
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
+        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
 
         check_spark_is_installed()
         found = find(target, directory)
@@ -59,6 +60,7 @@ def run(
         monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
         reachable_family(bootstrap_servers)
         check_inputs(bootstrap_servers, found.bound())
+        check_tables_can_be_written(found.pipeline)
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms

@@ -79,7 +79,7 @@ def table(
     if not keys and (latest_by or delete_when):
         raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
     options = dict(storage_options or {})
-    _check_location(name, location, options, TableFormat(format), replayable, site)
+    _check_location(name, location, options, replayable, site)
     return Table(
         name,
         keys,
@@ -113,9 +113,7 @@ def _partitions(name: str, given: PartitionBy, format_: TableFormat, site: Site)
     return tuple(found)
 
 
-def _check_location(
-    name: str, location: str | None, options: Mapping[str, str], format_: TableFormat, replayable: bool, site: Site
-) -> None:
+def _check_location(name: str, location: str | None, options: Mapping[str, str], replayable: bool, site: Site) -> None:
     if location is None:
         if options:
             raise InvalidDefinition(f"table {name}: storage_options are for a location=", site, "'s3://bucket/lake'")
@@ -123,9 +121,6 @@ def _check_location(
     if not location.startswith(SCHEMES) or len(location.split("//", 1)[1].strip("/")) == 0:
         hint = f"a URL such as 's3://bucket/lake', of {', '.join(SCHEMES)}"
         raise InvalidDefinition(f"table {name}: location={location!r} is no place in an object store", site, hint)
-    if format_ is not TableFormat.DELTA:
-        hint = "format='delta', whose log an object store can hold"
-        raise InvalidDefinition(f"table {name}: format {format_} is kept on a file system", site, hint)
     if not replayable:
         hint = "leave out location=, or let every edition have its own: replayable=True"
         raise InvalidDefinition(f"table {name}: a table that all editions share has no location", site, hint)

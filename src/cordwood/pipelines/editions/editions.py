@@ -189,7 +189,8 @@ class PipelineState:
             # The name has the edition's time of making: a table that an earlier edition of the same name left is
             # another one.
             below = f"{self.name}/{edition.name}-{edition.made_at_ms}/{table}"
-            return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()))
+            catalog = self.edition_directory(edition.name) / "tables" / table / "catalog.db"
+            return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()), catalog)
         parent = self.directory if facts.shared else self.edition_directory(edition.name)
         return parent / "tables" / table
 

@@ -440,10 +440,12 @@ def start(
             "run it in a classic session; streams() gives its outputs as streams of any session",
         )
     from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
+    from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
 
     project = Project(directory)
     state = project.state(pipeline.name)
     check_inputs(bootstrap_servers, bound(project, pipeline, state.live_edition() if state.live() else None))
+    check_tables_can_be_written(pipeline)
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:

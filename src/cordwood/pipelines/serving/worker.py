@@ -168,12 +168,15 @@ class Query:
         from cordwood.pipelines.execution.legs import Route
         from cordwood.pipelines.execution.running import Ending, Running
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
+        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
 
         servers, project = self._orders.bootstrap_servers, self._project
         state = project.state(self._order.pipeline)
         pipeline, tried_from = self._load(state)
         live = state.live_edition() if state.live() else None
         check_inputs(servers, bound(project, pipeline, live))
+        if live is None:
+            check_tables_can_be_written(pipeline)  # one that has run waits for a store that is away
         edition, lock = self._locked(state, pipeline, tried_from)
         try:
             self._who = {"pipeline": pipeline.name, "edition": edition.name}

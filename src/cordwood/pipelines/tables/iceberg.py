@@ -1,8 +1,13 @@
 """Iceberg tables for rows that are only added, written with `pyiceberg`: no Spark jars, no rows in the driver.
 
-    catalog.db              a catalog of one table, `cordwood.<name>`, in SQLite
-    metadata/               Iceberg's own files
-    data/part-….parquet     written by the executors; those that no manifest names are no part of the table
+    catalog.db                  a catalog of one table, `cordwood.<name>`, in SQLite
+    metadata/                   Iceberg's own files
+    metadata/version-hint.text  the number of the present v<number>.metadata.json, for readers that know the place alone
+    data/part-….parquet         written by the executors; those that no manifest names are no part of the table
+
+In an object store there is all but the catalog, which stays in the pipelines' directory: only its writer asks it. The
+catalog decides; the copies that readers find by `version-hint.text` are written after it, and again by the next run if
+a crash came between.
 
 A batch is one commit: its files and, as a property of the table, its number. Properties stay when snapshots expire.
 `pyiceberg` repeats a commit that lost a race, on top of the winner's: two writers of one batch would both add it. So
@@ -10,6 +15,7 @@ tables are made with `commit.retry.num-retries=0`, and the second writer is refu
 """
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +31,7 @@ from cordwood.pipelines.tables.iceberg_partitions import (
 )
 from cordwood.pipelines.tables.parted_files import write_parted_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
-from cordwood.pipelines.tables.stores import LocalStore, TablePlace
+from cordwood.pipelines.tables.stores import LocalStore, ObjectStore, TablePlace, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,18 +49,22 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_KEPT_COPIES: Final = 20
+_HINT: Final = "version-hint.text"
+_COPY: Final = re.compile(r"v(\d+)\.metadata\.json")
 _TIDYING_INTERVAL_MS: Final = 24 * 3_600_000
 _KEPT_MS: Final = 7 * _TIDYING_INTERVAL_MS
 
 
 class IcebergBatches:
-    def __init__(self, directory: TablePlace, table: Table, staging: Path) -> None:
-        assert isinstance(directory, Path), "Iceberg tables are on a file system"
+    def __init__(self, place: TablePlace, table: Table, staging: Path) -> None:
         assert not table.key, "rows of an Iceberg table are only added"
-        self._directory = directory
+        self._place = place
         self._table = table
-        self.store = LocalStore(directory / "data")
+        self._metadata = store_of(place).below("metadata")
+        self.store = store_of(place).below("data")
         self._opened: Any = None
+        self._published: str | None = None
         self._tidied_at_ms: int | None = None
 
     def last_batch(self, application: str) -> int | None:
@@ -81,12 +91,12 @@ class IcebergBatches:
             transaction.set_properties({f"{_BATCH}{application}": str(batch_id)})
             metadata = transaction.table_metadata
             added = [
-                data_file(metadata, opened.io, f"file://{self.store.directory / file.name}", file.values)
-                for file in staged.files
+                data_file(metadata, opened.io, self.store.location(file.name), file.values) for file in staged.files
             ]
             with transaction.update_snapshot().merge_append() as append:
                 for each in added:
                     append.append_data_file(each)
+        self._publish(opened)
         return Change(len(staged.files), sum(file.size_bytes for file in staged.files))
 
     def discard(self, staged: Staged) -> None:
@@ -108,18 +118,38 @@ class IcebergBatches:
         if expired:
             opened.maintenance.expire_snapshots().by_ids(expired).commit()
         named = {Path(task.file.file_path).name for task in opened.scan().plan_files()}
-        for path in self.store.directory.glob("part-*.parquet"):
-            if path.name not in named and now_ms - path.stat().st_mtime * 1000 > _TIDYING_INTERVAL_MS:
-                path.unlink()
+        for name, written_ms in list(self.store.listed()):
+            if name not in named and now_ms - written_ms > _TIDYING_INTERVAL_MS:
+                self.store.remove(name)
+        last = _number_of(opened.metadata_location)
+        for name, _ in list(self._metadata.listed()):
+            copied = _COPY.fullmatch(name)
+            if copied is not None and int(copied[1]) <= last - _KEPT_COPIES:
+                self._metadata.remove(name)
         return None
 
     def open(self) -> Any:
         """The table as it is now; None if there is none."""
         if self._opened is None:
-            self._opened = _load(self._directory, self._table.name)
+            self._opened = _load(self._place)
         else:
             self._opened.refresh()
+        if self._opened is not None:
+            self._publish(self._opened)
         return self._opened
+
+    def _publish(self, opened: Any) -> None:
+        """Copies the present metadata to where readers without the catalog look for it."""
+        location = opened.metadata_location
+        if location == self._published:
+            return
+        number = _number_of(location)
+        with opened.io.new_input(location).open() as file:
+            content = bytes(file.read())
+        self._metadata.replace(f"v{number}.metadata.json", content)
+        self._metadata.replace(_HINT, str(number).encode())
+        self._metadata.remove(f"v{number - _KEPT_COPIES}.metadata.json")
+        self._published = location
 
     def prepare(self, schema: "StructType") -> None:
         """Makes sure that the table has all columns of these rows: adds new ones, refuses another type."""
@@ -169,14 +199,15 @@ class IcebergBatches:
                 transaction.set_properties({_NAME_MAPPING: mapping})
 
     def _create(self, schema: "StructType") -> Any:
-        catalog = _catalog(self._directory)
+        _catalog_file(self._place).parent.mkdir(parents=True, exist_ok=True)
+        catalog = _catalog(self._place)
         catalog.create_namespace_if_not_exists(NAMESPACE)
         partitions = ", ".join(map(str, self._table.partition_by))
         try:
             with catalog.create_table_transaction(
                 f"{NAMESPACE}.{self._table.name}",
                 arrow_schema(schema),
-                location=f"file://{self._directory}",
+                location=_location(self._place),
                 properties={**_PROPERTIES, _SCHEMA: json.dumps(schema.jsonValue()), _PARTITIONS: partitions},
             ) as transaction:
                 if self._table.partition_by:
@@ -188,36 +219,69 @@ class IcebergBatches:
             raise InvalidRows(f"table {self._table.name}: its columns do not fit into Iceberg: {error}") from error
 
 
-def iceberg_snapshot(directory: TablePlace) -> Snapshot | None:
+def iceberg_snapshot(place: TablePlace) -> Snapshot | None:
     from pyspark.sql.types import StructType
 
-    assert isinstance(directory, Path), "Iceberg tables are on a file system"
-    opened = _load(directory, directory.name)
+    opened = _load(place)
     if opened is None:
         return None
     tasks = [task.file for task in opened.scan().plan_files()]
-    files = tuple(Path(file.file_path.removeprefix("file://")) for file in tasks)
+    before = "file://" if isinstance(place, Path) else f"{place}/"
+    files = tuple(Path(file.file_path.removeprefix(before)) for file in tasks)
     schema = StructType.fromJson(json.loads(opened.properties[_SCHEMA]))
-    return Snapshot(schema, files, sum(file.record_count for file in tasks), len(opened.history()))
+    rows = sum(file.record_count for file in tasks)
+    return Snapshot(schema, files, rows, len(opened.history()), place if isinstance(place, ObjectStore) else None)
 
 
-def _load(directory: Path, name: str) -> Any:
-    if not (directory / "catalog.db").exists():
+def _load(place: TablePlace) -> Any:
+    name = _location(place).rpartition("/")[2]
+    if not _catalog_file(place).exists():
+        if any(found == _HINT for found in _metadata_names(place)):
+            raise WrongState(
+                f"the catalog of table {name}, {_catalog_file(place)}, is gone, and the table at {place} is not: what "
+                "was committed last is not known",
+                "bring the file back from a copy, or build the table anew: `cordwood pipeline replay`",
+            )
         return None
-    catalog = _catalog(directory)
+    catalog = _catalog(place)
     identifier = f"{NAMESPACE}.{name}"
     return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
-def _catalog(directory: Path) -> Any:
+def _metadata_names(place: TablePlace) -> list[str]:
+    metadata = store_of(place).below("metadata")
+    if isinstance(metadata, LocalStore) and not metadata.directory.exists():
+        return []
+    return [name for name, _ in metadata.listed()]
+
+
+def _location(place: TablePlace) -> str:
+    return f"file://{place}" if isinstance(place, Path) else place.url
+
+
+def _catalog_file(place: TablePlace) -> Path:
+    if isinstance(place, Path):
+        return place / "catalog.db"
+    assert place.catalog is not None, "an edition's table has a catalog"
+    return place.catalog
+
+
+def _number_of(metadata_location: str) -> int:
+    """The number of a metadata file: `00003-<uuid>.metadata.json`."""
+    return int(metadata_location.rpartition("/")[2].partition("-")[0])
+
+
+def _catalog(place: TablePlace) -> Any:
     try:
         from pyiceberg.catalog.sql import SqlCatalog
+
+        from cordwood.pipelines.tables.iceberg_files import io_properties
     except ImportError as error:
         hint = "in a clone: pip install '.[iceberg]'"
         raise WrongState(f"Iceberg tables need pyiceberg, which is not installed ({error})", hint) from error
     return SqlCatalog(
         NAMESPACE,
-        uri=f"sqlite:///{directory / 'catalog.db'}",
-        warehouse=f"file://{directory}",
-        **{"py-io-impl": "cordwood.pipelines.tables.iceberg_files.SyncedFileIO"},
+        uri=f"sqlite:///{_catalog_file(place)}",
+        warehouse=_location(place),
+        **io_properties(place),
     )

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _COLOURS: Final = re.compile(r"\x1b\[\d+m")
 _MESSAGE: Final = re.compile(r"<Message>([^<]+)</Message>")
 """The message in an answer of an S3 server."""
+
+
+_SLICE_BYTES: Final = 64 << 10
 
 
 class TableStore(Protocol):
@@ -51,6 +54,21 @@ class TableStore(Protocol):
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there."""
+
+    def below(self, name: str) -> "TableStore":
+        """The files below a name of this store."""
+
+    def location(self, name: str) -> str:
+        """A file's address, as Iceberg's metadata has it."""
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes a file whole, in the place of one that may be there."""
+
+    def listed(self) -> "Iterator[tuple[str, int]]":
+        """The names of files, and when each was written, in milliseconds."""
+
+    def sync(self) -> None:
+        """Makes the names of the files survive a power cut."""
 
     def make_durable(self, first_version: int) -> None:
         """Makes entries of Delta's log from `first_version` on, and the files that they name, survive a power cut."""
@@ -93,8 +111,21 @@ class LocalStore:
     def remove(self, name: str) -> None:
         (self.directory / name).unlink(missing_ok=True)
 
+    def below(self, name: str) -> "LocalStore":
+        return replace(self, directory=self.directory / name)
+
+    def location(self, name: str) -> str:
+        return f"file://{self.directory / name}"
+
+    def replace(self, name: str, content: bytes) -> None:
+        StateFiles().replace_bytes(self.directory / name, content)
+
+    def listed(self) -> "Iterator[tuple[str, int]]":
+        for path in self.directory.iterdir():
+            if path.is_file():
+                yield path.name, path.stat().st_mtime_ns // 1_000_000
+
     def sync(self) -> None:
-        """Makes the names of the files survive a power cut."""
         _sync([self.directory])
 
     def make_durable(self, first_version: int) -> None:
@@ -122,6 +153,8 @@ class ObjectStore:
 
     url: str
     given: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    catalog: Path | None = None
+    """The file that says which of an Iceberg table's metadata is the present one."""
 
     def __str__(self) -> str:
         return self.url
@@ -158,6 +191,26 @@ class ObjectStore:
         with suppress(FileNotFoundError):
             self.filesystem().delete_file(name)
 
+    def below(self, name: str) -> "ObjectStore":
+        return replace(self, url=f"{self.url}/{name}")
+
+    def location(self, name: str) -> str:
+        return f"{self.url}/{name}"
+
+    def replace(self, name: str, content: bytes) -> None:
+        with self.filesystem().open_output_stream(name, buffer_size=2 * _SLICE_BYTES) as file:
+            write_in_slices(file, content)
+
+    def listed(self) -> "Iterator[tuple[str, int]]":
+        from pyarrow.fs import FileSelector, FileType
+
+        for found in self.filesystem().get_file_info(FileSelector("", allow_not_found=True)):
+            if found.type is FileType.File:
+                yield found.path, (found.mtime_ns or 0) // 1_000_000
+
+    def sync(self) -> None:
+        pass
+
     def make_durable(self, first_version: int) -> None:
         pass
 
@@ -170,7 +223,14 @@ class ObjectStore:
                 yield found.path
 
     def with_options(self, more: Mapping[str, str]) -> "ObjectStore":
-        return ObjectStore(self.url, tuple({**dict(self.given), **more}.items()))
+        return replace(self, given=tuple({**dict(self.given), **more}.items()))
+
+
+def write_in_slices(file: Any, content: bytes) -> None:
+    """Writes to a buffered file of an object store. A slice that is larger than the file's buffer would go to
+    `deltalake` as a buffer of Arrow's, which it refuses."""
+    for begin in range(0, len(content), _SLICE_BYTES):
+        file.write(content[begin : begin + _SLICE_BYTES])
 
 
 TablePlace = Path | ObjectStore
@@ -190,10 +250,10 @@ def refusing_failures_of(place: TablePlace, cannot_be: str) -> Iterator[None]:
         if isinstance(place, Path):
             raise
         hint = "credentials are those of the environment: an edition keeps none"
-        raise WrongState(f"{place} cannot be {cannot_be}: {_reason(error)}", hint) from error
+        raise WrongState(f"{place} cannot be {cannot_be}: {reason_of(error)}", hint) from error
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """The cause of a store's failure, which `deltalake` gives in the last lines of a long text."""
     lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
     told = [line for line in lines if line and not line.startswith("<")]
