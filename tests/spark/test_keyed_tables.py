@@ -91,3 +91,16 @@ def test_a_merge_reads_no_file_that_cannot_hold_a_key_of_the_batch(spark: SparkS
 def test_a_batch_without_rows_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     batches = opened(tmp_path)
     assert batches.commit(batches.stage(numbered(spark, 0, 0)), "q", 0) == Change()
+
+
+def test_a_late_row_does_not_bring_back_a_key_whose_delete_is_remembered(spark: SparkSession, tmp_path: Path) -> None:
+    declared = table("t", key="k", latest_by="n", delete_when="gone", remember_deletes="7d")
+    batches = DeltaBatches(tmp_path / "t", declared, tmp_path / "staging")
+    events = [
+        [(1, 10, False), (2, 10, False), (3, 10, False)],
+        [(1, 20, True), (2, 20, True), (2, 30, False)],
+        [(1, 15, False), (2, 25, False), (3, 11, False), (4, 1, False)],
+    ]
+    for batch_id, rows in enumerate(events):
+        batches.commit(batches.stage(spark.createDataFrame(rows, "k long, n long, gone boolean")), "q", batch_id)
+    assert content(spark, tmp_path) == [(2, 30), (3, 11), (4, 1)]

@@ -284,7 +284,7 @@ def test_two_writers_of_one_application_cannot_both_commit_a_batch(spark: SparkS
     stale = DeltaTable(directory)
     first.commit(staged[0], "query", 1)
     assert isinstance(second, DeltaBatches)
-    second._open = lambda: stale  # type: ignore[method-assign]
+    second.open = lambda: stale  # type: ignore[method-assign]
     with pytest.raises(CommitFailedError):
         second.commit(staged[1], "query", 1)
     assert [row[1] for row in content(spark, directory)] == [1, 2]
@@ -299,7 +299,7 @@ def test_two_writers_of_one_application_cannot_both_merge_a_batch(spark: SparkSe
     staged = first.stage(plain(spark, [1, 2])), second.stage(plain(spark, [1, 3]))
     stale = DeltaTable(directory)
     first.commit(staged[0], "query", 1)
-    second._open = lambda: stale  # type: ignore[method-assign]
+    second.open = lambda: stale  # type: ignore[method-assign]
     with pytest.raises(CommitFailedError):
         second.commit(staged[1], "query", 1)
     assert [row[1] for row in content(spark, directory)] == [1, 2]

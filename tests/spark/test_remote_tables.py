@@ -102,7 +102,7 @@ def test_two_writers_cannot_both_commit_a_batch(
     staged = [each.stage(rows(spark, 3, 6)) for each in (first, second)]
     stale = DeltaTable(where.uri, storage_options=where.options)
     first.commit(staged[0], "q", 1)
-    second._open = lambda: stale  # type: ignore[method-assign]
+    second.open = lambda: stale  # type: ignore[method-assign]
     with pytest.raises(CommitFailedError):
         second.commit(staged[1], "q", 1)
     assert content(spark, where) == [(k, k * 2) for k in range(6)]

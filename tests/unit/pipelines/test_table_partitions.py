@@ -71,7 +71,7 @@ class Partitioned:
 
     def add(self, rows: Iterable[Row]) -> Change:
         self._number += 1
-        self.batches._prepare(self._columns)
+        self.batches.prepare(self._columns)
         made = arrow_schema(self._columns)
         columns = [list(column) for column in zip(*rows, strict=True)]
         if not self._declared.key:
@@ -173,7 +173,7 @@ def test_a_table_keeps_its_partitions(tmp_path: Path) -> None:
     Partitioned(tmp_path / "one", table("t", partition_by="part"), columns).add([("a", 1)])
     other = DeltaBatches(tmp_path / "one/t", table("t"), tmp_path / "one/staging")
     with pytest.raises(InvalidRows, match="it is partitioned by part, and declared with nothing"):
-        other._prepare(columns)
+        other.prepare(columns)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cordwood.model.quantities import duration_ms
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
 from cordwood.pipelines.definition.names import MAX_NAME_LENGTH, NAME
 from cordwood.pipelines.definition.partitions import Partition, PartitionBy, Transform
@@ -31,6 +32,8 @@ class Table:
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Options of `deltalake`, which may include credentials."""
     partition_by: tuple[Partition, ...] = ()
+    remember_deletes_ms: int | None = None
+    """How long deletes are remembered; None: not at all."""
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -43,6 +46,7 @@ def table(
     key: str | Sequence[str] = (),
     latest_by: str | Sequence[str] = (),
     delete_when: str | None = None,
+    remember_deletes: str | None = None,
     partition_by: PartitionBy = (),
     format: str = "delta",
     replayable: bool = True,
@@ -54,7 +58,9 @@ def table(
     With `key`, one column or several, a row replaces the row of the same key, and a record without a value (a
     tombstone) deletes it. If a batch has several rows of one key, the last one counts: by the columns `latest_by` if
     they are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an
-    SQL condition for deletes of your own. `format` is delta; for tables without a key also iceberg.
+    SQL condition for deletes of your own. `remember_deletes`, "7d" for example, is the time for which a deleted key is
+    remembered: an older row by `latest_by` that comes after the delete is then dropped. `format` is delta; for tables
+    without a key also iceberg.
 
     `partition_by` names columns: rows that differ in them are in different files, so a reader that asks for some
     values reads only their files. An Iceberg table takes transforms, too: `days("at")`, `bucket(16, "id")`.
@@ -91,7 +97,23 @@ def table(
         None if location is None else location.rstrip("/"),
         options,
         _partitions(name, partition_by, TableFormat(format), site),
+        _remember_deletes_ms(name, remember_deletes, _columns(latest_by), site),
     )
+
+
+def _remember_deletes_ms(name: str, text: str | None, latest_by: tuple[str, ...], site: Site) -> int | None:
+    if text is None:
+        return None
+    if not latest_by:
+        hint = "latest_by= names the columns that say which rows are older than a delete"
+        raise InvalidDefinition(f"table {name}: remember_deletes is for tables with latest_by=", site, hint)
+    try:
+        kept_ms = duration_ms(text)
+    except (ValueError, AttributeError) as error:
+        raise InvalidDefinition(f"table {name}: remember_deletes={text!r}: {error}", site, "'7d', '12h'") from error
+    if kept_ms <= 0:
+        raise InvalidDefinition(f"table {name}: remember_deletes={text!r} is no time", site, "'7d', '12h'")
+    return kept_ms
 
 
 def _partitions(name: str, given: PartitionBy, format_: TableFormat, site: Site) -> tuple[Partition, ...]:

@@ -10,7 +10,9 @@ Spark session has Delta itself, and its jars fit this Spark, Delta merges large 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -38,6 +40,7 @@ from cordwood.pipelines.tables.merge_rules import (
     quoted,
 )
 from cordwood.pipelines.tables.parted_files import write_parted_files
+from cordwood.pipelines.tables.remembered_deletes import BELOW, RememberedDeletes
 from cordwood.pipelines.tables.staged import (
     ADDED_TO,
     KEYED,
@@ -74,9 +77,14 @@ class DeltaBatches:
         self._on_spark: SparkMerge | None = None
         self._jars_fit = True  # stays True until a merge shows the opposite
         self._untold: str | None = None
+        self._deletes: RememberedDeletes | None = None
+        if table.remember_deletes_ms is not None:
+            below = place / BELOW if isinstance(place, Path) else place.below(BELOW)
+            kept = replace(table, delete_when=None, partition_by=(), remember_deletes_ms=None)
+            self._deletes = RememberedDeletes(table, staging, DeltaBatches(below, kept, staging / BELOW))
 
     def last_batch(self, application: str) -> int | None:
-        opened = self._open()
+        opened = self.open()
         if opened is None:
             return None
         version: int | None = opened.transaction_version(application)
@@ -85,10 +93,12 @@ class DeltaBatches:
     def stage(self, rows: "DataFrame") -> Staged:
         if not self._table.key:
             written = rows.drop("_record")
-            self._prepare(written.schema)
+            self.prepare(written.schema)
             return staged_as(self._write(written))
         ordered = ordered_rows(rows, self._table)
-        self._prepare(rows.drop("_record").schema)
+        self.prepare(rows.drop("_record").schema)
+        if self._deletes is not None:
+            self._deletes.prepare(rows.schema)
         self._spark = rows.sparkSession
         return stage_keyed(ordered, self._table, self._staging)
 
@@ -101,9 +111,11 @@ class DeltaBatches:
         return written
 
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
+        if self._deletes is not None and staged.rows:
+            staged = self._deletes.applied(staged, application, batch_id, int(time.time() * 1000))
         if staged.rows == 0:
             return Change()
-        opened = self._open()
+        opened = self.open()
         assert opened is not None, "staging makes the table"
         before = opened.version()
         properties = _transaction(application, batch_id)
@@ -155,11 +167,37 @@ class DeltaBatches:
         for file in staged.files:
             store.remove(file.name)
 
+    def rows_near(self, keys: "pa.Array", columns: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+        """Rows of the files that may hold one of these keys."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        opened = self.open()
+        if opened is None or not len(keys):
+            return
+        actions, ends = _actions(opened), pc.min_max(keys).as_py()
+        for path, bounds in zip(actions.column("path").to_pylist(), _bounds(actions, self._table.key[0]), strict=True):
+            is_known = bounds.least is not None and bounds.greatest is not None
+            if is_known and (bounds.least > ends["max"] or bounds.greatest < ends["min"]):
+                continue
+            with self._store.open(unquote(path)) as opened_file, pq.ParquetFile(opened_file) as file:
+                yield from file.iter_batches(columns=list(columns))
+
+    def remove_rows(self, condition: str) -> None:
+        """Removes rows in a commit that belongs to no batch."""
+        opened = self.open()
+        if opened is not None:
+            before = opened.version()
+            opened.delete(condition)
+            self._store.make_durable(before + 1)
+
     def tidy(self, now_ms: int) -> str | None:
         untold, self._untold = self._untold, None
-        opened = self._open()
+        opened = self.open()
         if opened is None:
             return untold
+        if self._deletes is not None:
+            self._deletes.tidy(now_ms)
         before = opened.version()
         compacted = self._compact(opened)
         if self._clean(opened, now_ms):
@@ -191,7 +229,7 @@ class DeltaBatches:
         self._cleaned_at_ms = now_ms
         return bool(opened.vacuum(dry_run=False, full=True))
 
-    def _open(self) -> "DeltaTable | None":
+    def open(self) -> "DeltaTable | None":
         """The table as it is now: others may have compacted it, or written to it under another application."""
         from deltalake import DeltaTable
 
@@ -204,7 +242,7 @@ class DeltaBatches:
             self._store.make_durable(max(0, self._opened.version() - 1))
         return self._opened
 
-    def _prepare(self, schema: "StructType") -> None:
+    def prepare(self, schema: "StructType") -> None:
         """Makes sure that the table has all columns of these rows: adds new ones, refuses another type."""
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -212,7 +250,7 @@ class DeltaBatches:
 
         # A column without nulls in this batch may have some in the next.
         schema = schema.toNullable()
-        opened = self._open()
+        opened = self.open()
         check_partitions(schema, self._table, opened)
         if opened is None:
             self._store.make()

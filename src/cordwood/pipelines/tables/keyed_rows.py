@@ -20,7 +20,9 @@ from cordwood.pipelines.tables.staged import Staged
 from cordwood.pipelines.tables.stores import LocalStore
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 MAX_DRIVER_ROWS: Final = 4_000_000
 """The most rows whose keys the driver holds in memory, at some hundred bytes each. Spark takes larger batches."""
@@ -71,6 +73,11 @@ def _one_row_of_each_key(
             "and nothing says which is the last",
             "keep the column _record, or declare latest_by=",
         )
+    return rewritten(files, chosen, store)
+
+
+def rewritten(files: Sequence[DataFile], chosen: "NDArray[np.bool_]", store: LocalStore) -> tuple[DataFile, ...]:
+    """Files with the chosen ones of the rows alone, in the place of these files."""
     kept: list[DataFile] = []
     begin = 0
     for file in files:
