@@ -80,7 +80,13 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
     config.write_text(json.dumps({"identities": [identity, reader]}))
     ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], free_ports(2 * len(_PORTS)), strict=True))
     command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-    command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-volume.max=100", "-master.volumeSizeLimitMB=64"]
+    command += [
+        f"-s3.config={config}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-volume.max=100",
+        "-master.volumeSizeLimitMB=64",
+    ]
     command += [f"-{name}={port}" for name, port in ports.items()]
     log = directory / "log"
     with log.open("wb") as output:
