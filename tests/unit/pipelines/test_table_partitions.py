@@ -1,6 +1,7 @@
 """Rows of a table in partitions: each file has rows of one, whatever the values are, and merges read only some."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -158,6 +159,27 @@ def test_a_merge_into_partitions_that_the_key_lacks_searches_all_of_them_by_its_
     change = made.add([("c", 2, False)])
     assert (change.files_searched, change.files_rewritten, change.files_added) == (1, 1, 2)
     assert made.rows == [("a", 1), ("c", 2), ("b", 11), ("b", 12)]
+
+
+def test_files_of_partitions_and_their_directories_survive_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = StructType(
+        [StructField("part", StringType()), StructField("day", DateType()), StructField("n", LongType())]
+    )
+    made = Partitioned(tmp_path, table("t", key="n", partition_by=["part", "day"]), columns)
+    synced: set[str] = set()
+    sync: Callable[[int], None] = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    made.add((value, date(2026, 1, 1), n, False) for n, value in enumerate(STRANGE))
+    files = list(made.path.rglob("*.parquet"))
+    assert len(files) == len(STRANGE)
+    assert {str(each) for file in files for each in (file, file.parent, file.parent.parent)} <= synced
 
 
 def test_only_partitions_with_many_small_files_are_compacted(tmp_path: Path) -> None:
