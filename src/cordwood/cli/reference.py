@@ -53,8 +53,9 @@ EXIT_CODE_MEANINGS = {
     ExitCode.PROBLEM_FOUND: (
         "a check was made and found a problem: `cluster status --exit-code`, `config check`, `doctor`, "
         "`transaction list --hanging`, "
-        "`inspect --verify`, `history check`, `audit`, a pipeline over its budget, a requeue of which records "
-        "failed again, `pipeline compare --exit-code`, `spark repair-checkpoint --dry-run`"
+        "`inspect --verify`, `history check`, `audit`, a pipeline over its budget or with a row that breaks a "
+        "rule, a requeue of which records failed again, `pipeline compare --exit-code`, "
+        "`spark repair-checkpoint --dry-run`"
     ),
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, output, pipeline, topic
 from cordwood.pipelines.definition.errors import Refusal
+from cordwood.pipelines.definition.expectations import Expectation, expect
 from cordwood.pipelines.definition.partitions import bucket, days, hours, months, truncate, years
 from cordwood.pipelines.definition.record_formats import json, parsed_by, raw, text
 from cordwood.pipelines.definition.table_output import table
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Budget",
+    "Expectation",
     "Pipeline",
     "Refusal",
     "bucket",
     "budget",
     "days",
+    "expect",
     "guarded",
     "hours",
     "json",

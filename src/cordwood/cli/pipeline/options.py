@@ -60,7 +60,11 @@ StopTimeout = Annotated[
 
 DEFAULT_STOP_TIMEOUT_S = 120.0
 
-_EXIT_CODES = {"NOT_FOUND": ExitCode.NOT_FOUND, "OVER_BUDGET": ExitCode.PROBLEM_FOUND}
+_EXIT_CODES = {
+    "NOT_FOUND": ExitCode.NOT_FOUND,
+    "OVER_BUDGET": ExitCode.PROBLEM_FOUND,
+    "RULE_BROKEN": ExitCode.PROBLEM_FOUND,
+}
 
 
 def check_spark_is_installed() -> None:

@@ -137,6 +137,7 @@ def _show(name: str, quarantine: str, done: "Requeued", *, as_json: bool) -> Non
                 "failed_again": done.failed_again,
                 "superseded": [str(origin) for origin in done.superseded],
                 "rows_out": dict(done.rows_out),
+                "rules": {rule: dict(counts) for rule, counts in done.rules.items()},
                 "more": done.left,
                 "reasons": [f"{origin}: {error}" for origin, error in done.reasons],
             }
@@ -149,6 +150,9 @@ def _show(name: str, quarantine: str, done: "Requeued", *, as_json: bool) -> Non
     if done.failed_again > len(done.reasons):
         more = done.failed_again - len(done.reasons)
         say(f"  and {more:,} more: `cordwood consume {quarantine}` shows them")
+    for rule, counts in done.rules.items():
+        if "dropped" in counts:
+            say(f"  {counts['dropped']:,} dropped by {rule}")
     _remark_others(done.superseded, left=done.left)
 
 

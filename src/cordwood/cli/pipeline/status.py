@@ -16,7 +16,7 @@ def pipeline_status(
     The lag is that of now, by the ends of the logs. If no broker answers, all the rest is shown.
     """
     with refusals():
-        from cordwood.cli.pipeline.view import COLUMNS, LagNow, editions_of
+        from cordwood.cli.pipeline.view import COLUMNS, RULE_COLUMNS, LagNow, editions_of
         from cordwood.model.timestamps import time_in_words
         from cordwood.pipelines.editions.events import spent_in_words
         from cordwood.pipelines.editions.project import Project
@@ -31,6 +31,9 @@ def pipeline_status(
         return
     say(name)
     print_table(COLUMNS, [view.cells() for view in views])
+    broken = [row for view in views for row in view.rules()]
+    if broken:
+        print_table(RULE_COLUMNS, broken)
     if lags.silence is not None:
         remark(f"The lag is not known: {lags.silence}.")
     for view in views:

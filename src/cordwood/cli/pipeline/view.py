@@ -60,12 +60,22 @@ class EditionView(NamedTuple):
             "tables": {name: facts.format.value for name, facts in self.edition.tables.items()},
             "rows_in": self.progress.get("rows_in", 0),
             "quarantined": self.progress.get("quarantined", 0),
+            "rules": self.progress.get("rules", {}),
             "lag": self.lag,
             "abandoned_inputs": list(self.abandoned),
             "last_batch": self.progress.get("last_batch"),
             "failure": None if self.failure is None else dict(self.failure),
             "served": None if self.served is None else {name: self.served[name] for name in ("stage", "restarts")},
         }
+
+    def rules(self) -> list[list[object]]:
+        """The rules that rows have broken: how many rows in all, and in the last batch."""
+        last = (self.progress.get("last_batch") or {}).get("rules", {})
+        return [
+            [self.edition.name, rule, outcome, count, last.get(rule, {}).get(outcome, 0)]
+            for rule, counts in sorted(self.progress.get("rules", {}).items())
+            for outcome, count in counts.items()
+        ]
 
     def cells(self) -> list[object]:
         last = self.progress.get("last_batch") or {}
@@ -88,6 +98,7 @@ def served_in_words(served: Mapping[str, Any]) -> str:
     return f"{words}, {count_in_words(served['restarts'], 'restart')}" if served["restarts"] else words
 
 
+RULE_COLUMNS = ["edition", "rule", "outcome", "in all", "in the last batch"]
 COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "last batch", "at", "lag"]
 
 

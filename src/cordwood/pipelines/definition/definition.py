@@ -6,7 +6,7 @@ listed and tested without it. Errors name the file and the line of the faulty de
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.model.quantities import duration_ms
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
+from cordwood.pipelines.definition.expectations import Else, Expectation, expectations
 from cordwood.pipelines.definition.names import MAX_NAME_LENGTH, NAME
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
 from cordwood.pipelines.definition.replication import UNSAID, Replication
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORD: Final = "_record"
+"""The column that says which record a row was made from."""
 ERROR: Final = "_error"
 POISON: Final = "_poison"
-"""The column that says which record a row was made from."""
+RULE: Final = "_rule"
+"""The column with the name of the rule that a row breaks."""
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?(\s+|$))+", re.I)
@@ -57,6 +60,11 @@ class Topic:
     """Topics of the same output that may have been read before this one: quarantined records name them."""
     replication: Replication = UNSAID
     """The copies of an output, where the definition says how many."""
+    expect: tuple[Expectation, ...] = ()
+    """The rules that rows are judged by, in this order."""
+
+    def __str__(self) -> str:
+        return f"topic {self.name}"
 
 
 Output = Topic | Table
@@ -129,6 +137,12 @@ class Pipeline:
     def topics(self) -> dict[str, Topic]:
         return {name: output for name, output in self.outputs.items() if isinstance(output, Topic)}
 
+    @property
+    def rules(self) -> dict[str, Expectation]:
+        """The rules of all inputs and outputs, by name."""
+        declared = (*self.inputs.values(), *self.outputs.values())
+        return {rule.name: rule for each in declared for rule in each.expect}
+
 
 def topic(
     name: str,
@@ -138,13 +152,14 @@ def topic(
     replayable: bool = True,
     replicas: int | None = None,
     min_insync: int | None = None,
+    expect: Expectation | Sequence[Expectation] = (),
 ) -> Topic:
     """A topic. As an input, `key` and `value` say how bytes become columns; the default is bytes as they are.
 
     As an output, `key` names the column that becomes the records' key, and all columns become the value: a JSON object,
     or with `value=raw()` or `text()` the column `value` alone. With `replayable=False` a replay writes nothing to the
     topic. If the pipeline makes the topic, it has `replicas` copies, of which `min_insync` have to be in sync for a
-    write; the default are those of the widest input.
+    write; the default are those of the widest input. `expect` are the rules that its rows must meet.
     """
     site = calling_site()
     if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
@@ -159,10 +174,18 @@ def topic(
     if isinstance(value, str):
         raise InvalidDefinition(f"topic {name}: value={value!r} is no format", site, "raw(), text(), json(…)")
     copies = Replication.checked(f"topic {name}", replicas, min_insync, site)
-    return Topic(name, key, value, replayable, site, replication=copies)
+    rules = expectations(expect, f"topic {name}", site)
+    return Topic(name, key, value, replayable, site, replication=copies, expect=rules)
 
 
-def output(pipeline: str, name: str, *, key: Format | str | None = None, value: Format | None = None) -> Topic:
+def output(
+    pipeline: str,
+    name: str,
+    *,
+    key: Format | str | None = None,
+    value: Format | None = None,
+    expect: Expectation | Sequence[Expectation] = (),
+) -> Topic:
     """An output topic of another pipeline as an input: `output("enrich", "enriched", value=json(…))`.
 
     `name` is the topic as the other pipeline declares it. The reader follows swaps and rollbacks of the other pipeline
@@ -172,7 +195,7 @@ def output(pipeline: str, name: str, *, key: Format | str | None = None, value: 
         raise InvalidDefinition(
             f"{pipeline!r} cannot be a pipeline's name", calling_site(), 'output("enrich", "topic")'
         )
-    return replace(topic(name, key=key, value=value), writer=pipeline)
+    return replace(topic(name, key=key, value=value, expect=expect), writer=pipeline)
 
 
 def budget(rows: int = 0, share: float = 0.0) -> Budget:
@@ -256,6 +279,7 @@ def pipeline(
             site=site,
         )
         _check_names(made)
+        _check_rules(made)
         _check_stateful(made)
         return made
 
@@ -339,10 +363,27 @@ def _check_names(made: Pipeline) -> None:
         raise InvalidDefinition(f"{made.name}: its own quarantine is no input", made.site, hint)
 
 
+def _check_rules(made: Pipeline) -> None:
+    """Refuses two rules with one name: rows are counted by the rule's name."""
+    for each in (*made.inputs.values(), *made.outputs.values()):
+        for rule in each.expect:
+            if made.rules[rule.name] != rule:
+                hint = f"{made.rules[rule.name].site} declares the other: name='…' tells them apart"
+                raise InvalidDefinition(f"{made.name}: two rules with the name {rule.name}", rule.site, hint)
+
+
 def _check_stateful(made: Pipeline) -> None:
-    """Refuses outputs that are not replayable, and a budget by share: a record cannot be taken out of a state."""
+    """Refuses outputs that are not replayable, a budget by share, and outputs whose rows go to quarantine: a record
+    cannot be taken out of a state."""
     if not made.settings.stateful:
         return
+    for output in made.outputs.values():
+        for rule in output.expect:
+            if rule.else_ is Else.QUARANTINE:
+                hint = "else_='drop' or 'fail', or a rule of the input"
+                raise InvalidDefinition(
+                    f"{made.name}: {output}: the rule {rule.name} would take a record out of a state", rule.site, hint
+                )
     for each in made.outputs.values():
         if not each.replayable:
             hint = "let another pipeline read this one's output, and write it"

@@ -103,6 +103,12 @@ class BatchStuck(BatchOverdue):
     """An overdue batch goes on although its jobs were cancelled: only the end of the process ends it."""
 
 
+class RuleBroken(Refusal):
+    """A row breaks a rule that fails the batch. Nothing of that batch was written."""
+
+    code = "RULE_BROKEN"
+
+
 class Unrepeatable(Exception):
     """A repeated batch gives other results than before it was interrupted, and records would be lost between the two.
     The error may pass: a service that the function needs may be away."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from cordwood.model.quantities import duration_ms
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
+from cordwood.pipelines.definition.expectations import Expectation, expectations
 from cordwood.pipelines.definition.names import MAX_NAME_LENGTH, NAME
 from cordwood.pipelines.definition.partitions import Partition, PartitionBy, Transform
 from cordwood.pipelines.definition.storage_options import SCHEMES
@@ -34,6 +35,11 @@ class Table:
     partition_by: tuple[Partition, ...] = ()
     remember_deletes_ms: int | None = None
     """How long deletes are remembered; None: not at all."""
+    expect: tuple[Expectation, ...] = ()
+    """The rules that rows are judged by, in this order."""
+
+    def __str__(self) -> str:
+        return f"table {self.name}"
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -52,6 +58,7 @@ def table(
     replayable: bool = True,
     location: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    expect: Expectation | Sequence[Expectation] = (),
 ) -> Table:
     """Declares a table, kept in the pipelines' directory and found by its name: `read_table(spark, name)`.
 
@@ -66,7 +73,8 @@ def table(
     values reads only their files. An Iceberg table takes transforms, too: `days("at")`, `bucket(16, "id")`.
 
     `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
-    `storage_options` go to the `deltalake` package. Credentials are better left to the environment.
+    `storage_options` go to the `deltalake` package. Credentials are better left to the environment. `expect` are the
+    rules that the table's rows must meet.
     """
     site = calling_site()
     if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
@@ -98,6 +106,7 @@ def table(
         options,
         _partitions(name, partition_by, TableFormat(format), site),
         _remember_deletes_ms(name, remember_deletes, _columns(latest_by), site),
+        expectations(expect, f"table {name}", site),
     )
 
 

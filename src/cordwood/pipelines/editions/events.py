@@ -5,6 +5,9 @@ the function have no times of their own there. The parts that can be measured ho
 its job, with the longest wait for rows and the longest write of any task; the commit; Spark's own part of the batch;
 and the rest of ours.
 
+`rules` of a batch has the rows that break rules, by the rule's name: {"amount >= 0": {"dropped": 3}}, or "quarantined",
+where whole records are counted.
+
 `failure.json` of an edition keeps the failure of its last run, for `status`. A finished batch removes it.
 """
 
@@ -65,6 +68,8 @@ def _batch(event: Event) -> str:
     parts += [f"{output} has it already" for output in event["repeated"]]
     if event["quarantined"]:
         parts.append(f"{event['quarantined']:,} quarantined")
+    for rule, counts in event.get("rules", {}).items():
+        parts += [f"{count:,} {outcome} by {rule}" for outcome, count in counts.items()]
     if event["lag"] is not None:
         parts.append(f"lag {event['lag']:,}")
     parts.append(f"{event['duration_ms'] / 1000:.1f} s")

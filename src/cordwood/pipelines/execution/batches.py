@@ -13,6 +13,7 @@ that was interrupted anywhere is repeated from the beginning and ends up in ever
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -20,17 +21,29 @@ from functools import reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
+from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows, Refusal
+from cordwood.pipelines.definition.expectations import Else
 from cordwood.pipelines.definition.record_formats import ParsedBy
 from cordwood.pipelines.editions.events import spent_in_batch
 from cordwood.pipelines.editions.positions import Positions
-from cordwood.pipelines.execution.outputs import OtherPoison, Outputs, Work
+from cordwood.pipelines.execution.outputs import BatchOutputs, OtherPoison, Work
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.decoding import inputs_of
 from cordwood.pipelines.rows.guarding import diverting
 from cordwood.pipelines.rows.isolation import Origin, Span, find_poison
-from cordwood.pipelines.rows.watching import Watched, count_of, counted, task_count, watching
+from cordwood.pipelines.rows.quarantine import Why
+from cordwood.pipelines.rows.rules import (
+    JudgedOutputs,
+    RuleCounts,
+    broken,
+    broken_in,
+    counted_by_rule,
+    outcomes,
+    rule_broken,
+    shown_rows,
+)
+from cordwood.pipelines.rows.watching import count_of, task_count, watching
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,14 +77,30 @@ class BatchReport:
     remarks: Sequence[str] = ()
     spent: Mapping[str, Any] = field(default_factory=dict)
     """The parts of the batch's time, in milliseconds (`events.py`)."""
+    rules: RuleCounts = field(default_factory=dict)
+    """The rows that break rules."""
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """The counts of a batch that went in one pass."""
+
+    rows_in: int
+    undecoded: int
+    """Records that cannot be decoded, or break a rule of the input that sets records aside."""
+    broken: Mapping[str, int]
 
 
 class Batches:
     """Takes batches of records through a pipeline's function to its outputs."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs, *, whole_partitions: bool = False) -> None:
-        """With `whole_partitions`, the source gives all records of a partition to one task."""
+    def __init__(
+        self, pipeline: Pipeline, outputs: BatchOutputs, *, whole_partitions: bool = False, sets_aside: bool = False
+    ) -> None:
+        """With `whole_partitions`, the source gives all records of a partition to one task. With `sets_aside`, rows of
+        outputs that would fail a batch go to quarantine where they can."""
         self._pipeline = pipeline
+        self._sets_aside = sets_aside
         self._outputs = outputs
         self._whole_partitions = whole_partitions
         self._may_be_repeated = True
@@ -104,11 +133,10 @@ class Batches:
         inputs = inputs_of(self._pipeline, source)
         work = Work()
         try:
-            watched = self._stage_watched(inputs, source, batch_id, work)
-            if watched is None:
+            passed = self._stage_watched(inputs, source, batch_id, work)
+            if passed is None:
                 return None
-            counts = [count_of(watched, f"input {name}") for name in inputs]
-            rows_in, bad = sum(each.rows for each in counts), sum(each.failed for each in counts)
+            rows_in, bad = passed.rows_in, passed.undecoded
             staged_s = time.monotonic()
             if bad and not self._set_aside_undecoded(inputs, batch_id, rows_in, bad):
                 return None
@@ -116,22 +144,28 @@ class Batches:
         finally:
             self._outputs.discard(work)
         spent = spent_on(work, began_s, staged_s, is_one_pass=True)
-        return BatchReport(batch_id, rows_in, work.rows, bad, self._outputs.skipped, repeated, 0, (), spent)
+        rules = outcomes(self._pipeline.rules, passed.broken)
+        return BatchReport(batch_id, rows_in, work.rows, bad, self._outputs.skipped, repeated, 0, (), spent, rules)
 
     def _stage_watched(
         self, inputs: "Mapping[str, DataFrame]", source: "DataFrame", batch_id: int, work: Work
-    ) -> Watched | None:
-        """Stages every output and counts its inputs. Returns None if a row failed or the counts do not hold."""
+    ) -> _Passed | None:
+        """Stages every output and counts its inputs. Returns None if a row failed, a row of an output has its record
+        set aside, or the counts do not hold. Raises RuleBroken."""
         several = len(self._outputs.wanted) > 1
+        judged = self._judged()
         with watching() as watched, diverting(persist=several, count=True) as diverted:
             work.kept = diverted.kept
-            rows = {name: counted(each, f"input {name}") for name, each in inputs.items()}
+            rows = {
+                name: counted_by_rule(each, f"input {name}", self._pipeline.inputs[name].expect)
+                for name, each in inputs.items()
+            }
             if several:
                 # Without a cache each output would read and decode the log by itself.
                 rows = {name: each.persist() for name, each in rows.items()}
                 work.kept += rows.values()
             try:
-                outputs = outputs_of(self._pipeline, good_rows(rows))
+                outputs = judged.passing(self._wanted(outputs_of(self._pipeline, good_rows(rows))))
                 self._outputs.stage(outputs, work, batch_id, in_order=self._reads_in_order(source))
             except Exception as failure:
                 if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
@@ -140,10 +174,33 @@ class Batches:
         if not watched.holds:
             self._steps_ahead = _BATCHES_BETWEEN_TRIES
             return None
-        if work.failures:
+        counts = {name: count_of(watched, f"input {name}") for name in inputs}
+        of_inputs = {name: broken(self._pipeline.inputs[name].expect, count) for name, count in counts.items()}
+        self._check_inputs(inputs, of_inputs, batch_id)
+        of_outputs = judged.broken(watched)
+        judged.check(of_outputs, batch_id)
+        guarded = [count_of(watched, f"guarded {number}") for number in range(len(diverted.failures))]
+        if work.failures or any(each.failed for each in guarded) or judged.failures(of_outputs):
             return None
-        guarded = [f"guarded {number}" for number in range(len(diverted.failures))]
-        return None if any(count_of(watched, name).failed for name in guarded) else watched
+        rows_in, bad = sum(each.rows for each in counts.values()), sum(each.failed for each in counts.values())
+        return _Passed(rows_in, bad, sum(map(Counter, of_inputs.values()), Counter(of_outputs)))
+
+    def _judged(self) -> JudgedOutputs:
+        return JudgedOutputs(self._pipeline, self._sets_aside)
+
+    def _wanted(self, outputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
+        return {name: outputs[name] for name in self._outputs.wanted}
+
+    def _check_inputs(
+        self, inputs: "Mapping[str, DataFrame]", of_inputs: Mapping[str, Mapping[str, int]], batch_id: int
+    ) -> None:
+        """Raises RuleBroken if a record breaks a rule that fails the batch."""
+        for name, found in of_inputs.items():
+            declared = self._pipeline.inputs[name]
+            for rule in declared.expect:
+                if rule.else_ is Else.FAIL and rule.name in found:
+                    shown = shown_rows(inputs[name], rule)
+                    raise rule_broken(self._pipeline, f"input {declared.name}", rule, found, batch_id, shown)
 
     def _set_aside_undecoded(self, inputs: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int) -> bool:
         """Quarantines the records that could not be decoded. Returns False if the batch has to go step by step. Raises
@@ -183,14 +240,14 @@ class Batches:
             if len(self._pipeline.inputs) > 1:
                 source = _persisted(source, kept)
             inputs = {name: _persisted(rows, kept) for name, rows in inputs_of(self._pipeline, source).items()}
-            rows_in, bad = self._count(inputs, batch_id)
+            rows_in, bad, of_inputs = self._count(inputs, batch_id)
             good = good_rows(inputs)
             if before is not None:
                 # Records that were set aside stay aside though they may pass now: a requeue would bring them into the
                 # outputs again.
                 before = _persisted(before.distinct(), kept)
                 good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
-            work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
+            work, poison, dropped = self._make(good, batch_id, rows_in, bad, effects_from)
             kept.callback(self._outputs.discard, work)
             staged_s = time.monotonic()
             who = self._outputs.who(batch_id)
@@ -204,7 +261,11 @@ class Batches:
             quarantined = bad + len(poison) if before is None else before.count()
             self._outputs.commit(work, batch_id, repeated)
         spent = spent_on(work, began_s, staged_s, is_one_pass=False)
-        return BatchReport(batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent)
+        set_aside = Counter(why.rule for why in poison.values() if why.rule is not None)
+        rules = outcomes(self._pipeline.rules, of_inputs + set_aside + Counter(dropped))
+        return BatchReport(
+            batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent, rules
+        )
 
     def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
         """The records that an interrupted run of this batch quarantined. Only the first batch of a query may be
@@ -221,35 +282,40 @@ class Batches:
             return None
         return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
 
-    def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int]:
-        """Counts records, and records that could not be decoded."""
+    def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int, Counter[str]]:
+        """Counts records, records that could not be decoded or are set aside for a rule, and those that break a
+        rule. Raises OverBudget and RuleBroken."""
         from pyspark.sql import functions as F
 
         rows_in = bad = 0
+        of_inputs: dict[str, Mapping[str, int]] = {}
         samples: list[tuple[Origin, str]] = []
-        for rows in inputs.values():
+        for name, rows in inputs.items():
             (counted,) = rows.agg(F.count(F.lit(1)).alias("rows"), F.count(ERROR).alias("bad")).collect()
             rows_in += counted["rows"]
             bad += counted["bad"]
+            of_inputs[name] = broken_in(rows) if RULE in rows.columns else {}
             if counted["bad"] and len(samples) < quarantine.SHOWN:
                 samples += quarantine.samples(rows)
+        self._check_inputs(inputs, of_inputs, batch_id)
         quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
-        return rows_in, bad
+        return rows_in, bad, sum(map(Counter, of_inputs.values()), Counter())
 
     # Calling the function, and finding the records that it fails on
 
     def _make(
         self, good: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int, effects_from: Positions
-    ) -> tuple[Work, dict[Origin, str]]:
-        """Stages every output without the poison records, and returns the poison records that it found."""
-        poison: dict[Origin, str] = {}
+    ) -> tuple[Work, dict[Origin, Why], Mapping[str, int]]:
+        """Stages every output without the poison records. Returns the poison records that it found, and how many rows
+        break rules of outputs that drop rows."""
+        poison: dict[Origin, Why] = {}
         left = min(self._pipeline.budget.allowed(rows_in) - bad, quarantine.MAX_ISOLATED)
         for _ in range(_MAX_ROUNDS):
             rows = {name: quarantine.without(each, poison) for name, each in good.items()}
             work = Work()
-            found: dict[Origin, str] = {}
+            found: dict[Origin, Why] = {}
             try:
-                self._stage(rows, batch_id, effects_from, work)
+                dropped = self._stage(rows, batch_id, effects_from, work)
                 found = quarantine.origins_of(work.failures, left - len(poison) + 1)
             except Exception as failure:
                 self._outputs.discard(work)
@@ -260,7 +326,7 @@ class Batches:
                     raise
             else:
                 if not found:
-                    return work, poison
+                    return work, poison, dropped
                 self._outputs.discard(work)
             poison.update(found)
             samples = list(poison.items())
@@ -268,7 +334,11 @@ class Batches:
             quarantine.check_isolated(self._pipeline, batch_id, len(poison))
         raise InvalidRows(f"{self._pipeline.name}: batch {batch_id} still fails without {len(poison)} poison records")
 
-    def _stage(self, inputs: "Mapping[str, DataFrame]", batch_id: int, effects_from: Positions, work: Work) -> None:
+    def _stage(
+        self, inputs: "Mapping[str, DataFrame]", batch_id: int, effects_from: Positions, work: Work
+    ) -> Mapping[str, int]:
+        """Stages every output, and returns how many of its rows break each rule. Rows that fail are in
+        `work.failures`. Raises RuleBroken."""
         effects = [name for name, output in self._outputs.wanted.items() if not output.replayable]
         with diverting(persist=True) as diverted:
             work.failures, work.kept = diverted.failures, diverted.kept
@@ -278,19 +348,27 @@ class Batches:
                 rest = {name: rows.where(~_before(effects_from)) for name, rows in inputs.items()}
                 ours = outputs_of(self._pipeline, rest)
                 outputs.update({name: ours[name] for name in effects})
-        self._outputs.stage(outputs, work, batch_id)
+        judged = self._judged()
+        with watching() as watched:
+            passing = judged.passing(self._wanted(outputs))
+            self._outputs.stage(passing, work, batch_id)
+        of_outputs = judged.broken(watched)
+        judged.check(of_outputs, batch_id)
+        work.failures += judged.failures(of_outputs)
+        return of_outputs
 
-    def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, str]:
+    def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, Why]:
         def probe(spans: Sequence[Span]) -> str | None:
             return self._failure({name: rows.where(_within(spans)) for name, rows in inputs.items()})
 
-        return find_poison(_spans(inputs), probe, limit)
+        return {origin: Why(error) for origin, error in find_poison(_spans(inputs), probe, limit).items()}
 
     def _failure(self, inputs: "Mapping[str, DataFrame]") -> str | None:
-        """The error that the function raises on these rows, or None."""
+        """The error that the function, or a rule of an output, raises on these rows, or None."""
         with diverting(persist=False):
             try:
-                for rows in outputs_of(self._pipeline, inputs).values():
+                judged = JudgedOutputs(self._pipeline, count=False)
+                for rows in judged.passing(outputs_of(self._pipeline, inputs)).values():
                     rows.write.format("noop").mode("overwrite").save()
             except Refusal:
                 raise
@@ -300,8 +378,12 @@ class Batches:
 
 
 def good_rows(inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":
-    """The rows that could be decoded: the function's inputs."""
-    return {name: rows.where(f"{ERROR} is null").drop(ERROR, POISON) for name, rows in inputs.items()}
+    """The rows that could be decoded and break no rule: the function's inputs."""
+    good = {}
+    for name, rows in inputs.items():
+        meets = f"{ERROR} is null and {RULE} is null" if RULE in rows.columns else f"{ERROR} is null"
+        good[name] = rows.where(meets).drop(ERROR, POISON, RULE)
+    return good
 
 
 def outputs_of(pipeline: Pipeline, inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":

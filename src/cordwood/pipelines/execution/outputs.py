@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
-from cordwood.pipelines.definition.definition import RECORD, Pipeline, Topic
+from cordwood.pipelines.definition.definition import RECORD, Output, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.events import Spent
@@ -68,6 +68,34 @@ class Work:
         self.spent[name] = replace(self.spent[name], commit_ms=commit_ms)
 
 
+class BatchOutputs(Protocol):
+    """The outputs of a batch: what takes its rows, and its quarantined records."""
+
+    @property
+    def wanted(self) -> Mapping[str, Output]: ...
+
+    @property
+    def skipped(self) -> Sequence[str]: ...
+
+    def repeated(self, batch_id: int) -> list[str]: ...
+
+    def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None": ...
+
+    def stage(
+        self, outputs: "Mapping[str, DataFrame]", work: Work, batch_id: int, *, in_order: bool = False
+    ) -> None: ...
+
+    def discard(self, work: Work) -> None: ...
+
+    def commit(self, work: Work, batch_id: int, repeated: Sequence[str]) -> None: ...
+
+    def quarantine(self, rows: "DataFrame", batch_id: int, *, expected: int | None = None) -> None: ...
+
+    def who(self, batch_id: int) -> dict[str, str]: ...
+
+    def tidy(self) -> tuple[str, ...]: ...
+
+
 class Outputs:
     """The outputs of one edition. `replaying`: nothing is written to outputs that are not replayable. `before_effects`
     is called before a batch writes to such outputs, `before_commit` before anything of a batch is committed. `requeue`:
@@ -95,7 +123,9 @@ class Outputs:
             name: _open_table(table, place) for name, table in pipeline.tables.items()
         }
         self.skipped = tuple(name for name, each in pipeline.outputs.items() if replaying and not each.replayable)
-        self.wanted = {name: each for name, each in pipeline.outputs.items() if name not in self.skipped}
+        self.wanted: Mapping[str, Output] = {
+            name: each for name, each in pipeline.outputs.items() if name not in self.skipped
+        }
         self.changes: dict[str, Change] = {}
         """The changes of the last batch to the files of each table that took it."""
 
@@ -115,10 +145,7 @@ class Outputs:
             work.spent[name] = Spent(_ms_since(began_s), staged.input_ms, staged.write_ms)
             if staged.null_keys:
                 if RECORD not in rows.columns:
-                    raise InvalidRows(
-                        f"table {output.name}: {staged.null_keys} rows of a batch have a null key",
-                        "keep the column _record, and their records are quarantined",
-                    )
+                    raise null_keys_without_a_record(output, staged.null_keys)
                 work.failures.append(null_key_rows(rows, output))
 
     def discard(self, work: Work) -> None:
@@ -253,6 +280,13 @@ class Outputs:
         and length are those of a family's name."""
         what = "quarantine" if output is None else f"{type(output).__name__} {output.name}"
         return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
+
+
+def null_keys_without_a_record(table: Table, rows: int) -> InvalidRows:
+    return InvalidRows(
+        f"table {table.name}: {rows} rows of a batch have a null key",
+        "keep the column _record, and their records are quarantined",
+    )
 
 
 def _ms_since(began_s: float) -> int:

@@ -13,10 +13,10 @@ no batch may be half done. `run` refuses while a requeue is unfinished, `requeue
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.pipelines.definition.definition import Budget, Pipeline
+from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
@@ -24,11 +24,13 @@ from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.editions.switches import pending
 from cordwood.pipelines.execution.batches import Batches, BatchReport
+from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.outputs import Outputs
 from cordwood.pipelines.execution.reading_here import log_starts, topic_ids
 from cordwood.pipelines.execution.running import place_of, progress_path
 from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import EFFECTS_DUE, PREFIX, SHOWN, told
+from cordwood.pipelines.rows.rules import RuleCounts, added, forgiving
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +51,8 @@ class Requeued:
     rows_out: Mapping[str, int]
     reasons: Sequence[tuple[Origin, str]] = ()
     """Errors of a few of the records that failed again."""
+    rules: RuleCounts = field(default_factory=dict)
+    """The rows that break rules."""
 
 
 def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition: Edition) -> None:
@@ -116,6 +120,7 @@ class Requeue:
 
     def run(self, *, superseded: bool) -> Requeued:
         """Sends quarantined records, with `superseded` also the superseded ones."""
+        check_rules(self._pipeline, self._spark)
         done = self._run(superseded=superseded)
         if done.failed_again:
             done = replace(done, reasons=self._reasons())
@@ -304,16 +309,17 @@ class Requeue:
             F.timestamp_millis(F.col("r._timestamp")).alias("timestamp"),
             F.filter(F.col("r.headers"), lambda header: ~header["key"].startswith(PREFIX)).alias("headers"),
         )
-        lenient = replace(self._pipeline, budget=Budget(rows=len(chosen)))
+        # A requeue that fails stays pending, and `run` refuses meanwhile: records go back to quarantine instead.
+        pipeline = forgiving(self._pipeline, len(chosen))
         place = place_of(self._state, self._edition, self._servers)
-        outputs = Outputs(lenient, place, self._query_id, replaying=False, requeue=True)
+        outputs = Outputs(pipeline, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
         # Records that a replay set aside may have had their effects from the edition that was live then. Records that
         # an edition set aside while it was live have had none, however far other editions have come since.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
         if effects_from and rows.where("_effects_due").limit(1).count():
             effects_from = {}
-        return Batches(lenient, outputs).process(source, number, effects_from)
+        return Batches(pipeline, outputs, sets_aside=True).process(source, number, effects_from)
 
     def _quarantined(self) -> "DataFrame":
         from pyspark.sql import functions as F
@@ -354,8 +360,12 @@ def _together(reports: Sequence[BatchReport], superseded: Sequence[Origin], *, l
     rows_out: Counter[str] = Counter()
     for report in reports:
         rows_out.update(report.rows_out)
+    rules: RuleCounts = {}
+    for report in reports:
+        rules = added(rules, report.rules)
     sent = sum(report.rows_in or 0 for report in reports)
-    return Requeued(sent, sum(report.quarantined for report in reports), superseded, left, rows_out)
+    failed_again = sum(report.quarantined for report in reports)
+    return Requeued(sent, failed_again, superseded, left, rows_out, rules=rules)
 
 
 def _among(rows: "DataFrame", chosen: OffsetSet, how: str) -> "DataFrame":

@@ -31,11 +31,13 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.batches import Batches, BatchReport
+from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
+from cordwood.pipelines.rows.rules import added
 from cordwood.pipelines.tables.staged import Change
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ class Running:
         self._has_done_a_batch = False
         self._check_checkpoint()
         self._check_requeue()
+        check_rules(pipeline, spark)
         self._route = Route(
             Project(state.directory.parent, state.files), state, pipeline, bootstrap_servers, self._edition
         )
@@ -366,6 +369,7 @@ class Running:
                 "rows_out": dict(report.rows_out),
                 "tables": {name: asdict(change) for name, change in self._changes.pop(batch_id, {}).items()},
                 "quarantined": report.quarantined,
+                "rules": {rule: dict(counts) for rule, counts in report.rules.items()},
                 "repeated": list(report.repeated),
                 "skipped": list(report.skipped),
                 "lag": self._lag,
@@ -483,7 +487,8 @@ def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, An
         name: before.get(name, 0) + (count or 0)
         for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
     }
-    state.files.replace(path, {**totals, "last_batch": dict(event)})
+    rules = added(before.get("rules", {}), event["rules"])
+    state.files.replace(path, {**totals, "rules": rules, "last_batch": dict(event)})
 
 
 def progress_path(state: PipelineState, edition: str) -> Path:

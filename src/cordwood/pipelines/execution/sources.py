@@ -14,6 +14,7 @@ from cordwood.pipelines.definition.starting import starting_options
 from cordwood.pipelines.editions.positions import Positions, to_json
 from cordwood.pipelines.execution.batches import good_rows, outputs_of
 from cordwood.pipelines.rows.decoding import inputs_of, parsed_once
+from cordwood.pipelines.rows.rules import passing_or_raising, raising
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,8 @@ def reads_whole_partitions(pipeline: Pipeline, partitions: int, cores: int) -> b
 def streams(
     pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str | None = None
 ) -> "dict[str, DataFrame]":
-    """The outputs by name, as streaming DataFrames. A record that cannot be decoded fails the query that reads it."""
+    """The outputs by name, as streaming DataFrames. A record that cannot be decoded fails the query that reads it; so
+    does a row that breaks a rule, unless the rule drops such rows."""
     from pyspark.sql import functions as F
 
     begin = pipeline.settings.starting if starting is None else starting
@@ -69,5 +71,8 @@ def streams(
     address = F.concat_ws(" ", F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset"))
     poison = F.when(F.col(ERROR).isNotNull(), F.raise_error(F.concat(address, F.lit(": "), F.col(ERROR))))
     inputs = {name: parsed_once(each, f"input {name}") for name, each in inputs_of(pipeline, rows).items()}
-    checked = {name: each.where(poison.isNull()) for name, each in inputs.items()}
-    return {name: each.drop(RECORD) for name, each in outputs_of(pipeline, good_rows(checked)).items()}
+    checked = {
+        name: raising(each.where(poison.isNull()), pipeline.inputs[name].expect) for name, each in inputs.items()
+    }
+    outputs = outputs_of(pipeline, good_rows(checked))
+    return {name: passing_or_raising(each, pipeline.outputs[name]).drop(RECORD) for name, each in outputs.items()}

@@ -77,7 +77,8 @@ def main(text: str) -> int:
             traceback.print_exc()
             file = shown_path(orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file())
         told = as_told(failure, orders.pipeline, orders.edition, file)
-        tell({**who, "event": "failed", **told.words})
+        message = _of_authors_file(told.words["message"], orders)
+        tell({**who, "event": "failed", **told.words, "message": message})
         return EXIT_REFUSED if told.is_final else EXIT_FAILED
 
 
@@ -171,6 +172,16 @@ def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
 
     threading.Thread(target=start, name="cordwood-java", daemon=True).start()
     return session
+
+
+def _of_authors_file(message: str, orders: Orders) -> str:
+    """The message, with the author's file in the place of the copy that the edition keeps, if both are the same."""
+    source = orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file()
+    try:
+        is_same = Path(source).read_bytes() == Path(orders.file).read_bytes()
+    except OSError:
+        return message
+    return message.replace(str(Path(orders.file).resolve()), shown_path(source)) if is_same else message
 
 
 if __name__ == "__main__":

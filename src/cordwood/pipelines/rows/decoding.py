@@ -1,22 +1,24 @@
 """Decodes the source's rows into the columns that a pipeline declared, each row with the error it met.
 
 No row is dropped and no row fails the query: a record that cannot be decoded comes out with `_error` set, its bytes in
-`_poison`, and meaningless columns. A null value is no error: it is a tombstone, and `_record.tombstone` says so.
+`_poison`, and meaningless columns. A null value is no error: it is a tombstone, and `_record.tombstone` says so. A row
+that breaks a rule of the input has the rule's name in `_rule`, and an error if its record goes to quarantine for it.
 """
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline, Topic
+from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidDefinition
 from cordwood.pipelines.definition.record_formats import Format, Json, ParsedBy, Raw, Text
+from cordwood.pipelines.rows.rules import error_of, marked
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-_RESERVED: Final = frozenset({RECORD, ERROR, POISON})
+_RESERVED: Final = frozenset({RECORD, ERROR, POISON, RULE})
 _CORRUPT: Final = "_corrupt"
 _LAST: Final = uuid4().hex
 _MAX_ERROR_LENGTH: Final = 500
@@ -35,7 +37,7 @@ def inputs_of(pipeline: Pipeline, rows: "DataFrame") -> "dict[str, DataFrame]":
 
 
 def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
-    """The declared columns, then `_record`, `_error` and `_poison`."""
+    """The declared columns, then `_record`, `_error` and `_poison`, and for an input with rules `_rule`."""
     from pyspark.sql import functions as F
 
     value, key = topic.value, topic.key
@@ -55,7 +57,8 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
         rows = rows.withColumn(f"_parsed_{part}", _parsed(part, format_, topic))
     errors = [_error_of(part, format_, topic) for part, format_ in parts.items()]
     error = F.left(F.coalesce(*errors), F.lit(_MAX_ERROR_LENGTH))
-    return rows.withColumn(ERROR, error).select(
+    bytes_ = F.struct(F.col("value"), F.col("headers"))
+    found = rows.withColumn(ERROR, error).select(
         *(column.alias(name) for name, column in columns.items()),
         F.struct(
             F.col("topic"),
@@ -66,8 +69,13 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
             F.col("value").isNull().alias("tombstone"),
         ).alias(RECORD),
         F.col(ERROR),
-        F.when(F.col(ERROR).isNotNull(), F.struct(F.col("value"), F.col("headers"))).alias(POISON),
+        (bytes_ if topic.expect else F.when(F.col(ERROR).isNotNull(), bytes_)).alias(POISON),
     )
+    if not topic.expect:
+        return found
+    judged = marked(found, f"input {topic.name}", topic.expect, [f"{ERROR} IS NOT NULL", f"{RECORD}.tombstone"])
+    judged = judged.withColumn(ERROR, F.coalesce(F.col(ERROR), error_of(topic.expect)))
+    return judged.withColumn(POISON, F.when(F.col(ERROR).isNotNull(), F.col(POISON)))
 
 
 def parsed_once(rows: "DataFrame", name: str) -> "DataFrame":

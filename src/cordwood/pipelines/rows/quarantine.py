@@ -1,17 +1,18 @@
 """Poison records: counted against the budget, then written to the quarantine topic as they came, with their errors.
 
-A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`, its
-origin (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and the batch that gave up on it (`cordwood.pipeline`,
-`.version`, `.edition`, `.query`, `.batch`). Its bytes are whole, so it can be sent through again. A forgotten edition's
-name may be given to another edition, so the query's id tells which edition a record belongs to. If there are outputs
-that are not replayable and the edition was live, `cordwood.effects` says whether the record had its effects by then,
-from another edition. A replay does not know: records that it sets aside have no such header.
+A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`,
+`cordwood.rule` if a row of it breaks a rule that sets records aside, its origin (`cordwood.topic`, `.partition`,
+`.offset`, `.timestamp`), and the batch that gave up on it (`cordwood.pipeline`, `.version`, `.edition`, `.query`,
+`.batch`). Its bytes are whole, so it can be sent through again. A forgotten edition's name may be given to another
+edition, so the query's id tells which edition a record belongs to. If there are outputs that are not replayable and the
+edition was live, `cordwood.effects` says whether the record had its effects by then, from another edition. A replay
+does not know: records that it sets aside have no such header.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, Pipeline
+from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.rows.isolation import Origin
 
@@ -25,7 +26,18 @@ EFFECTS_DUE: Final = "due"
 EFFECTS_HAD: Final = "had"
 SHOWN: Final = 3
 """The number of poison records that the error shows when the budget is spent."""
-_ORIGIN: Final = "topic string, partition int, offset long, error string"
+_ORIGIN: Final = "topic string, partition int, offset long, error string, rule string"
+
+
+class Why(NamedTuple):
+    """Why a record is set aside."""
+
+    error: str
+    rule: str | None = None
+    """The rule that one of its rows breaks."""
+
+    def __str__(self) -> str:
+        return self.error
 
 
 def check_budget(
@@ -33,7 +45,7 @@ def check_budget(
     batch_id: int,
     rows_in: int | None,
     count: int,
-    samples: Sequence[tuple[Origin, str]],
+    samples: Sequence[tuple[Origin, object]],
     *,
     is_all: bool = True,
 ) -> None:
@@ -69,11 +81,15 @@ def samples(rows: "DataFrame") -> list[tuple[Origin, str]]:
     return [(Origin(row["topic"], row["partition"], row["offset"]), row[ERROR]) for row in found]
 
 
-def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]:
-    """The records of rows that failed (`_record`, `error`), not many more than `limit`."""
-    found: dict[Origin, str] = {}
+def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, Why]:
+    """The records of rows that failed (`_record`, `error`, and `rule` of those that break one), not many more than
+    `limit`."""
+    from pyspark.sql import functions as F
+
+    found: dict[Origin, Why] = {}
     for rows in failures:
-        addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error")
+        rule = F.col("rule") if "rule" in rows.columns else F.lit(None).cast("string").alias("rule")
+        addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error", rule)
         failed = addresses.limit(limit).collect()
         if len(failed) == limit:
             # A record may have many failed rows. Records are counted, so that none hides behind another.
@@ -84,7 +100,8 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
                     f"a row that came from no record fails, and there is nothing to set aside: {row['error']}",
                     "its _record is null, as outer joins make it: filter such rows out, or mend them",
                 )
-            found.setdefault(Origin(row["topic"], row["partition"], row["offset"]), row["error"])
+            origin = Origin(row["topic"], row["partition"], row["offset"])
+            found.setdefault(origin, Why(row["error"], row["rule"]))
     return found
 
 
@@ -99,23 +116,25 @@ def undecoded(
         bad = rows.where(F.col(ERROR).isNotNull())
         origin = {name: F.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset", "timestamp", "key")}
         told = {"error": F.col(ERROR), **({} if effects is None else {"effects": effects})}
+        if RULE in rows.columns:
+            told["rule"] = F.col(RULE)
         found.append(_quarantined(bad, origin, F.col(f"{POISON}.value"), F.col(f"{POISON}.headers"), told, who))
     return found
 
 
 def failed(
-    source: "DataFrame", poison: Mapping[Origin, str], who: "Mapping[str, str]", effects: "Column | None" = None
+    source: "DataFrame", poison: Mapping[Origin, Why], who: "Mapping[str, str]", effects: "Column | None" = None
 ) -> "DataFrame":
     """The records that the function failed on, with their bytes from the source."""
     from pyspark.sql import functions as F
 
     rows = source.join(F.broadcast(origins(source.sparkSession, poison)), ["topic", "partition", "offset"])
     origin = {name: F.col(name) for name in ("topic", "partition", "offset", "timestamp", "key")}
-    told = {"error": F.col("error"), **({} if effects is None else {"effects": effects})}
+    told = {"error": F.col("error"), "rule": F.col("rule"), **({} if effects is None else {"effects": effects})}
     return _quarantined(rows, origin, F.col("value"), F.col("headers"), told, who)
 
 
-def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
+def without(rows: "DataFrame", poison: Mapping[Origin, Why]) -> "DataFrame":
     """The rows of all records that are not poison."""
     return without_those(rows, origins(rows.sparkSession, poison)) if poison else rows
 
@@ -165,8 +184,8 @@ def _address() -> "list[Column]":
     return [told(name).cast(kind).alias(name) for name, kind in kinds.items()]
 
 
-def origins(spark: "SparkSession", poison: Mapping[Origin, str]) -> "DataFrame":
-    return spark.createDataFrame([(*origin, error) for origin, error in poison.items()], _ORIGIN)
+def origins(spark: "SparkSession", poison: Mapping[Origin, Why]) -> "DataFrame":
+    return spark.createDataFrame([(*origin, *why) for origin, why in poison.items()], _ORIGIN)
 
 
 def _quarantined(
@@ -189,6 +208,8 @@ def _quarantined(
             for name, text in told.items()
         )
     )
+    if "rule" in why:
+        added = F.filter(added, lambda header: header["value"].isNotNull())
     # A record that was quarantined before has such headers already: the last one counts.
     kept = F.filter(headers, lambda header: ~header["key"].startswith(PREFIX))
     return rows.select(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.definition.definition import ERROR
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import Row
 
 _PREFIX: Final = "cordwood "
@@ -76,6 +76,8 @@ class _Took(IntEnum):
 class Count:
     rows: int
     failed: int
+    more: tuple[int, ...] = ()
+    """The further counts that were asked for."""
 
 
 @dataclass
@@ -90,7 +92,8 @@ class Watched:
         """Takes the counts out of the plan of a frame that was executed."""
         for name, row, took in _metrics(frame._jdf.queryExecution().executedPlan(), _Took.ALL, is_top=True):
             if name.startswith(_PREFIX) and took.holds_for(row.getLong(0)):
-                self.counts[name] = Count(row.getLong(0), row.getLong(1))
+                more = tuple(row.getLong(index) for index in range(2, row.length()))
+                self.counts[name] = Count(row.getLong(0), row.getLong(1), more)
 
     @property
     def holds(self) -> bool:
@@ -112,19 +115,23 @@ def watching() -> Iterator[Watched]:
         _watching.reset(token)
 
 
-def counted(rows: "DataFrame", name: str, failed: Any = ERROR) -> "DataFrame":
-    """The same rows, counted as they pass, and with them those whose `failed` is not null."""
+def counted(rows: "DataFrame", name: str, failed: Any = ERROR, more: "Sequence[Column]" = ()) -> "DataFrame":
+    """The same rows, counted as they pass, and with them those whose `failed` is not null, and `more` counts."""
     from pyspark.sql import functions as F
 
     watched = _watching.get()
     assert watched is not None, "nobody watches"
     full = f"{_PREFIX}{name}"
     watched.names.append(full)
-    return rows.observe(full, F.count(F.lit(1)).alias("rows"), F.count(failed).alias("failed"))
+    return rows.observe(full, F.count(F.lit(1)).alias("rows"), F.count(failed).alias("failed"), *more)
 
 
 def count_of(watched: Watched, name: str) -> Count:
     return watched.counts[f"{_PREFIX}{name}"]
+
+
+def count_if_it_holds(watched: Watched, name: str) -> Count | None:
+    return watched.counts.get(f"{_PREFIX}{name}")
 
 
 def collected(frame: "DataFrame") -> "list[Row]":
