@@ -51,6 +51,7 @@ from cordwood.cli.pipeline.start import reload_pipeline, start_pipeline
 from cordwood.cli.pipeline.status import pipeline_status
 from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
+from cordwood.cli.pipeline.try_out import try_out
 from cordwood.cli.produce import produce
 from cordwood.cli.recover.accept_lost_directory import accept_lost_directory
 from cordwood.cli.recover.list import list_set_aside
@@ -157,6 +158,7 @@ _pipeline.command("compare")(compare_editions)
 _pipeline.command("swap")(swap_pipeline)
 _pipeline.command("rollback")(rollback_pipeline)
 _pipeline.command("requeue")(requeue_records)
+_pipeline.command("try")(try_out)
 _pipeline.command("forget")(forget_edition)
 
 _recover = typer.Typer(

@@ -4,18 +4,26 @@ Each test has a broker of its own: a broker starts in tens of milliseconds, and 
 topics and offsets. A suite that wants one broker for all tests writes a session fixture around `Broker`. pytest imports
 this module at every start of every suite on the machine, so the module imports nothing else.
 
+The fixtures `cordwood_spark` and `pipeline_test` are for tests of pipelines: one Spark for all tests of a process, and
+a pipeline that runs on it by hand.
+
 The broker's settings come from three places, and a later one overrides an earlier one: `cordwood_settings` in the ini
 file, the fixture `cordwood_settings`, and the markers `cordwood` from the outermost to the nearest.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cordwood.embedded.broker import Broker
     from cordwood.embedded.cluster import Cluster
+    from cordwood.pipelines import Pipeline
+    from cordwood.pipelines.testing import PipelineTest
 
 Settings = Mapping[str, str | int | float | bool]
 
@@ -59,6 +67,29 @@ def cordwood_cluster(request: pytest.FixtureRequest, cordwood_settings: Settings
 
     with Cluster(settings=_with_markers(request, cordwood_settings)) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def cordwood_spark() -> "Iterator[SparkSession]":
+    """The Spark of all tests of this process, local and with two cores. A suite can override this fixture."""
+    from cordwood.pipelines.testing.spark import testing_session
+
+    with testing_session() as spark:
+        yield spark
+
+
+@pytest.fixture
+def pipeline_test(
+    cordwood: "Broker", cordwood_spark: "SparkSession", tmp_path: Path
+) -> "Callable[[Pipeline], PipelineTest]":
+    """Makes a pipeline ready for tests: `orders = pipeline_test(price_orders)`, on the test's own broker."""
+    from cordwood.pipelines.testing import PipelineTest
+
+    def make(pipeline: "Pipeline") -> "PipelineTest":
+        directory = tmp_path / "pipelines" / pipeline.name
+        return PipelineTest(pipeline, cordwood_spark, cordwood.bootstrap_servers, directory)
+
+    return make
 
 
 def _with_markers(request: pytest.FixtureRequest, settings: Settings) -> Settings:

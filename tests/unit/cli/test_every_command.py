@@ -44,6 +44,7 @@ LOOKING = {
     "pipeline status",
     "pipeline graph",
     "pipeline compare",
+    "pipeline try",
     "audit",
     "doctor",
     "support-bundle",

@@ -4,7 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAVY = ("uvloop", "sqlite3", "cordwood.broker", "cordwood.node", "cordwood.log", "cordwood.embedded.broker")
+HEAVY = (
+    "uvloop",
+    "sqlite3",
+    "cordwood.broker",
+    "cordwood.node",
+    "cordwood.log",
+    "cordwood.embedded.broker",
+    "cordwood.pipelines",
+    "pyspark",
+)
 
 
 def test_loading_the_plugin_imports_nothing_heavy() -> None:

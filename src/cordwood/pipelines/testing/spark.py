@@ -1,0 +1,29 @@
+"""The Spark of a test process: small, local, and without what tests do not look at."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def testing_session() -> "Iterator[SparkSession]":
+    """A local session with two cores. Its files are removed at the end."""
+    from cordwood.spark import session
+
+    with tempfile.TemporaryDirectory(prefix="cordwood-testing-", ignore_cleanup_errors=True) as directory:
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": f"{directory}/warehouse",
+            "spark.local.dir": f"{directory}/local",
+        }
+        spark = session("cordwood tests", master="local[2]", **settings)
+        try:
+            yield spark
+        finally:
+            spark.stop()
