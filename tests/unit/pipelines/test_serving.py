@@ -209,6 +209,15 @@ def test_a_file_that_ends_or_holds_up_the_process_is_left_out() -> None:
     assert begun(stand.hear("surveyed")) == ["c"]
 
 
+def test_files_without_a_pipeline_are_nothing_to_serve() -> None:
+    stand = Stand("helper")
+    stand.after(0)
+    stand.hear("loading", file="helper.py")
+    stand.hear("surveyed")
+    assert stand.serving.has_found_nothing
+    assert stand.after(1) == [EndWorker()]
+
+
 def test_of_two_files_with_one_name_the_second_is_left_out() -> None:
     stand = Stand("a", "b")
     stand.after(0)

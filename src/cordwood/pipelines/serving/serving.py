@@ -137,6 +137,11 @@ class Serving:
         return self.worker is WorkerStage.GONE
 
     @property
+    def has_found_nothing(self) -> bool:
+        """True if the files load, and none of them declares a pipeline."""
+        return self._is_surveyed and not self.pipelines and not self.wrong
+
+    @property
     def succeeded(self) -> bool:
         """True if nothing was given up; with `once`, if each has read all or was stopped before."""
         stages = {served.stage for served in self.pipelines.values()}

@@ -80,7 +80,8 @@ class ServingWorker:
         for query in queries:
             query.stop()
         for query in queries:
-            query.thread.join()
+            if query.runs:  # others would only wait for the start of Spark
+                query.thread.join()
 
     def _begin(self, order: BeginQuery) -> None:
         query = Query(order, self._orders, self._project, self._spark, self._loading, self._tell)
@@ -137,6 +138,10 @@ class Query:
         self._running: Running | None = None
         self._who: dict[str, Any] = {"pipeline": order.pipeline, "edition": order.edition}
         self.thread = threading.Thread(target=self._run, name=f"cordwood-{order.pipeline}", daemon=True)
+
+    @property
+    def runs(self) -> bool:
+        return self._running is not None
 
     def stop(self) -> None:
         self._stopping.set()
