@@ -13,9 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
-from tests.spark.conftest import Load, Produce, Record
+from tests.spark.conftest import Produce, Record
 
 from cordwood.pipelines.editions.project import table_path
+from cordwood.pipelines.execution.reading_here import committed_records
 
 WITHIN_S = 800
 FILE = """
@@ -119,7 +120,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_one_spark_runs_all_and_survives_its_own_death(
-    serve: Serve, make_topic: MakeTopic, put: Produce, load: Load
+    serve: Serve, broker: RunningBroker, make_topic: MakeTopic, put: Produce
 ) -> None:
     topic, poisoned = make_topic(), make_topic()
     one, two, bad = (f"{name}-{topic[-6:]}" for name in ("one", "two", "bad"))
@@ -176,8 +177,8 @@ def test_one_spark_runs_all_and_survives_its_own_death(
     serve.start("--once")
     assert serve.wait() == 1, "one is poisoned and one file is wrong"
     assert (serve.rows(one), serve.rows(two)) == (list(range(12)), list(range(12)))
-    reading = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
-    written = [json.loads(bytes(row["value"]))["n"] for row in load(f"{one}.out", **reading).collect()]
+    batches = committed_records(f"{one}.out", broker.bootstrap, ("value",))
+    written = [json.loads(row["value"])["n"] for batch in batches for row in batch.to_pylist()]
     assert sorted(written) == list(range(12))
 
 
@@ -186,7 +187,7 @@ import os, time
 from cordwood.pipelines import *
 from pyspark.sql import functions as F
 
-FACTS = dict(version=1, trigger="100 milliseconds", batch_deadline="30s",
+FACTS = dict(version=1, trigger="100 milliseconds", batch_deadline="{deadline}",
              inputs=topic("{topic}", value=json("n int not null")),
              spark={{"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.driver.memory": "512m"}})
 
@@ -218,7 +219,8 @@ def test_one_that_never_ends_is_cancelled_and_the_others_go_on(
     for marker in markers:
         marker.touch()
     serve.write(fine, f'topic("{topic}", {NUMBERS})', f'table("{fine}")')
-    (serve.files / "hogs.py").write_text(HOGS.format(topic=topic, suffix=suffix, here=serve.directory))
+    facts = {"topic": topic, "suffix": suffix, "here": serve.directory}
+    (serve.files / "hogs.py").write_text(HOGS.format(deadline="30s", **facts))
     put(topic, numbers(range(3)))
     serve.start()
 
@@ -236,7 +238,11 @@ def test_one_that_never_ends_is_cancelled_and_the_others_go_on(
     put(topic, numbers(range(3, 6)))
     serve.has_rows(fine, range(6))
     assert not serve.events("failed", fine)
+
+    # Their changed file is taken when somebody asks for it.
     for marker in markers:
         marker.unlink()
+    (serve.files / "hogs.py").write_text(HOGS.format(deadline="1h", **facts))
     for name in (loops, hangs):
+        serve.run("reload", name, "--timeout", f"{WITHIN_S}")
         serve.has_rows(name, range(6))
