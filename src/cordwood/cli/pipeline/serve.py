@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.pipeline.doing import Doing
-from cordwood.cli.pipeline.options import Directory, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.foreground import metrics_at
+from cordwood.cli.pipeline.options import Directory, Metrics, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.terminal.output import print_json_line, print_table, remark, say
@@ -20,6 +21,7 @@ from cordwood.model.failure import ExitCode, Failure
 if TYPE_CHECKING:
     from cordwood.pipelines.editions.events import Event
     from cordwood.pipelines.editions.project import Project
+    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
     from cordwood.pipelines.serving.serving import Serving
     from cordwood.pipelines.serving.supervisor import ServingSupervisor
 
@@ -36,6 +38,7 @@ def serve_pipelines(
     ],
     once: Annotated[bool, typer.Option("--once", help="Let each read what there is, and end with a table.")] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
+    metrics: Metrics = None,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     verbose: Verbose = False,
@@ -59,12 +62,7 @@ def serve_pipelines(
         from cordwood.pipelines.serving.supervisor import ServingSupervisor
 
         check_spark_is_installed()
-        if not files.is_dir():
-            raise Failure("NOT_FOUND", f"{files} is no directory", "", ExitCode.NOT_FOUND)
-        found = sorted(str(path.resolve()) for path in files.glob("*.py"))
-        if not found:
-            hint = "`cordwood pipeline serve DIR` runs the pipelines of every *.py in it"
-            raise Failure("NOT_FOUND", f"{files} has no Python files", hint, ExitCode.NOT_FOUND)
+        found = _files_in(files)
         reachable_family(bootstrap_servers)
         project = Project(directory)
         control = Control(project.directory)
@@ -81,6 +79,7 @@ def serve_pipelines(
                 stopped=control.stopped_before(),
             )
             shown = _Shown(project, as_json=as_json, verbose=verbose)
+            endpoint = metrics_at(metrics, project, bootstrap_servers)
             supervisor = ServingSupervisor(
                 serving,
                 control,
@@ -89,7 +88,8 @@ def serve_pipelines(
                 bootstrap_servers=bootstrap_servers,
                 once=once,
             )
-            _run(supervisor, shown.doing)
+            with endpoint as shown.monitor:
+                _run(supervisor, shown.doing)
         finally:
             lock.release()
     if once:
@@ -97,11 +97,22 @@ def serve_pipelines(
     _check(serving)
 
 
+def _files_in(directory: Path) -> list[str]:
+    if not directory.is_dir():
+        raise Failure("NOT_FOUND", f"{directory} is no directory", "", ExitCode.NOT_FOUND)
+    found = sorted(str(path.resolve()) for path in directory.glob("*.py"))
+    if not found:
+        hint = "`cordwood pipeline serve DIR` runs the pipelines of every *.py in it"
+        raise Failure("NOT_FOUND", f"{directory} has no Python files", hint, ExitCode.NOT_FOUND)
+    return found
+
+
 class _Shown:
     """The events of all pipelines, noted for `status` and shown on the terminal."""
 
     def __init__(self, project: "Project", *, as_json: bool, verbose: bool) -> None:
         self.doing = Doing()
+        self.monitor: PipelineMonitor | None = None
         self._project = project
         self._as_json = as_json
         self._verbose = verbose
@@ -122,6 +133,8 @@ class _Shown:
             note_failure(state, event["edition"], event)
         elif state is not None and kind in ("batch", "ended"):
             clear_failure(state, event["edition"])
+        if state is not None and self.monitor is not None:
+            self.monitor.heard(event)
         if kind == "batch":
             self._batches[name] += 1
             self._rows_in[name] += event["rows_in"] or 0
@@ -180,6 +193,10 @@ def _run(supervisor: "ServingSupervisor", doing: Doing) -> None:
 
 def _check(serving: "Serving") -> None:
     """Raises Failure if a pipeline has failed, or a file is wrong."""
+    if serving.has_found_nothing:
+        raise Failure(
+            "NOT_FOUND", "no file declares a pipeline", "decorate a function with @pipeline(…)", ExitCode.NOT_FOUND
+        )
     if serving.succeeded:
         return
     if serving.failure is not None:
