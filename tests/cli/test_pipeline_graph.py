@@ -67,3 +67,21 @@ def test_what_is_known_of_live_editions_is_in_the_graph(
     said = cordwood_cli.run("pipeline", "graph", "-d", str(project.directory))
     assert "enrich  v1 stands still, 2,000 rows/s, 2 records in quarantine, in trouble" in said.stdout
     assert "enrich: failed: no more" in said.stderr
+
+
+def test_a_project_whose_pipelines_mix_their_outputs_or_feed_each_other_is_not_served(
+    cordwood_cli: Cordwood, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    write(tmp_path, "enrich", f'topic("{make_topic()}")', 'topic("enriched")')
+    write(tmp_path, "other", 'topic("enriched")', 'topic("enriched-again")')
+    serve = ("pipeline", "serve", tmp_path, "--once", "-d", tmp_path / "state")
+    write(tmp_path, "third", 'topic("enriched")', 'topic("enriched-again")')
+    code, error = cordwood_cli.error(*serve)
+    assert (code, error["code"]) == (ExitCode.FAILED, "INVALID_DEFINITION")
+    assert "third.py:3: third writes the topic enriched-again, and other does at" in error["message"]
+    write(tmp_path, "third", 'topic("enriched-again")', 'topic("enriched-more")')
+    write(tmp_path, "other", '{"rows": topic("enriched"), "more": topic("enriched-more")}', 'topic("enriched-again")')
+    (tmp_path / "other.py").write_text((tmp_path / "other.py").read_text().replace("run(rows)", "run(rows, more)"))
+    _, error = cordwood_cli.error(*serve)
+    assert "feeds it itself: other → third → other" in error["message"]
+    assert not (tmp_path / "state").exists()

@@ -54,6 +54,7 @@ def serve_pipelines(
         import time
 
         from cordwood.administration.connection import reachable_family
+        from cordwood.pipelines.definition.project_files import check_project, load_project
         from cordwood.pipelines.editions.control import Serving as Control
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.run_lock import RunLock
@@ -63,6 +64,10 @@ def serve_pipelines(
 
         check_spark_is_installed()
         found = _files_in(files)
+        for fault in check_project(load_project(files).pipelines.values()):
+            # A mistake of one pipeline alone ends that pipeline, and is told when it starts.
+            if len(fault.pipelines) > 1:
+                raise fault.error
         reachable_family(bootstrap_servers)
         project = Project(directory)
         control = Control(project.directory)
