@@ -116,7 +116,7 @@ def test_a_run_that_would_stop_is_told_of_with_the_exit_code_of_a_problem(
     code, found = try_it()
     assert code == ExitCode.PROBLEM_FOUND
     assert found["problems"] == [
-        "The rule no seven would fail the batch: 1 record break it.",
+        "The rule no seven would fail the batch, because of 1 record.",
         "The budget is 1 record: a batch with 2 quarantined records would stop the pipeline.",
     ]
     assert [row["id"] for row in found["outputs"]["out"]] == ["o1"]

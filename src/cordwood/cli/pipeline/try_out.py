@@ -109,7 +109,7 @@ def _problems(pipeline: "Pipeline", trial: "Trial") -> list[str]:
     from cordwood.pipelines.definition.expectations import Else
 
     found = [
-        f"The rule {name} would fail the batch: {count_in_words(sum(counts.values()), 'record')} break it."
+        f"The rule {name} would fail the batch, because of {count_in_words(sum(counts.values()), 'record')}."
         for name, counts in trial.rules.items()
         if pipeline.rules[name].else_ is Else.FAIL
     ]
