@@ -201,7 +201,12 @@ def trigger(run: Run) -> None:
 
 def start(run: Run) -> None:
     """CPU from a query's start to its first offset, in a Spark for each format."""
-    topic = run.filled(1024, "none", 1)
+    from confluent_kafka import Producer
+
+    topic = run.topic(1)
+    producer = Producer({"bootstrap.servers": run.broker.bootstrap})
+    producer.produce(topic, b"x")
+    producer.flush(60)
     found = spark_start.figures()
     run.figures.extend(found)
     for number in range(run.plan.rounds):
