@@ -1,5 +1,6 @@
 """The supervisor of served pipelines with real worker processes that obey a test, instead of Spark."""
 
+import json
 import sys
 import threading
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 from tests.deadline import eventually
+from typer.testing import CliRunner
 
+from cordwood.cli.app import app
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.control import Command
 from cordwood.pipelines.editions.control import Serving as Control
@@ -140,3 +143,17 @@ def test_a_worker_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     stage = Play(tmp_path, "import time; time.sleep(3600)")
     eventually(lambda: stage.stages()[:1], to_be=[Stage.RUNNING])
     stage.end(ServingSupervisor.kill)
+
+
+def test_commands_know_a_served_pipeline_without_an_edition(tmp_path: Path) -> None:
+    play = Play(tmp_path, "pass")
+    eventually(play.stages, to_be=[Stage.RUNNING] * 2)
+    done = CliRunner().invoke(app, ["pipeline", "list", "--json", "-d", str(tmp_path)])
+    assert {each["pipeline"]: each["served"] for each in json.loads(done.stdout)} == {
+        "a": "running in serve",
+        "b": "running in serve",
+    }
+    done = CliRunner().invoke(app, ["pipeline", "stop", "a", "-d", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert play.stages() == [Stage.STOPPED, Stage.RUNNING]
+    play.end()

@@ -11,6 +11,7 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
     """List the pipelines that have run: their live editions, running processes and outputs."""
     with refusals():
         from cordwood.cli.pipeline.view import editions_of, served_in_words
+        from cordwood.pipelines.editions.control import Serving
         from cordwood.pipelines.editions.project import Project
 
         project = Project(directory)
@@ -29,6 +30,11 @@ def list_pipelines(quiet: Quiet = False, directory: Directory = None, as_json: A
                     "topics": [] if live is None else sorted(live.edition.topics.values()),
                 }
             )
+        there = {each["pipeline"] for each in found}
+        for name, served in Serving(project.directory).pipelines().items():
+            if name not in there:  # it was refused before it had an edition
+                nothing: dict[str, Any] = {"live": None, "version": None, "running": [], "tables": [], "topics": []}
+                found.append({"pipeline": name, **nothing, "served": served_in_words(served)})
     if as_json:
         print_json(found)
     elif quiet:

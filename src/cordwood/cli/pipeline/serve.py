@@ -206,8 +206,8 @@ def _check(serving: "Serving") -> None:
         return
     if serving.failure is not None:
         raise Failure(serving.failure["code"], serving.failure["message"], serving.failure["hint"])
-    failed = [name for name, served in serving.pipelines.items() if served.stage.value == "failed"]
-    wrong = [Path(file).name for file in serving.wrong]
-    parts = [f"failed: {', '.join(failed)}"] if failed else []
-    parts += [f"not loaded: {', '.join(wrong)}"] if wrong else []
-    raise Failure("PIPELINES_FAILED", "; ".join(parts), "`cordwood pipeline status NAME` says why")
+    failed = [f"{name}: {served.failure['message']}" for name, served in serving.pipelines.items() if served.failure]
+    wrong = [str(each["message"]) for each in serving.wrong.values()]
+    unfinished = [] if failed or wrong else ["it was stopped before all had read what there was"]
+    hint = "the others are not concerned; `cordwood pipeline list` shows all" if failed or wrong else ""
+    raise Failure("PIPELINES_FAILED", "; ".join([*wrong, *failed, *unfinished]), hint)
