@@ -10,9 +10,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Final
 
 from cordwood.spark.stand_ins import put_script
 from cordwood.spark.workers.planner import RUNNER
+
+_VARIABLE: Final = "PYSPARK_PYTHON"
 
 _STAND_IN = """#!/bin/sh
 # Python for Spark: planners import little, and the planner of a stream connects to Spark before.
@@ -22,6 +25,16 @@ case "$1 $2 $3" in
 esac
 exec {python} "$@"
 """
+
+
+def name_python(*, is_local: bool) -> None:
+    """Names the stand-in for a session on one machine, unless the user names a Python. Executors of a cluster lack the
+    stand-in, so a session on a cluster takes back the name that a local one left."""
+    named = os.environ.get(_VARIABLE)
+    if is_local and named is None:
+        os.environ[_VARIABLE] = python_for_spark()
+    elif not is_local and named is not None and named == python_for_spark():
+        os.environ[_VARIABLE] = sys.executable
 
 
 def python_for_spark(executable: str = sys.executable) -> str:

@@ -5,6 +5,7 @@ Spark applies after all rows have been decoded.
 """
 
 import os
+import sys
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
-from cordwood.spark.python import python_for_spark
+from cordwood.spark.python import name_python
 from cordwood.spark.releases.capabilities import running
 from cordwood.spark.spark_home import ensure_spark_home
 from cordwood.spark.workers.shared import seed_for_children, share_workers
@@ -66,13 +67,16 @@ def session(
         chosen = {**START_SETTINGS, **chosen}
         ensure_java()
         if (master or remote or "local").startswith("local"):
-            # Spark would take the first python3 on the path, which may lack this package.
-            os.environ.setdefault("PYSPARK_PYTHON", python_for_spark())
             ensure_spark_home()
             named = master or remote or wanted.get("spark.master")
             is_local = (named is None and _GATEWAY not in os.environ) or str(named).startswith("local")
             if is_local:
                 chosen = {**LOCAL_SETTINGS, **chosen}
+            name_python(is_local=is_local)
+            # Spark would take the first python3 on the path, which may lack this package.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        else:
+            name_python(is_local=False)
     if remote is not None:
         builder = builder.remote(remote)
     elif master is not None:
