@@ -84,7 +84,8 @@ class Workshop:
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         found = self.project.live_table(table)
         taken = snapshot(found.path, found.edition.tables[table].format)
-        return [] if taken is None else sorted(tuple(row) for row in rows_of(self.spark, taken).collect())
+        rows = [] if taken is None else [tuple(row) for row in rows_of(self.spark, taken).collect()]
+        return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
 
 
 def orders(numbers: Sequence[int], partition: int = 0) -> list[Record]:

@@ -214,8 +214,9 @@ def raising(rows: "DataFrame", rules: Sequence[Expectation]) -> "DataFrame":
     for rule in rules:
         if rule.else_ is not Else.DROP:
             told = F.when(F.col(RULE) == F.lit(rule.name), F.lit(f"a row {rule.error}")).otherwise(told)
-    checked = rows.where(F.when(told.isNotNull(), F.raise_error(told)).isNull())
-    return checked.where(F.col(RULE).isNull()).drop(RULE)
+    # One condition: of two, Spark may apply the one first that leaves out the rows for which the other would fail.
+    passes = F.when(told.isNotNull(), F.raise_error(told).cast("boolean")).otherwise(F.col(RULE).isNull())
+    return rows.where(passes).drop(RULE)
 
 
 def passing_or_raising(rows: "DataFrame", output: Output) -> "DataFrame":
