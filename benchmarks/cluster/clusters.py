@@ -110,8 +110,10 @@ class _Nodes:
         deadline_s = time.monotonic() + START_WITHIN_S
         while time.monotonic() < deadline_s:
             with contextlib.suppress(BrokerUnreachable):
+                # Metadata names brokers that are fenced, too, while no broker takes part yet.
                 seen = [
-                    len(_ask(address, ApiKey.METADATA, {"topics": []}).brokers) for address in self.addresses.values()
+                    len(_ask(address, ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": 1}).brokers)
+                    for address in self.addresses.values()
                 ]
                 if seen == [len(self.nodes)] * len(self.nodes):
                     return
