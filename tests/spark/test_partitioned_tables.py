@@ -10,10 +10,10 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
+from cordwood.pipelines.comparison.on_spark import compare
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.partitions import bucket, days
 from cordwood.pipelines.definition.table_output import Table, TableFormat, table
-from cordwood.pipelines.execution.comparing import compare
 from cordwood.pipelines.tables import parted_files, staged
 from cordwood.pipelines.tables.delta import delta_snapshot
 from cordwood.pipelines.tables.staged import BatchTable

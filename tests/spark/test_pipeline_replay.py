@@ -11,13 +11,13 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
+from cordwood.pipelines.comparison.in_process import compare_tables_here, compare_topics_here
+from cordwood.pipelines.comparison.on_spark import compare, compare_topics
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.table_output import TableFormat
 from cordwood.pipelines.editions.project import table_path, topic_name
 from cordwood.pipelines.editions.swapping import rollback, swap
-from cordwood.pipelines.execution.comparing import compare, compare_topics
-from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here
 from cordwood.pipelines.execution.requeueing import Chosen, Requeue
 from cordwood.pipelines.tables.table_formats import snapshot
 

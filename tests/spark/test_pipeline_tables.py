@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
+from cordwood.pipelines.comparison.on_spark import compare
 from cordwood.pipelines.definition.definition import topic
 from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.definition.record_formats import json
 from cordwood.pipelines.definition.table_output import Table, TableFormat, table
-from cordwood.pipelines.execution.comparing import compare
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES, BatchTable

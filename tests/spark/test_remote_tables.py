@@ -21,12 +21,12 @@ from tests.spark.conftest import Produce, Record
 from tests.spark.object_store import ACCESS_KEY, READER, SECRET, ObjectServer, object_server, weed
 from tests.spark.pipeline_workshop import Workshop
 
+from cordwood.pipelines.comparison.in_process import compare_tables_here
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.partitions import bucket
 from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.editions.project import read_table, table_uri
-from cordwood.pipelines.execution.comparing_here import compare_tables_here
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot
 from cordwood.pipelines.tables.stores import ObjectStore

@@ -28,10 +28,10 @@ from pyspark.sql.types import (  # noqa: E402
     TimestampType,
 )
 
+from cordwood.pipelines.comparison.in_process import compare_tables_here  # noqa: E402
 from cordwood.pipelines.definition.errors import InvalidDefinition, InvalidRows  # noqa: E402
 from cordwood.pipelines.definition.partitions import bucket, days, hours, truncate, years  # noqa: E402
 from cordwood.pipelines.definition.table_output import Table, table  # noqa: E402
-from cordwood.pipelines.execution.comparing_here import compare_tables_here  # noqa: E402
 from cordwood.pipelines.tables import parted_files  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter, arrow_schema, write_partition  # noqa: E402
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot  # noqa: E402

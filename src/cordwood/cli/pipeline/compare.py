@@ -12,7 +12,7 @@ from cordwood.model.failure import ExitCode, Failure
 
 if TYPE_CHECKING:
     from cordwood.cli.pipeline.compared_outputs import Compared
-    from cordwood.pipelines.execution.comparing import Comparison
+    from cordwood.pipelines.comparison.on_spark import Comparison
 
 
 def compare_editions(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import check_spark_is_installed
 from cordwood.cli.pipeline.quiet_spark import quiet_session
+from cordwood.pipelines.comparison.in_process import compare_tables_here, compare_topics_here, tables_fit, topics_fit
+from cordwood.pipelines.comparison.on_spark import Comparison, compare, compare_topics
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.execution.comparing import Comparison, compare, compare_topics
-from cordwood.pipelines.execution.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
 from cordwood.pipelines.tables.stores import refusing_failures_of
 from cordwood.pipelines.tables.table_formats import snapshot
 

@@ -1,6 +1,6 @@
 """Compares small editions in this process: no Java is started for a few thousand rows.
 
-The outcome equals that of `comparing`, which compares larger editions on Spark.
+The outcome equals that of `on_spark`, which compares larger editions on Spark.
 """
 
 import base64
@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from cordwood.pipelines.comparison.on_spark import KINDS, Columns, Comparison, columns_of, record_sample, row_sample
 from cordwood.pipelines.editions.positions import ahead, distance
-from cordwood.pipelines.execution.comparing import KINDS, Columns, Comparison, columns_of, record_sample, row_sample
 from cordwood.pipelines.execution.reading_here import committed_records, log_ends, log_starts
 from cordwood.pipelines.tables.staged import Snapshot
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cordwood.pipelines.execution.comparing_here import compare_tables_here
+from cordwood.pipelines.comparison.in_process import compare_tables_here
 from cordwood.pipelines.tables.delta import delta_snapshot
 from cordwood.pipelines.tables.staged import Snapshot
 

@@ -5,7 +5,7 @@ on one side and once on the other is one difference. Records of a topic are matc
 records, or another number of them, has changed; records without a key are counted. The order of a topic's records is
 not compared.
 
-Small outputs are compared in this process (`comparing_here`): 20,000 rows take 0.2 s of CPU, and 24 s on Spark, most of
+Small outputs are compared in this process (`in_process`): 20,000 rows take 0.2 s of CPU, and 24 s on Spark, most of
 them for its start. Larger ones are compared on Spark, with bounded memory. Either way each side is read as of one
 moment.
 """
