@@ -79,6 +79,7 @@ docs: env
 	$(BIN)/python -m cordwood.metrics.reference > docs/metrics.md
 	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
 	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md
+	$(BIN)/python -m cordwood.node.rights_reference > docs/rights.md
 
 # The pages of docs/ as a site, in site/. A broken link or anchor, or a page outside of the navigation, fails.
 site: env

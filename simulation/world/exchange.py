@@ -19,6 +19,7 @@ from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.moment import Moment
 from cordwood.model.settings.listeners import PLAINTEXT, Callers, Entrance
 from cordwood.node.loop.ports import Frame
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.asking import header_tags
 from cordwood.wire.encoding.codec import Read, Write, reader, writer
@@ -108,14 +109,12 @@ ENDED = frozenset({State.ANSWERED, State.NOTHING, State.HUNG_UP, State.LOST})
 class Exchange:
     """One request and its answer; the node's `Reply`."""
 
-    client_host = "simulated"
-
     def __init__(
         self, connection: "Connection", key: ApiKey, version: int, values: Mapping[str, Any], correlation_id: int
     ) -> None:
         self.connection = connection
         self.connection_id = connection.connection_id
-        self.entrance = connection.entrance
+        self.session = connection.session
         self.key = key
         self.version = version
         self.values = values
@@ -263,7 +262,7 @@ class Connection:
     def __init__(self, network: "Network", connection_id: int, source: int) -> None:
         self.network = network
         self.connection_id = connection_id
-        self.entrance = EVERYBODY
+        self.session = Session(EVERYBODY, "simulated")
         self.source = source
         """The side that connected: a broker, or clients."""
         self.open = True

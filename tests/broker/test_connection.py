@@ -18,7 +18,7 @@ async def test_a_request_is_answered(serving: Any, request_frame: Any) -> None:
         await client.send(request_frame(7, b"hello"))
         assert await client.receive_response() == (7, b"hello")
         reply = broker.node.reply(0)
-        assert reply.client_host == "127.0.0.1"
+        assert reply.session.host == "127.0.0.1"
         assert reply.connection_id == 1
 
 

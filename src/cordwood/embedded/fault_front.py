@@ -83,7 +83,7 @@ class FaultFront:
             # A client that gets no broker in the answer would have no broker to ask again.
             values["brokers"] = [
                 endpoint._asdict()
-                for endpoint in self._node.told_brokers.endpoints(reply.entrance.name, reply.connection_id)
+                for endpoint in self._node.told_brokers.endpoints(reply.session.entrance.name, reply.connection_id)
             ]
             values["cluster_id"] = self._node.image.cluster_id
             values["controller_id"] = self._node.image.controller_id
@@ -106,8 +106,7 @@ class _LostReply:
     """Carries the request out, and ends the connection instead of answering."""
 
     def __init__(self, reply: Reply) -> None:
-        self.client_host = reply.client_host
-        self.entrance = reply.entrance
+        self.session = reply.session
         self.connection_id = reply.connection_id
         self._reply = reply
 
@@ -131,8 +130,7 @@ class _LateReply:
     """Sends the node's answer later."""
 
     def __init__(self, reply: Reply, server: Server, delay_s: float) -> None:
-        self.client_host = reply.client_host
-        self.entrance = reply.entrance
+        self.session = reply.session
         self.connection_id = reply.connection_id
         self._reply = reply
         self._server = server

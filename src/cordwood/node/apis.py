@@ -30,9 +30,10 @@ from cordwood.node.handlers.coordination import (
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
 from cordwood.node.requests.request import Handler, Served, served
+from cordwood.node.rights import RIGHTS
 from cordwood.wire.apis import Api
 
-_HANDLERS: tuple[Handler[Any], ...] = (
+_DECLARED: tuple[Handler[Any], ...] = (
     *produce.HANDLERS,
     *fetch.HANDLERS,
     *offsets_in_log.HANDLERS,
@@ -58,7 +59,8 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     *describing_node.HANDLERS,
 )
 
-SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _HANDLERS}
+SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _DECLARED if handler.api.key in RIGHTS}
+"""An API without an entry in the table of rights is not served: nobody could say who may use it."""
 SERVED_APIS = tuple(SERVED.values())
 
 
@@ -91,7 +93,7 @@ class Rooms(
 
 
 def served_by(node: Rooms) -> dict[int, Served]:
-    return {
+    found = {
         **served(node, produce.HANDLERS),
         **served(node, fetch.HANDLERS),
         **served(node, offsets_in_log.HANDLERS),
@@ -116,6 +118,7 @@ def served_by(node: Rooms) -> dict[int, Served]:
         **served(node, watching.HANDLERS),
         **served(node, describing_node.HANDLERS),
     }
+    return {key: each for key, each in found.items() if key in SERVED}
 
 
 def served_versions(api_key: int) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 from cordwood.cluster.metadata.rows import broker_key
 from cordwood.cluster.stores.interface import Delete
 from cordwood.model.settings.listeners import Callers, Entrance
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 
@@ -52,7 +53,7 @@ def mark(world: World, entrance: Entrance, sender: Sender | None) -> str:
     marker: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transaction_result": False}
     marker |= {"coordinator_epoch": 0, "topics": [{"name": "orders", "partition_indexes": [0]}]}
     connection = world.connect()
-    connection.entrance = entrance
+    connection.session = Session(entrance, "simulated")
     exchange = connection.request(ApiKey.WRITE_TXN_MARKERS, 1, {"markers": [marker]}, sender=sender)
     world.settle()
     # A marker that was appended waits for the other replica.

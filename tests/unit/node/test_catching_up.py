@@ -12,6 +12,7 @@ from tests.unit.node.speaking import error
 from cordwood.model.settings.listeners import Callers, Entrance
 from cordwood.node.handlers.records.fetch_answers import PARTITIONS_PER_STEP
 from cordwood.node.requests.catching_up import PATIENCE_MS
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 
@@ -110,7 +111,7 @@ def test_clients_that_name_revisions_take_no_room_from_brokers(world: World) -> 
     strangers = [ask(world, 2**62, of=Sender(AHEAD, 1), wide=8_000) for _ in range(140)]
     assert 120 < [each.ended for each in strangers].count(False) < 140, "32 KB each, and 4 MB in all"
     at_clients = world.machine_of(BEHIND).network.connect(AHEAD)
-    at_clients.entrance = Entrance("CLIENTS", Callers.CLIENTS)
+    at_clients.session = Session(Entrance("CLIENTS", Callers.CLIENTS), "simulated")
     assert ask(world, 2**62, of=Sender(AHEAD, 1), connection=at_clients).answered
     assert not ask(world, known_ahead(world)).ended
     world.advance(PATIENCE_MS)

@@ -10,6 +10,7 @@ from tests.unit.node.two_brokers import ME, OTHER, elect, register, write
 from cordwood.cluster.metadata.rows import BrokerRow, Endpoint, broker_key, encode_broker
 from cordwood.cluster.stores.interface import Put
 from cordwood.model.settings.listeners import Callers, Entrance
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.requests import Sender
 
@@ -23,7 +24,7 @@ def ask(world: World, entrance: Entrance, key: ApiKey, version: int, **values: A
 
 def ask_as(world: World, sender: Sender | None, entrance: Entrance, key: ApiKey, version: int, **values: Any) -> Any:
     connection = world.connect()
-    connection.entrance = entrance
+    connection.session = Session(entrance, "simulated")
     exchange = connection.request(key, version, values, sender=sender)
     world.settle()
     assert exchange.answered, exchange.hang_up_reason

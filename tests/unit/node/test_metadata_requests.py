@@ -12,6 +12,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.model.settings.listeners import ONLY_ENTRANCE
 from cordwood.node.apis import SERVED
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.requests import RequestHeader
 
@@ -33,7 +34,7 @@ def test_what_is_advertised_is_what_the_handlers_declare(world: World, version: 
 class Bare:
     """A reply for a request that no codec of ours writes."""
 
-    client_host, connection_id, entrance = "test", 1, ONLY_ENTRANCE
+    connection_id, session = 1, Session(ONLY_ENTRANCE, "test")
 
     def __init__(self) -> None:
         self.sent: list[Any] = []

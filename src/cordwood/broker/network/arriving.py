@@ -35,7 +35,8 @@ ARRIVAL_BYTES_PER_S: Final = 4 * 1024 * 1024
 class Receiver(Protocol):
     """A connection whose request is arriving."""
 
-    client_host: str
+    @property
+    def client_host(self) -> str: ...
 
     @property
     def arrived_bytes(self) -> int:

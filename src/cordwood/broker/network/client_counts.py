@@ -24,9 +24,11 @@ Key = tuple[str, str]
 class CountedConnection(Protocol):
     client_id: str | None
     """None: no request has come yet."""
-    client_host: str
     requests: int
     received_bytes: int
+
+    @property
+    def client_host(self) -> str: ...
 
 
 class ClientBook:

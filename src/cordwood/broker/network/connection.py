@@ -19,6 +19,7 @@ from cordwood.broker.network.sending import HangUp, Sender, bytes_in_memory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.settings.listeners import ONLY_ENTRANCE, Callers, Entrance
 from cordwood.node.loop.ports import Frame
+from cordwood.security.sessions import Session
 from cordwood.wire.apis import APIS
 from cordwood.wire.encoding.bad_messages import BadRequest, OtherProtocol
 from cordwood.wire.framing import FrameReader
@@ -40,7 +41,6 @@ class PendingReply:
         "_connection",
         "api",
         "arrived_s",
-        "client_host",
         "connection_id",
         "frame",
         "header",
@@ -50,7 +50,6 @@ class PendingReply:
     def __init__(self, connection: "Connection", request_bytes: int, header: RequestHeader | None) -> None:
         self._connection = connection
         self.header = header
-        self.client_host = connection.client_host
         self.connection_id = connection.connection_id
         self.request_bytes = request_bytes
         self.frame: Frame | HangUp | None = None
@@ -59,8 +58,8 @@ class PendingReply:
         self.arrived_s = 0.0
 
     @property
-    def entrance(self) -> Entrance:
-        return self._connection.entrance
+    def session(self) -> Session:
+        return self._connection.session
 
     @property
     def api_name(self) -> str:
@@ -96,7 +95,7 @@ class PendingReply:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: Connections, entrance: Entrance = ONLY_ENTRANCE) -> None:
         self._connections = connections
-        self.entrance = entrance
+        self.session = Session(entrance, "")
         self.for_brokers = entrance.callers is Callers.BROKERS
         self._is_brokers = False
         """True if a request on this connection has proved that another broker sent it."""
@@ -114,12 +113,15 @@ class Connection(asyncio.BufferedProtocol):
         self.holds = 0
         """The number of requests that the node handles later or in steps: the next request waits for all of them."""
         self.connection_id = 0
-        self.client_host = ""
         self.last_received_s = 0.0
         self.client_id: str | None = None
         """The client id of the first request; None: no request has come."""
         self.requests = 0
         self.received_bytes = 0
+
+    @property
+    def client_host(self) -> str:
+        return self.session.host
 
     # Calls of the transport
 
@@ -127,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._sender = Sender(self._transport, self, self._connections.sending)
         name = transport.get_extra_info("peername")
-        self.client_host = str(name[0]) if isinstance(name, tuple) else "local"
+        self.session = self.session._replace(host=str(name[0]) if isinstance(name, tuple) else "local")
         self.last_received_s = self._connections.loop.time()
         if not self._connections.admit(self):
             self._serving = False
@@ -391,4 +393,4 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def __str__(self) -> str:
-        return f"{self.connection_id} from {self.client_host}"
+        return f"{self.connection_id} from {self.session.host}"

@@ -22,7 +22,7 @@ from cordwood.broker.network.seldom import SaidSeldom
 from cordwood.broker.network.sending import SendingResources
 from cordwood.model.errors import StorageFailure
 from cordwood.model.moment import Moment
-from cordwood.model.settings.listeners import Entrance
+from cordwood.security.sessions import Session
 from cordwood.wire.framing import REMEDIES, BufferPool
 from cordwood.wire.requests import RequestHeader
 
@@ -52,7 +52,7 @@ class OpenConnection(Receiver, CountedConnection, Protocol):
 
     connection_id: int
     for_brokers: bool
-    entrance: Entrance
+    session: Session
 
     @property
     def last_active_s(self) -> float: ...
@@ -230,7 +230,7 @@ class Connections:
                 "%s (%d such connections so far)",
                 connection.client_host,
                 protocol,
-                connection.entrance.name,
+                connection.session.entrance.name,
                 REMEDIES[protocol],
                 count,
             )

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.log.reading.lookup import LogSlice
-from cordwood.model.settings.listeners import Entrance
+from cordwood.security.sessions import Session
 
 T = TypeVar("T")
 
@@ -19,12 +19,11 @@ Frame = bytes | list[bytes | LogSlice]
 class Reply(Protocol):
     """The answer to one request. Exactly one of `send`, `nothing` and `hang_up` is called, exactly once."""
 
-    client_host: str
     connection_id: int
 
     @property
-    def entrance(self) -> Entrance:
-        """The listener that the request came in on."""
+    def session(self) -> Session:
+        """The session of the connection that the request came in on."""
 
     def hold(self) -> None:
         """Asks for no other request of the connection until `release`: a request is handled later or in steps. Each

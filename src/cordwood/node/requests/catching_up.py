@@ -61,7 +61,7 @@ class CatchingUp:
         if is_proven(self._image, header):
             return True
         return (
-            reply.entrance.between_brokers
+            reply.session.entrance.between_brokers
             and (header.sender is not None or may_be_keyless(self._image))
             and self._strangers < MOST_STRANGERS
             and self._strangers_bytes + size <= MOST_BYTES_OF_STRANGERS

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from cordwood.log.reading.lookup import LogSlice
 from cordwood.model.moment import Moment
-from cordwood.model.settings.listeners import LOOPBACK
 from cordwood.node.loop.loop import Loop
 from cordwood.node.loop.peers import (
     Done,
@@ -22,6 +21,7 @@ from cordwood.node.loop.peers import (
 )
 from cordwood.node.loop.ports import Frame, Reply
 from cordwood.node.loop.timers import Timer
+from cordwood.security.sessions import OF_THIS_BROKER
 from cordwood.wire.asking import decode_response, encode_request, request_start
 from cordwood.wire.requests import RequestHeader, parse_header
 
@@ -116,9 +116,8 @@ class Loopback:
 class _LoopbackReply:
     """The node's `Reply`. An answer that comes after the timeout is dropped."""
 
-    client_host = "localhost"
     connection_id = CONNECTION_ID
-    entrance = LOOPBACK
+    session = OF_THIS_BROKER
 
     def __init__(self, loopback: Loopback, request: PeerRequest, version: int, done: Done) -> None:
         self._loopback = loopback

@@ -84,7 +84,7 @@ def sound_batches(rooms: DamageRooms, request: Request[SoundBatches]) -> None:
     """Gives checked batches to another replica, from this broker's log, whoever leads. Newly found damage is noted."""
     asked = request.decode()
     try:
-        check_broker(rooms.image, request.header, request.reply.entrance, asked.broker_id, asked.broker_epoch)
+        check_broker(rooms.image, request.header, request.reply.session.entrance, asked.broker_id, asked.broker_epoch)
         partition = rooms.hosted.replica_for(asked.topic_id, asked.partition, asked.broker_id)
         log = partition.log
         if not log.replayed.ready:

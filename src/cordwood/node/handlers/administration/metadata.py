@@ -20,6 +20,7 @@ from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.encoded_topics import EncodedTopics, leader_told, offline_replicas
 from cordwood.node.requests.request import Made, Request, serves
 from cordwood.node.requests.told_brokers import reached_by
+from cordwood.security.operations import ResourceKind, as_bits
 from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import (
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.metadata import Metadata
 
 
-# All operations, since there is no authorizer: the bits of Kafka's AclOperation that apply to each resource.
-ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+# All operations, since there is no authorizer.
+ALL_TOPIC_OPERATIONS = as_bits(ResourceKind.TOPIC.operations)
+ALL_CLUSTER_OPERATIONS = as_bits(ResourceKind.CLUSTER.operations)
 
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 
@@ -229,7 +230,7 @@ def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest
         encode_metadata_response(
             version,
             request.header.correlation_id,
-            brokers=rooms.told_brokers.endpoints(request.reply.entrance.name, request.reply.connection_id),
+            brokers=rooms.told_brokers.endpoints(request.reply.session.entrance.name, request.reply.connection_id),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
@@ -264,7 +265,7 @@ def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolErro
 
 def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
     """The registered brokers that do not have the listener that the request came in on."""
-    listener = request.reply.entrance.name
+    listener = request.reply.session.entrance.name
     return frozenset([broker_id for broker_id, broker in image.brokers.items() if broker.endpoint(listener) is None])
 
 
@@ -279,7 +280,7 @@ def describe_cluster(rooms: MetadataRooms, request: Request[DescribeCluster]) ->
         operations = ALL_CLUSTER_OPERATIONS
     taking_part = {broker_id: broker for broker_id, broker in rooms.image.brokers.items() if not broker.fenced}
     asked = rooms.image.members if body.include_fenced_brokers else taking_part
-    brokers = reached_by(request.reply.entrance.name, asked) if error is ErrorCode.NONE else []
+    brokers = reached_by(request.reply.session.entrance.name, asked) if error is ErrorCode.NONE else []
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",

@@ -69,7 +69,7 @@ def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request[Consume
         body.instance_id,
         body.rack_id,
         request.header.client_id or "",
-        f"/{request.reply.client_host}",
+        f"/{request.reply.session.host}",
         body.rebalance_timeout_ms,
         None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
         body.server_assignor,

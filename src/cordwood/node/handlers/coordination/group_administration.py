@@ -12,6 +12,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.loop.turns import Steps
 from cordwood.node.requests.request import Made, Request, in_order, serves
+from cordwood.security.operations import ResourceKind, as_bits
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from cordwood.wire.message_types.offset_delete import OffsetDelete
 
 
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe configs, alter configs, as Kafka numbers them."""
+ALL_GROUP_OPERATIONS = as_bits(ResourceKind.GROUP.operations)
 
 DELETION_REFUSALS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group.",

@@ -63,7 +63,7 @@ def join_group(rooms: MemberRooms, request: Request[JoinGroup]) -> None:
         body.member_id,
         instance_id,
         client_id,
-        f"/{request.reply.client_host}",
+        f"/{request.reply.session.host}",
         body.session_timeout_ms,
         body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms,
         body.protocol_type,

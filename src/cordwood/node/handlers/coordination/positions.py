@@ -79,7 +79,7 @@ def find_coordinator(rooms: PositionRooms, request: Request[FindCoordinator]) ->
             try:
                 if error is not None:
                     raise error
-                coordinator = _coordinator(rooms.image, key, key_type, request.reply.entrance.name)
+                coordinator = _coordinator(rooms.image, key, key_type, request.reply.session.entrance.name)
                 problem = None
             except ProtocolError as refusal:
                 problem = refusal

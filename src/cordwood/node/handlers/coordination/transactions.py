@@ -90,7 +90,7 @@ def add_partitions_to_txn(rooms: TransactionRooms, request: Request[AddPartition
             lambda errors: request.answer(results_by_topic_v3_and_below=_topic_errors(wanted, errors, request.version)),
         )
         return
-    if not is_broker(rooms.image, request.header, request.reply.entrance):
+    if not is_broker(rooms.image, request.header, request.reply.session.entrance):
         request.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=())
         return
 
@@ -300,7 +300,7 @@ def write_txn_markers(rooms: TransactionRooms, request: Request[WriteTxnMarkers]
 
         return done
 
-    allowed = may_write_markers(rooms.image, request.header, request.reply.entrance)
+    allowed = may_write_markers(rooms.image, request.header, request.reply.session.entrance)
     for place, marker in enumerate(body.markers):
         if place and not place % IDS_PER_STEP:
             yield

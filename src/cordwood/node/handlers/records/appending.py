@@ -180,7 +180,7 @@ class Appending:
                     self._rooms.astray_producers.refused(
                         request.reply.connection_id, topic, each.partition, each.current_leader
                     )
-        endpoints = hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
+        endpoints = hints.endpoints(hinted, request.reply.session.entrance.name) if hinted else ()
         request.reply.send(
             encode_produce_response(header.api_version, header.correlation_id, results, node_endpoints=endpoints)
         )

@@ -75,7 +75,7 @@ def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list
     header = request.header
     try:
         if body.replica_id >= 0:
-            check_broker(rooms.image, header, request.reply.entrance, body.replica_id, body.replica_epoch)
+            check_broker(rooms.image, header, request.reply.session.entrance, body.replica_id, body.replica_epoch)
             return FetchPlan(targets, Mode.FULL, None)
         return rooms.fetch_sessions.resolve(
             body.session_id,

@@ -69,7 +69,7 @@ def _answer_in_steps(rooms: AnsweringRooms, request: Request, plan: FetchPlan, f
 
 def _leaders_told(rooms: AnsweringRooms, request: Request, found: list[FetchedPartition]) -> Sequence[NodeEndpoint]:
     hinted = [each.current_leader for each in found if each.current_leader is not None]
-    return rooms.leader_hints.endpoints(hinted, request.reply.entrance.name) if hinted else ()
+    return rooms.leader_hints.endpoints(hinted, request.reply.session.entrance.name) if hinted else ()
 
 
 def _tell(plan: FetchPlan, targets: list[Target], found_in_each: list[FetchedPartition], topics: Topics) -> None:

@@ -403,7 +403,7 @@ class Fetching:
                 partition,
                 self._rack,
                 target.fetch_offset,
-                self._request.reply.entrance.name,
+                self._request.reply.session.entrance.name,
                 self._request.reply.connection_id,
             )
             if near >= 0:

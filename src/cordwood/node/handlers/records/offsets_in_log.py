@@ -164,7 +164,7 @@ def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request[OffsetForLea
     """Finds the end of an epoch: a client or follower compares it with its log to find a divergence."""
     body = yield from request.read()
     replica_id = body.replica_id
-    allowed = replica_id < 0 or is_broker(rooms.image, request.header, request.reply.entrance, replica_id)
+    allowed = replica_id < 0 or is_broker(rooms.image, request.header, request.reply.session.entrance, replica_id)
 
     def topic(asked: OffsetForLeaderEpoch.RequestTopic) -> OffsetForLeaderEpoch.AnswerTopic:
         def partition(each: OffsetForLeaderEpoch.RequestPartition) -> OffsetForLeaderEpoch.AnswerPartition:
