@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.model.back_off import BackOff
-from cordwood.pipelines.editions.control import Command
+from cordwood.pipelines.editions.control import Command, Request
 from cordwood.pipelines.editions.control import Serving as Control
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.serving.served import Stage
@@ -119,6 +119,26 @@ def test_a_request_that_nobody_took_is_not_done_by_the_next_process(tmp_path: Pa
     Control(tmp_path).ask(Command.STOP, "a")
     stage = Play(tmp_path, "pass")
     eventually(stage.stages, to_be=[Stage.RUNNING] * 2)
+    stage.end()
+
+
+def test_a_request_is_removed_when_the_state_tells_what_came_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that waits for the removal would take an older failure for its own."""
+    stage = Play(tmp_path, "pass")
+    eventually(stage.stages, to_be=[Stage.RUNNING] * 2)
+    read: list[str] = []
+    remove = stage.control.remove
+
+    def read_and_remove(requests: Sequence[Request]) -> None:
+        read.extend(stage.control.pipelines()[request.pipeline]["stage"] for request in requests)
+        remove(requests)
+
+    monkeypatch.setattr(stage.control, "remove", read_and_remove)
+    stage.control.ask(Command.STOP, "a")
+    stage.control.await_stage("a", ("stopped",), 60)
+    eventually(lambda: read, to_be=["ending"])
     stage.end()
 
 

@@ -6,15 +6,16 @@
       requests/       a file for each thing that a command asks for
       worker.log      the output of Spark and of the functions
 
-A request is a file that appears whole, by a rename. The serving process looks several times a second, and removes what
-it has taken. A file has no length limit on its path, needs no listener, and leaves nothing that hangs when either side
-is killed: a request that nobody took is removed when the next serving process begins.
+A request is a file that appears whole, by a rename. The serving process looks several times a second, and removes a
+request when `state.json` tells what has come of it: a command that waits for the removal reads no older state. A file
+has no length limit on its path, needs no listener, and leaves nothing that hangs when either side is killed: a request
+that nobody took is removed when the next serving process begins.
 """
 
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -40,6 +41,7 @@ class Command(StrEnum):
 class Request:
     command: Command
     pipeline: str
+    path: Path
 
 
 class Serving:
@@ -104,18 +106,21 @@ class Serving:
 
     # In the serving process
 
-    def take_requests(self) -> list[Request]:
-        """The requests since the last call, in their order. A file that is no request is removed."""
+    def requests(self) -> list[Request]:
+        """The requests that are not removed yet, in their order. A file that is no request is removed."""
         found = []
         directory = self.directory / "requests"
         for path in sorted(directory.glob("*.json")) if directory.is_dir() else []:
             try:
                 asked = json.loads(path.read_text())
-                found.append(Request(Command(asked["command"]), asked["pipeline"]))
+                found.append(Request(Command(asked["command"]), asked["pipeline"], path))
             except (ValueError, KeyError, TypeError, OSError):
-                pass
-            path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         return found
+
+    def remove(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            request.path.unlink(missing_ok=True)
 
     def stopped_before(self) -> list[str]:
         """The pipelines that a command has stopped, while this process or an earlier one served them."""

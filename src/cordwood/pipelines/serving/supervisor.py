@@ -61,7 +61,7 @@ class ServingSupervisor:
         self._reported: object = None
 
     def run(self) -> None:
-        self._control.take_requests()
+        self._control.remove(self._control.requests())
         try:
             while not self._serving.has_ended:
                 self._do(self._serving.tick(_now_ms()))
@@ -103,7 +103,8 @@ class ServingSupervisor:
             return
 
     def _take_requests(self) -> None:
-        for request in self._control.take_requests():
+        requests = self._control.requests()
+        for request in requests:
             if request.pipeline not in self._serving.pipelines:
                 continue
             match request.command:
@@ -113,6 +114,8 @@ class ServingSupervisor:
                     self._do(self._serving.start(request.pipeline, _now_ms()))
                 case Command.RELOAD:
                     self._do(self._serving.reload(request.pipeline, _now_ms()))
+        self._report()
+        self._control.remove(requests)
 
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
