@@ -1,7 +1,8 @@
 """README.md and the pages under docs/: blocks marked to run are run, and links lead somewhere.
 
 A block is marked behind its language: "```python run", "```python test" (for pytest) or "```sh run". Blocks of one page
-and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker
+and kind run in order, as one program, in an empty directory. A test that imports a file which shell blocks above it
+write (`cat > orders.py`) runs among these, in its place. Shell blocks have `cordwood` on the path and find a broker
 at the default address, which here is a free port: the page's own if it starts one, else one that is started for it. A
 page that writes a configuration file gets its addresses from the file, with free ports in the place of those on the
 page: a variable of the environment would override the file. A page that uses a STORE which it does not set gets the
@@ -25,10 +26,13 @@ from tests.etcd.members import EtcdCluster
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_WRITES = re.compile(r"^cat > (\w+)\.py\b", re.MULTILINE)
+_IMPORTS = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _STARTS_SPARK = re.compile(r"cordwood\.spark|cordwood (?:audit|pipeline)|pyspark")
 _LISTENERS_IN_FILE = re.compile(r"^listeners = ", re.MULTILINE)
 _PORT = re.compile(r"127\.0\.0\.1:(\d+)")
+_PYTEST = "python -m pytest -q -p no:cacheprovider"
 _LONG_STORIES = {
     "first-cluster.md",
     "growing.md",
@@ -58,11 +62,23 @@ class Program(NamedTuple):
 def _programs() -> list[Program]:
     programs = []
     for page in PAGES:
-        blocks = _BLOCK.findall(page.read_text())
+        blocks = list(_blocks(page.read_text()))
         for kind in sorted({kind for kind, _ in blocks}):
             text = "\n".join(block for block_kind, block in blocks if block_kind == kind)
             programs.append(Program(page, kind, text))
     return programs
+
+
+def _blocks(page: str) -> Iterator[tuple[str, str]]:
+    """The blocks of a page by kind. A test of a file that shell blocks above it write is itself a shell block."""
+    written: set[str] = set()
+    for kind, text in _BLOCK.findall(page):
+        if kind == "sh run":
+            written |= set(_WRITES.findall(text))
+        if kind == "python test" and written & set(_IMPORTS.findall(text)):
+            yield "sh run", f"cat > test_example.py <<'END OF TEST'\n{text}END OF TEST\n{_PYTEST} test_example.py"
+        else:
+            yield kind, text
 
 
 def _programs_by_suite() -> list[Any]:
@@ -92,9 +108,7 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pyt
         _run([sys.executable, "-c", program.text], workplace, environment)
     elif program.kind == "python test":
         (workplace / "test_example.py").write_text(program.text)
-        _run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"], workplace, environment
-        )
+        _run([sys.executable, *_PYTEST.split()[1:], "test_example.py"], workplace, environment)
     else:
         assert program.kind == "sh run", program
         if "cordwood serve" in program.text:
