@@ -76,6 +76,11 @@ _PIPELINES = """
 `cordwood pipeline run orders.py --metrics 127.0.0.1:9405` answers `GET http://127.0.0.1:9405/metrics` as long as it
 runs, from the process that supervises the pipeline ([how](pipelines.md#metrics)). Counters begin at zero with that
 process. What is said of inputs is asked of the brokers every 15 s, by a thread of its own.
+
+`cordwood.spark.QueryMetrics` has the same metrics for [plain queries](spark.md#prometheus), without quarantine and
+rules. There `pipeline` is the query's name, `edition` is `query`, `version` is empty and `output` is `sink`; rows out
+are absent where Spark does not count them (`foreachBatch`). A batch's time has Spark's part in it, and a start after a
+failure counts as a new try.
 """
 
 

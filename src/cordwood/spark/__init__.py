@@ -13,15 +13,17 @@ from cordwood.spark.releases.capabilities import installed as _installed
 
 if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
+    from cordwood.spark.monitoring.queries import QueryMetrics as QueryMetrics
     from cordwood.spark.sessions import register as register
     from cordwood.spark.sessions import session as session
     from cordwood.spark.source.progress import lag as lag
     from cordwood.spark.source.progress import progress as progress
 
-__all__ = ["CordwoodDataSource", "lag", "progress", "register", "session"]
+__all__ = ["CordwoodDataSource", "QueryMetrics", "lag", "progress", "register", "session"]
 
 _HOMES = {
     "CordwoodDataSource": "data_source",
+    "QueryMetrics": "monitoring.queries",
     "lag": "source.progress",
     "progress": "source.progress",
     "register": "sessions",

@@ -16,7 +16,7 @@ from tests.deadline import eventually
 
 from cordwood.embedded import Broker
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.monitoring.monitor import PipelineMonitor, WrongAddress
+from cordwood.pipelines.monitoring import PipelineMonitor, WrongAddress
 
 NOWHERE = "127.0.0.1:1"
 """An address at which no broker listens."""

@@ -22,7 +22,7 @@ from cordwood.pipelines.execution.supervisor import Supervisor
 from cordwood.pipelines.execution.worker import Orders
 
 if TYPE_CHECKING:
-    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+    from cordwood.pipelines.monitoring import PipelineMonitor
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def metrics_at(address: str | None, project: Project, bootstrap_servers: str) ->
     if address is None:
         yield None
         return
-    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+    from cordwood.pipelines.monitoring import PipelineMonitor
 
     with PipelineMonitor(project, bootstrap_servers, address) as monitor:
         remark(f"Metrics: {monitor.url}")

@@ -21,7 +21,7 @@ from cordwood.model.failure import ExitCode, Failure
 if TYPE_CHECKING:
     from cordwood.pipelines.editions.events import Event
     from cordwood.pipelines.editions.project import Project
-    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+    from cordwood.pipelines.monitoring import PipelineMonitor
     from cordwood.pipelines.serving.serving import Serving
     from cordwood.pipelines.serving.supervisor import ServingSupervisor
 

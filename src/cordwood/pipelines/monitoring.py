@@ -1,4 +1,4 @@
-"""The endpoint of a process that supervises pipelines: takes the events of all of them, and answers Prometheus.
+"""The metrics of pipelines, for Prometheus, in the process that supervises them: made of the events of all of them.
 
     with PipelineMonitor(project, bootstrap_servers, "127.0.0.1:9405") as monitor:
         ...
@@ -8,23 +8,24 @@ A scrape costs the pipelines nothing: it copies counters in a thread of its own,
 """
 
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from prometheus_client import start_http_server
-
-from cordwood.metrics.exposition import registry_of
+from cordwood.model.identifiers import TopicPartition
 from cordwood.pipelines.definition.errors import Refusal
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.events import Event
-from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.execution.running import Ending
-from cordwood.pipelines.monitoring.counts import Counts, Values, Who, values_of
-from cordwood.pipelines.monitoring.inputs import LOOK_EVERY_S, InputWatch
+from cordwood.spark.monitoring import endpoint
+from cordwood.spark.monitoring.counts import Counts, Values, Who, values_of
+from cordwood.spark.monitoring.endpoint import Endpoint
+from cordwood.spark.monitoring.inputs import LOOK_EVERY_S, InputWatch
 
-_EXAMPLE: Final = "--metrics 127.0.0.1:9405"
+_HINT: Final = "for example --metrics 127.0.0.1:9405"
 
 
 class WrongAddress(Refusal):
@@ -40,21 +41,16 @@ class PipelineMonitor:
         self, project: Project, bootstrap_servers: str, address: str, *, look_every_s: float = LOOK_EVERY_S
     ) -> None:
         self._project = project
-        self._host, self._port = _parsed(address)
+        with _refused():
+            self._endpoint = Endpoint(address)
         self._lock = threading.Lock()
         self._counts: dict[Who, Counts] = {}
         self._inputs = InputWatch(bootstrap_servers, every_s=look_every_s)
-        self._server: Any = None
 
     def __enter__(self) -> Self:
         """Listens from now on. Raises WrongAddress."""
-        try:
-            self._server, _ = start_http_server(self._port, self._host, registry_of(self._values))
-        except OSError as failure:
-            reason = failure.strerror or failure
-            raise WrongAddress(
-                f"no metrics at {self._host}:{self._port}: {reason}", f"another one: {_EXAMPLE}"
-            ) from None
+        with _refused():
+            self._endpoint.open(self._values)
         self._inputs.start()
         return self
 
@@ -62,14 +58,11 @@ class PipelineMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._inputs.close()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        self._endpoint.close()
 
     @property
     def url(self) -> str:
-        host, port = self._server.server_address[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return self._endpoint.url
 
     def heard(self, event: Event) -> None:
         """Counts an event of any pipeline of the project."""
@@ -81,8 +74,16 @@ class PipelineMonitor:
         else:
             self._inputs.watch(who, partial(self._position, who))
 
-    def _position(self, who: Who) -> Positions:
-        return committed_position(self._project.state(who.pipeline).checkpoint(who.edition))
+    def _position(self, who: Who) -> Mapping[TopicPartition, int] | None:
+        try:
+            found = committed_position(self._project.state(who.pipeline).checkpoint(who.edition))
+        except Refusal:
+            return None  # the checkpoint is being replaced
+        return {
+            TopicPartition(topic, partition): offset
+            for topic, partitions in found.items()
+            for partition, offset in partitions.items()
+        }
 
     def _values(self) -> Values:
         with self._lock:
@@ -90,8 +91,9 @@ class PipelineMonitor:
         return {**counted, **self._inputs.values()}
 
 
-def _parsed(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise WrongAddress(f"{address!r} is no address of the form HOST:PORT", f"for example {_EXAMPLE}")
-    return host.strip("[]") or "0.0.0.0", int(port)
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except endpoint.WrongAddress as wrong:
+        raise WrongAddress(str(wrong), _HINT) from None

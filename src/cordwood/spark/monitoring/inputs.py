@@ -21,10 +21,11 @@ from cordwood.metrics import pipeline_names as names
 from cordwood.metrics.exposition import Labelled
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.settings.topic_settings import resolve
-from cordwood.pipelines.definition.errors import Refusal
-from cordwood.pipelines.editions.positions import Positions
-from cordwood.pipelines.monitoring.counts import Values, Who
 from cordwood.records.batch import batches_in
+from cordwood.spark.monitoring.counts import Values, Who
+
+Position = Callable[[], Mapping[TopicPartition, int] | None]
+"""Reads the place of an edition, or of a query: empty before its first batch, None if it is not known now."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +40,12 @@ MAX_TIMESTAMPS: Final = 64
 class _Watched:
     """An edition whose inputs are watched."""
 
-    position: Callable[[], Positions]
+    position: Position
     forecasts: ClientForecasts = field(default_factory=ClientForecasts)
     timestamps: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     """Timestamps of first unread records, which stay while the edition stands still."""
     found: Mapping[TopicPartition, Forecast] | None = None
-    """None: the brokers did not answer at the last look."""
+    """None: the place was not known at the last look, or the brokers did not answer."""
     has_looked: bool = False
 
 
@@ -73,8 +74,8 @@ class InputWatch:
         self._closed = True
         self._soon.set()
 
-    def watch(self, who: Who, position: Callable[[], Positions]) -> None:
-        """`position` reads the place of an edition; it is called in the thread."""
+    def watch(self, who: Who, position: Position) -> None:
+        """`position` is called in the thread."""
         with self._lock:
             if who not in self._watched:
                 self._watched[who] = _Watched(position)
@@ -120,16 +121,13 @@ class InputWatch:
     def _look(self, cluster: Cluster, watched: _Watched) -> None:
         found: Mapping[TopicPartition, Forecast] | None = None
         try:
-            position = {
-                TopicPartition(topic, partition): offset
-                for topic, partitions in watched.position().items()
-                for partition, offset in partitions.items()
-            }
-            if not position:
+            position = watched.position()
+            if position is not None and not position:
                 return  # no batch is done yet
-            found = _forecasts(cluster, watched, position)
-        except (ClientError, Refusal, OSError) as failure:
-            # Brokers that are away, or a checkpoint that is being replaced: the next look asks again.
+            if position is not None:
+                found = _forecasts(cluster, watched, position)
+        except (ClientError, OSError) as failure:
+            # The brokers are away: the next look asks again.
             _log.debug("the inputs of a pipeline are not known now: %s", failure)
         except Exception:
             # The thread goes on: without it the values of all pipelines would stay as they are, and look sound.

@@ -1,34 +1,33 @@
-"""Counts what the events of pipelines tell. Knows no brokers, no files and no sockets.
+"""Counts what the events of pipelines and queries tell. Knows no brokers, no files and no sockets.
 
 Counters begin at zero with the process. An event of an unknown kind, or with unknown fields, counts for what is known
 of it.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from cordwood.metrics import pipeline_names as names
 from cordwood.metrics.exposition import Labelled
 from cordwood.metrics.histogram import Histogram
 from cordwood.metrics.names import Metric
-from cordwood.pipelines.editions.events import Event
 
 Values = dict[Metric, Labelled]
 
 
 class Who(NamedTuple):
-    """An edition of a pipeline."""
+    """An edition of a pipeline, or a query."""
 
     pipeline: str
     edition: str
 
 
 class Counts:
-    """What has happened to one edition."""
+    """What has happened to one edition, or one query."""
 
     def __init__(self) -> None:
-        self.version = ""
+        self.version: str | None = None
         self.running = self.failed = False
         self.failures = self.restarts = self.batches = self.rows_in = self.quarantined = 0
         self.rows_out: Counter[str] = Counter()
@@ -37,7 +36,7 @@ class Counts:
         self.last_duration_s: float | None = None
         self.last_batch_s: float | None = None
 
-    def heard(self, event: Event) -> None:
+    def heard(self, event: Mapping[str, Any]) -> None:
         if "version" in event:
             self.version = str(event["version"])
         match event["event"]:
@@ -52,7 +51,7 @@ class Counts:
             case "ended":
                 self.running = False
 
-    def _batch(self, event: Event) -> None:
+    def _batch(self, event: Mapping[str, Any]) -> None:
         self.running, self.failed = True, False
         self.batches += 1
         self.rows_in += event.get("rows_in") or 0
@@ -71,7 +70,7 @@ def values_of(counted: Iterable[tuple[Who, Counts]]) -> Values:
     """The metrics of these editions. The histograms are copies."""
     found = sorted(counted, key=lambda each: each[0])
     return {
-        names.RUNNING: [((*who, each.version), each.running) for who, each in found if each.version],
+        names.RUNNING: [((*who, each.version), each.running) for who, each in found if each.version is not None],
         names.FAILED: [(who, each.failed) for who, each in found],
         names.FAILURES: [(who, each.failures) for who, each in found],
         names.RESTARTS: [(who, each.restarts) for who, each in found],

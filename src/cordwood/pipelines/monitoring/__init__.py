@@ -1,1 +1,0 @@
-"""Metrics of pipelines, for Prometheus: made in the process that supervises them, from their events."""

@@ -1,0 +1,1 @@
+"""Metrics of queries and pipelines, for Prometheus: counted from events, beside the lag that brokers tell."""
