@@ -1,18 +1,29 @@
 """State that a Python worker process of Spark keeps from one task to the next, and the query that it works for.
 
-The worker keeps one `Cluster` for each set of settings, used by the one task that it runs at a time. It also freezes
-the garbage collector's view: Spark's worker collects after every task, 40 ms when numba and Arrow are loaded; objects
-that live at the end of the first read live as long as the process, so the collector need not see them.
+The worker keeps one `Cluster` for each set of settings, used by the one task that it runs at a time. A driver commits
+the batches of several queries in a thread each, and each thread has its own. The worker also freezes the garbage
+collector's view: Spark's worker collects after every task, 40 ms when numba and Arrow are loaded; objects that live at
+the end of the first read live as long as the process, so the collector need not see them.
 """
 
 import gc
 import os
+import threading
 from typing import Final
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 
-_clusters: Final[dict[tuple[int, ClientSettings], Cluster]] = {}
+
+class _Connected(threading.local):
+    """The clusters of a thread. Of two threads that waited on one connection, one would receive the other's answer, and
+    the other would wait until its time is up."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[tuple[int, ClientSettings], Cluster] = {}
+
+
+_connected: Final = _Connected()
 _frozen_in: Final[set[int]] = set()
 
 _KEPT: Final = 4
@@ -20,14 +31,16 @@ _KEPT: Final = 4
 
 
 def cluster_of(settings: ClientSettings) -> Cluster:
-    """The connected cluster of this process: a process that was forked does not share its parent's sockets."""
+    """The connected cluster of this thread and process: a process that was forked does not share its parent's
+    sockets."""
+    clusters = _connected.clusters
     key = (os.getpid(), settings)
-    found = _clusters.pop(key, None)
+    found = clusters.pop(key, None)
     if found is None:
         found = Cluster(settings)
-        for other in [other for other in _clusters if other[0] == os.getpid()][: -_KEPT + 1]:
-            _clusters.pop(other).close()
-    _clusters[key] = found
+        for other in [other for other in clusters if other[0] == os.getpid()][: -_KEPT + 1]:
+            clusters.pop(other).close()
+    clusters[key] = found
     return found
 
 
