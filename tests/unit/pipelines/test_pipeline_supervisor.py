@@ -1,5 +1,6 @@
 """The supervisor with real worker processes that obey a test, instead of Spark."""
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.told: list[dict[str, Any]] = []
+        self.python_bytes = 1 << 40
         self.lock = RunLock(directory / "running")
         self.lock.take("p", 0)
 
@@ -55,7 +57,16 @@ class Stage:
         command = [sys.executable, str(path)]
         log = self.directory / "worker.log"
         tell = self.told.append
-        return Supervisor(ORDERS, self.lock, log, lambda event: tell(dict(event)), max_restarts, back_off, command)
+        return Supervisor(
+            ORDERS,
+            self.lock,
+            log,
+            lambda event: tell(dict(event)),
+            max_restarts,
+            back_off,
+            python_bytes=self.python_bytes,
+            command=command,
+        )
 
     def kinds(self) -> list[str]:
         return [event["event"] for event in self.told]
@@ -195,3 +206,37 @@ def test_a_worker_that_does_not_listen_is_killed(stage: Stage) -> None:
     made.kill()
     thread.join(60)
     assert result == [None]
+
+
+GROWS = """
+import subprocess
+grown = subprocess.Popen([sys.executable, "-c", "kept = bytearray(300 << 20); import time; time.sleep(3600)"])
+"""
+
+
+def test_a_python_process_that_takes_too_much_is_killed_and_the_worker_is_told_why(stage: Stage) -> None:
+    stage.python_bytes = 200 << 20
+    made = stage.supervisor(
+        GROWS
+        + """
+said = sys.stdin.readline()
+code = grown.wait()
+tell(event="ended", reason=json.loads(said)["why"], code=code)
+"""
+    )
+    assert made.run() is None
+    (ended,) = stage.told
+    assert ended["code"] == -9
+    assert re.fullmatch(
+        r"a Python worker was killed: it had taken \S+ MiB of memory, and all Python processes of this Spark \S+ MiB, "
+        r"where --python-memory allows 200.0 MiB",
+        ended["reason"],
+    )
+
+
+def test_a_worker_that_takes_too_much_itself_is_killed_and_started_again(stage: Stage) -> None:
+    stage.python_bytes = 200 << 20
+    made = stage.supervisor("kept = bytearray(300 << 20) if count == 1 else None\nif kept: time.sleep(3600)")
+    assert made.run() is None
+    (failed,) = stage.told
+    assert "the worker, in which functions build their plans, was killed: it had taken" in failed["message"]

@@ -57,7 +57,7 @@ for name in there:
 class Play:
     """A serving process in a thread, whose worker does in `begun` what the test says."""
 
-    def __init__(self, directory: Path, begun: str, *, once: bool = False) -> None:
+    def __init__(self, directory: Path, begun: str, *, once: bool = False, python_bytes: int = 1 << 40) -> None:
         script = directory / "worker.py"
         head, loop, tail = WORKER.partition("there = set()")
         script.write_text(f"{head}def begun(name):\n    {dedent(begun)}\n{loop}{tail}")
@@ -81,6 +81,7 @@ class Play:
             directory=directory,
             bootstrap_servers="",
             once=once,
+            python_bytes=python_bytes,
             command=(sys.executable, str(script)),
         )
         self.thread = threading.Thread(target=self.supervisor.run, daemon=True)
@@ -163,6 +164,16 @@ def test_a_worker_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     stage = Play(tmp_path, "import time; time.sleep(3600)")
     eventually(lambda: stage.stages()[:1], to_be=[Stage.RUNNING])
     stage.end(ServingSupervisor.kill)
+
+
+def test_a_worker_that_takes_too_much_memory_is_followed_by_another_one(tmp_path: Path) -> None:
+    begun = "globals().update(kept=bytearray(300 << 20)) if life == 1 and name == 'b' else None"
+    play = Play(tmp_path, begun, python_bytes=200 << 20)
+    eventually(lambda: [event["message"] for event in play.told if event["event"] == "failed"])
+    eventually(lambda: (Path("lives").read_text(), play.stages()), to_be=("2", [Stage.RUNNING] * 2))
+    (failed,) = [event for event in play.told if event["event"] == "failed"]
+    assert "was killed: it had taken" in failed["message"]
+    play.end()
 
 
 def test_commands_know_a_served_pipeline_without_an_edition(tmp_path: Path) -> None:

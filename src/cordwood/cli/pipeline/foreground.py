@@ -17,6 +17,7 @@ from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, clear_failure, in_words, note_failure
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.python_memory import default_limit_bytes
 from cordwood.pipelines.execution.running import Ending
 from cordwood.pipelines.execution.supervisor import Supervisor
 from cordwood.pipelines.execution.worker import Orders
@@ -50,6 +51,7 @@ def run_in_foreground(
     as_json: bool,
     monitor: "PipelineMonitor | None" = None,
     verbose: bool = False,
+    python_bytes: int | None = None,
 ) -> None:
     """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Raises Failure."""
 
@@ -84,7 +86,9 @@ def run_in_foreground(
         events=-1,
         tried_from=edition.source_file if edition.is_trial else "",
     )
-    supervisor = Supervisor(orders, lock, directory / "worker.log", tell, max_restarts)
+    log = directory / "worker.log"
+    limit_bytes = python_bytes or default_limit_bytes()
+    supervisor = Supervisor(orders, lock, log, tell, max_restarts, python_bytes=limit_bytes)
     saying: threading.Thread | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from cordwood.cli.terminal.options import wait_s
 from cordwood.model.failure import ExitCode, Failure
+from cordwood.model.quantities import size_bytes
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 
@@ -44,6 +45,26 @@ Metrics = Annotated[
         "--metrics",
         metavar="HOST:PORT",
         help="Answer Prometheus there, as long as it runs: rows, lag, failures, time to data loss.",
+        show_default=False,
+    ),
+]
+
+
+def _size(given: str | int) -> int:
+    try:
+        return given if isinstance(given, int) else size_bytes(given)
+    except ValueError as reason:
+        raise Failure("USAGE", str(reason), "--python-memory 4GiB", ExitCode.USAGE) from None
+
+
+PythonMemory = Annotated[
+    int | None,
+    typer.Option(
+        "--python-memory",
+        metavar="SIZE",
+        parser=_size,
+        help="What the Python processes of Spark may take together: past it the largest is killed and its batch fails. "
+        "Half of the machine's memory if not given.",
         show_default=False,
     ),
 ]

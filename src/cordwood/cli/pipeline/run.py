@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.pipeline.options import Directory, Metrics, Target, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import (
+    Directory,
+    Metrics,
+    PythonMemory,
+    Target,
+    Verbose,
+    check_spark_is_installed,
+    refusals,
+)
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 
 DEFAULT_MAX_RESTARTS = 8
@@ -33,6 +41,7 @@ def run(
     ] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     metrics: Metrics = None,
+    python_memory: PythonMemory = None,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     verbose: Verbose = False,
@@ -80,6 +89,7 @@ def run(
                 max_restarts=max_restarts,
                 as_json=as_json,
                 monitor=monitor,
+                python_bytes=python_memory,
                 verbose=verbose,
             )
         finally:

@@ -12,7 +12,7 @@ import typer
 
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.foreground import metrics_at
-from cordwood.cli.pipeline.options import Directory, Metrics, Verbose, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import Directory, Metrics, PythonMemory, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.terminal.output import print_json_line, print_table, remark, say
@@ -39,6 +39,7 @@ def serve_pipelines(
     once: Annotated[bool, typer.Option("--once", help="Let each read what there is, and end with a table.")] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     metrics: Metrics = None,
+    python_memory: PythonMemory = None,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     verbose: Verbose = False,
@@ -58,6 +59,7 @@ def serve_pipelines(
         from cordwood.pipelines.editions.control import Serving as Control
         from cordwood.pipelines.editions.project import Project
         from cordwood.pipelines.editions.run_lock import RunLock
+        from cordwood.pipelines.execution.python_memory import default_limit_bytes
         from cordwood.pipelines.execution.supervisor import BACK_OFF
         from cordwood.pipelines.serving.serving import Serving
         from cordwood.pipelines.serving.supervisor import ServingSupervisor
@@ -92,6 +94,7 @@ def serve_pipelines(
                 directory=project.directory,
                 bootstrap_servers=bootstrap_servers,
                 once=once,
+                python_bytes=python_memory or default_limit_bytes(),
             )
             with endpoint as shown.monitor:
                 _run(supervisor, shown.doing)

@@ -95,8 +95,26 @@ class OverBudget(Refusal):
     code = "OVER_BUDGET"
 
 
-class BatchOverdue(Exception):
-    """A batch took longer than its deadline. The next try may be quicker."""
+class BatchCutShort(Exception):
+    """A batch was ended because it took too much of what all pipelines share. The next try may take less. `hint` says
+    what the author can change."""
+
+    code = "BATCH_CUT_SHORT"
+    hint = ""
+
+
+class BatchOverdue(BatchCutShort):
+    """A batch took longer than its deadline."""
+
+    code = "BATCH_OVERDUE"
+    hint = "look for a loop or a slow call in the function, or give it a longer batch_deadline="
+
+
+class OverMemory(BatchCutShort):
+    """The function of a batch took more memory than Python's processes may."""
+
+    code = "OVER_MEMORY"
+    hint = "look for what the function keeps from row to row, or allow more by --python-memory"
 
 
 class BatchStuck(BatchOverdue):

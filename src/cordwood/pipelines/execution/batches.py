@@ -14,7 +14,7 @@ that was interrupted anywhere is repeated from the beginning and ends up in ever
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -95,10 +95,18 @@ class Batches:
     """Takes batches of records through a pipeline's function to its outputs."""
 
     def __init__(
-        self, pipeline: Pipeline, outputs: BatchOutputs, *, whole_partitions: bool = False, sets_aside: bool = False
+        self,
+        pipeline: Pipeline,
+        outputs: BatchOutputs,
+        *,
+        whole_partitions: bool = False,
+        sets_aside: bool = False,
+        check: Callable[[Exception], None] = lambda failure: None,
     ) -> None:
         """With `whole_partitions`, the source gives all records of a partition to one task. With `sets_aside`, rows of
-        outputs that would fail a batch go to quarantine where they can."""
+        outputs that would fail a batch go to quarantine where they can. `check` raises another failure in the place of
+        one that no row is to blame for."""
+        self._check = check
         self._pipeline = pipeline
         self._sets_aside = sets_aside
         self._outputs = outputs
@@ -168,7 +176,7 @@ class Batches:
                 outputs = judged.passing(self._wanted(outputs_of(self._pipeline, good_rows(rows))))
                 self._outputs.stage(outputs, work, batch_id, in_order=self._reads_in_order(source))
             except Exception as failure:
-                if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
+                if not self._may_be_the_rows_fault(failure):
                     raise
                 return None
         if not watched.holds:
@@ -319,7 +327,7 @@ class Batches:
                 found = quarantine.origins_of(work.failures, left - len(poison) + 1)
             except Exception as failure:
                 self._outputs.discard(work)
-                if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
+                if not self._may_be_the_rows_fault(failure):
                     raise
                 found = self._isolated(rows, left - len(poison))
                 if not found:
@@ -373,8 +381,13 @@ class Batches:
             except Refusal:
                 raise
             except Exception as failure:
+                self._check(failure)
                 return _in_words(failure)
         return None
+
+    def _may_be_the_rows_fault(self, failure: Exception) -> bool:
+        self._check(failure)
+        return not isinstance(failure, Refusal) and _may_be_the_rows_fault(failure)
 
 
 def good_rows(inputs: "Mapping[str, DataFrame]") -> "dict[str, DataFrame]":

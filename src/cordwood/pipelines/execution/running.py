@@ -16,9 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.model.quantities import duration_in_words
 from cordwood.pipelines.definition.definition import Pipeline
-from cordwood.pipelines.definition.errors import BatchOverdue, BatchStuck, WrongState
+from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
@@ -30,10 +29,12 @@ from cordwood.pipelines.editions.positions import Positions, ahead
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.execution.batch_limits import BatchLimits
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.outputs import Outputs, Place
+from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
 from cordwood.pipelines.execution.stateful import StatefulBatches, one_stream
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.2
 _NEWS_S: Final = 1.0
 """How often a run looks whether another query is to go on."""
-_CANCEL_S: Final = 30.0
-"""How long after its deadline a batch may take to end once its jobs are cancelled."""
 _COMMIT_S: Final = 15.0
 """How long to wait for Spark to note that a batch is done, before the query is stopped anyway."""
 
@@ -82,9 +81,10 @@ class Running:
         tell: Tell,
         lock: RunLock | None = None,
         before_batch: Callable[[int], None] = lambda batch_id: None,
+        killed: KilledPython | None = None,
     ) -> None:
         """`lock` is released when the query ends. `before_batch` is called in the query with the number of each
-        batch."""
+        batch. `killed`: the Python processes that a supervisor has killed."""
         live = state.live()
         assert live is not None
         self._pipeline = pipeline
@@ -103,10 +103,7 @@ class Running:
         self._planned = PlannedBatches(pipeline.name, directory, self._checkpoint, state.files)
         self._process: Callable[[DataFrame, int], BatchReport] | None = None
         self._in_batch = threading.Lock()
-        self._under_way: tuple[int, float] | None = None
-        """The batch under way, and when it began."""
-        self._overdue: BatchOverdue | None = None
-        self._cancelled_s = 0.0
+        self._limits = BatchLimits(pipeline.settings.batch_deadline_ms, killed)
         self._stop = threading.Event()
         self._ending: Ending | None = None
         self._failure: BaseException | None = None
@@ -149,7 +146,7 @@ class Running:
             if self._lock is not None and not self.query.isActive:
                 self._lock.release()
         if self._failure is not None and not isinstance(self._failure, Ended):
-            raise self._overdue or self._failure
+            raise self._limits.overdue or self._failure
         failure = self.query.exception()
         if failure is not None and self._failure is None:
             raise failure
@@ -255,7 +252,7 @@ class Running:
         try:
             with self._in_batch:
                 self._check_wanted()
-                self._under_way = batch_id, time.monotonic()
+                self._limits.begun(batch_id)
                 self._before_batch(batch_id)
                 self._planned.check(batch_id)
                 if self._process is None:
@@ -267,11 +264,11 @@ class Running:
                 self._changes[batch_id] = self._outputs.changes
                 self._reports[batch_id] = report
         except BaseException as failure:
-            self._failure = failure
+            self._failure = self._limits.explained(failure)
             # Spark copies the message into ever longer ones and searches them; `wait` raises the whole failure.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
         finally:
-            self._under_way = None
+            self._limits.ended()
 
     def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
         pipeline = self._leg.pipeline
@@ -285,7 +282,8 @@ class Running:
         )
         if pipeline.settings.stateful:
             return StatefulBatches(pipeline, outputs, self._place.bootstrap_servers).process
-        batches = Batches(pipeline, outputs, whole_partitions=self._whole_partitions)
+        check = self._limits.check_memory
+        batches = Batches(pipeline, outputs, whole_partitions=self._whole_partitions, check=check)
         return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
 
     def _check_wanted(self) -> None:
@@ -313,23 +311,8 @@ class Running:
     # In the waiting thread
 
     def _check_deadline(self) -> None:
-        """Cancels the jobs of a batch that takes too long; Spark kills their Python workers. Raises BatchStuck."""
-        under_way = self._under_way
-        if under_way is None:
-            return
-        batch_id, began_s = under_way
-        deadline_ms = self._pipeline.settings.batch_deadline_ms
-        now_s = time.monotonic()
-        over_s = now_s - began_s - deadline_ms / 1000
-        if over_s < 0 or now_s - self._cancelled_s < _NEWS_S:
-            return
-        self._cancelled_s = now_s
-        within = f"batch {batch_id} has not ended within {duration_in_words(deadline_ms)}"
-        self._overdue = BatchOverdue(f"{within}: its jobs were cancelled and their Python workers killed")
-        # Spark names the group of a query's jobs after the run. Later jobs are cancelled at the next look.
-        self._spark.sparkContext.cancelJobGroup(str(self.query.runId))
-        if over_s > _CANCEL_S:
-            raise BatchStuck(f"{within}, nor after its jobs were cancelled: its function does not come back")
+        # Spark names the group of a query's jobs after the run.
+        self._limits.check_deadline(lambda: self._spark.sparkContext.cancelJobGroup(str(self.query.runId)))
 
     def _end(self, ending: Ending) -> None:
         while not self._in_batch.acquire(timeout=_LOOK_S):

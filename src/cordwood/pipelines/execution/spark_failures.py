@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from cordwood.pipelines.definition.errors import Refusal, StateMisfit, Unusable
+from cordwood.pipelines.definition.errors import BatchCutShort, Refusal, StateMisfit, Unusable
 
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 _AFTER = re.compile(r"\s*(SQLSTATE:|at [\w.$]+\(|===|\Z)")
@@ -45,6 +45,10 @@ def as_told(failure: Exception, pipeline: str, edition: str, file: str) -> Told:
     refusal = refusal_of(failure, pipeline, edition, file)
     if refusal is not None:
         return Told({"code": refusal.code, "message": refusal.message, "hint": refusal.hint}, is_final=True)
+    if isinstance(failure, BatchCutShort):
+        hint = f"{failure.hint}; `cordwood pipeline reload {pipeline}` takes a changed {file} into a running `serve`"
+        words = {"code": failure.code, "message": str(failure), "hint": hint, "at_ms": int(time.time() * 1000)}
+        return Told(words, is_final=False)
     message = (end_of_java(failure) or reason_of(failure))[:_MAX_MESSAGE_LENGTH]
     words = {"code": "FAILED", "message": message, "hint": "", "at_ms": int(time.time() * 1000)}
     return Told(words, is_final=_cannot_be_planned(failure))

@@ -15,7 +15,7 @@ from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.worker import EXIT_DONE, EXIT_REFUSED, Orders
-from cordwood.pipelines.execution.worker_process import WorkerProcess, last_words, shorten_log
+from cordwood.pipelines.execution.worker_process import WorkerProcess, shorten_log
 
 BACK_OFF: Final = BackOff(1_000, 60_000)
 
@@ -31,6 +31,8 @@ class Supervisor:
         tell: Tell,
         max_restarts: int,
         back_off: BackOff = BACK_OFF,
+        *,
+        python_bytes: int,
         command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.execution.worker"),
     ) -> None:
         self._orders = orders
@@ -41,10 +43,12 @@ class Supervisor:
         self._back_off = back_off
         self._failures = 0
         """Failures since the last finished batch."""
+        self._python_bytes = python_bytes
         self._command = command
         self._worker: WorkerProcess | None = None
         self._stopping = threading.Event()
         self._last_failure: Event | None = None
+        self._last_words = ""
 
     def run(self) -> Event | None:
         """Runs workers until the pipeline ends. Returns None, or the failure that it ended with."""
@@ -52,7 +56,7 @@ class Supervisor:
             code = self._run_worker()
             if code == EXIT_DONE or self._stopping.is_set():
                 return None
-            failure = self._last_failure or self._silent_death(code)
+            failure = self._last_failure or self._silent_death()
             if code == EXIT_REFUSED:
                 return failure
             self._failures += 1
@@ -83,6 +87,7 @@ class Supervisor:
         with WorkerProcess(
             lambda events: [*self._command, replace(self._orders, events=events).to_text()],
             self._log,
+            python_bytes=self._python_bytes,
             inherited=[self._lock.descriptor],
         ) as worker:
             self._worker = worker
@@ -91,7 +96,9 @@ class Supervisor:
             try:
                 for event in worker.events():
                     self._heard(event)
-                return worker.wait()
+                code = worker.wait()
+                self._last_words = worker.last_words(code)
+                return code
             finally:
                 self._worker = None
 
@@ -104,12 +111,12 @@ class Supervisor:
             shorten_log(self._log)
         self._tell(event)
 
-    def _silent_death(self, code: int) -> Event:
+    def _silent_death(self) -> Event:
         return {
             "event": "failed",
             "pipeline": self._orders.pipeline,
             "edition": self._orders.edition,
             "code": "WORKER_DIED",
-            "message": last_words(code, self._log),
+            "message": self._last_words,
             "hint": "",
         }

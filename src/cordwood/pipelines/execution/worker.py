@@ -20,6 +20,7 @@ from cordwood.pipelines.definition.errors import Refusal, shown_path
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.events import Event, line_of
 from cordwood.pipelines.editions.project import Project
+from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
 from cordwood.pipelines.execution.spark_failures import as_told
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _run(orders: Orders, tell: Any) -> None:
             bootstrap_servers=orders.bootstrap_servers,
             once=once,
             tell=adopting(state, edition, tell),
+            killed=killed,
         )
         stopping.append(running)
         if asked.is_set():
@@ -124,11 +126,12 @@ def _run(orders: Orders, tell: Any) -> None:
         return running
 
     asked = threading.Event()
+    killed = KilledPython()
     stopping: list[Running] = []
 
     def watch() -> None:
-        while os.read(0, 4096):
-            pass
+        for line in sys.stdin:
+            killed.note(PythonKilled.from_line(line))
         asked.set()
         for running in list(stopping):
             running.stop()

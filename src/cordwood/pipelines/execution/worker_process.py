@@ -1,4 +1,4 @@
-"""The process of a worker, as its supervisor has it: its orders, its events, its log, its end.
+"""The process of a worker, as its supervisor has it: its orders, its events, its log, its memory, its end.
 
 The worker ends when its standard input does, and so when the supervisor dies. Spark and the Python processes of Spark
 are its descendants.
@@ -9,12 +9,17 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
+from cordwood.pipelines.execution.python_memory import PythonKilled, PythonProcesses
+
+_LOOK_S: Final = 0.25
+_GONE_S: Final = 0.02
 MAX_LOG_BYTES: Final = 16 << 20
 """A log of the worker's output that is longer is begun again, and the old one kept beside it."""
 
@@ -22,9 +27,21 @@ MAX_LOG_BYTES: Final = 16 << 20
 class WorkerProcess:
     """A worker that runs. Leaving the context kills one that still does."""
 
-    def __init__(self, command: Callable[[int], Sequence[str]], log: Path, *, inherited: Sequence[int] = ()) -> None:
-        """`command` gets the descriptor to which the worker writes its events. `inherited`: further descriptors that it
-        keeps open."""
+    def __init__(
+        self,
+        command: Callable[[int], Sequence[str]],
+        log: Path,
+        *,
+        python_bytes: int,
+        inherited: Sequence[int] = (),
+    ) -> None:
+        """`command` gets the descriptor to which the worker writes its events. `python_bytes`: what its Python
+        processes may take together. `inherited`: further descriptors that it keeps open."""
+        self._log = log
+        self._python_bytes = python_bytes
+        self._killed_for: str | None = None
+        self._ordering = threading.Lock()
+        self._has_ended = threading.Event()
         self._reading, writing = os.pipe()
         try:
             with _open_log(log) as output:
@@ -39,6 +56,7 @@ class WorkerProcess:
                 )
         finally:
             os.close(writing)
+        threading.Thread(target=self._bound_memory, name="cordwood-memory", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -64,7 +82,7 @@ class WorkerProcess:
 
     def order(self, line: str) -> None:
         """Sends a line to the worker. Nobody hears it if the worker is gone."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError), self._ordering:
             assert self._process.stdin is not None
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
@@ -85,15 +103,35 @@ class WorkerProcess:
         beside the next worker's and take the memory that the next one needs. The worker is not reaped before, so that
         its group's number is not used again."""
         end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._has_ended.set()
         if end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
             os.killpg(self.pid, signal.SIGKILL)
         return self._process.wait()
 
+    def last_words(self, code: int) -> str:
+        """The end of a worker that said nothing about it."""
+        if self._killed_for is not None:
+            return self._killed_for
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the worker {how}; its last words are in {self._log}"
 
-def last_words(code: int, log: Path) -> str:
-    """The end of a worker that said nothing about it."""
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"the worker {how}; its last words are in {log}"
+    def _bound_memory(self) -> None:
+        """Kills the largest Python process whenever all of them take too much."""
+        processes = PythonProcesses(self.pid)
+        while not self._has_ended.wait(_LOOK_S):
+            largest = processes.largest_beyond(self._python_bytes)
+            if largest is None:
+                continue
+            if largest.pid == self.pid:
+                self._killed_for = largest.in_words(
+                    "the worker, in which functions build their plans,", self._python_bytes
+                )
+            else:
+                self.order(PythonKilled(largest.in_words("a Python worker", self._python_bytes)).to_line())
+            with suppress(ProcessLookupError):
+                os.kill(largest.pid, signal.SIGKILL)
+            while processes.has(largest.pid) and not self._has_ended.wait(_GONE_S):
+                pass
 
 
 def shorten_log(log: Path) -> None:

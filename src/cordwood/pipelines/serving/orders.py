@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from cordwood.pipelines.execution.python_memory import PythonKilled
+
 EXIT_JAVA_DIED: Final = 4
 """Exit code of a worker whose Spark has ended."""
 
@@ -52,8 +54,8 @@ class EndQuery:
     pipeline: str
 
 
-Order = Survey | BeginQuery | EndQuery
-_KINDS = {kind.__name__: kind for kind in (Survey, BeginQuery, EndQuery)}
+Order = Survey | BeginQuery | EndQuery | PythonKilled
+_KINDS = {kind.__name__: kind for kind in (Survey, BeginQuery, EndQuery, PythonKilled)}
 
 
 def to_line(order: Order) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from cordwood.pipelines.editions.control import Command
 from cordwood.pipelines.editions.control import Serving as Control
 from cordwood.pipelines.editions.events import Event, Tell
-from cordwood.pipelines.execution.worker_process import WorkerProcess, last_words, shorten_log
+from cordwood.pipelines.execution.worker_process import WorkerProcess, shorten_log
 from cordwood.pipelines.serving.orders import EXIT_JAVA_DIED, BeginQuery, EndQuery, Order, Survey, WorkerOrders, to_line
 from cordwood.pipelines.serving.serving import (
     Begin,
@@ -44,6 +44,7 @@ class ServingSupervisor:
         directory: Path,
         bootstrap_servers: str,
         once: bool,
+        python_bytes: int,
         command: Sequence[str] = _COMMAND,
     ) -> None:
         self._serving = serving
@@ -52,6 +53,7 @@ class ServingSupervisor:
         self._directory = directory
         self._bootstrap_servers = bootstrap_servers
         self._once = once
+        self._python_bytes = python_bytes
         self._command = command
         self._worker: WorkerProcess | None = None
         self._events: queue.Queue[Event | int] = queue.Queue()
@@ -91,8 +93,9 @@ class ServingSupervisor:
             event = self._events.get(timeout=_LOOK_S)
             while True:
                 if isinstance(event, int):
+                    assert self._worker is not None
+                    how = self._worker.last_words(event)
                     self._worker = None
-                    how = last_words(event, self._control.log)
                     if event == EXIT_JAVA_DIED:
                         how = f"Spark's Java process ended; its last words are in {self._control.log}"
                     self._do(self._serving.worker_died(how, _now_ms()))
@@ -147,7 +150,7 @@ class ServingSupervisor:
             return [*self._command, orders.to_text()]
 
         self._tell({"event": "doing", "pipeline": "all pipelines", "edition": "", "text": "starting Java and Spark"})
-        worker = self._worker = WorkerProcess(command, self._control.log)
+        worker = self._worker = WorkerProcess(command, self._control.log, python_bytes=self._python_bytes)
         if self._is_killed:
             worker.kill()
 

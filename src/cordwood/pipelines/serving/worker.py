@@ -24,6 +24,7 @@ from cordwood.pipelines.editions.live_edition import adopting, locked_live_editi
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import lock_path
+from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
 from cordwood.pipelines.execution.spark_failures import as_told, end_of_java
 from cordwood.pipelines.serving.orders import EXIT_JAVA_DIED, BeginQuery, EndQuery, Survey, WorkerOrders, from_line
 from cordwood.pipelines.serving.shared_spark import SharedSpark
@@ -63,6 +64,7 @@ class ServingWorker:
         self._loading = threading.Lock()
         """Files are loaded one at a time: while a file runs its module has one name in all of Python."""
         self._queries: dict[str, Query] = {}
+        self._killed = KilledPython()
 
     def run(self) -> None:
         """Takes orders until there are no more, and waits for the queries."""
@@ -76,6 +78,8 @@ class ServingWorker:
                 case EndQuery(pipeline):
                     if pipeline in self._queries:
                         self._queries[pipeline].stop()
+                case PythonKilled() as killed:
+                    self._killed.note(killed)
         queries = list(self._queries.values())
         for query in queries:
             query.stop()
@@ -84,7 +88,7 @@ class ServingWorker:
                 query.thread.join()
 
     def _begin(self, order: BeginQuery) -> None:
-        query = Query(order, self._orders, self._project, self._spark, self._loading, self._tell)
+        query = Query(order, self._orders, self._project, self._spark, self._loading, self._killed, self._tell)
         self._queries[order.pipeline] = query
         query.thread.start()
 
@@ -126,6 +130,7 @@ class Query:
         project: Project,
         spark: SharedSpark,
         loading: threading.Lock,
+        killed: KilledPython,
         tell: Teller,
     ) -> None:
         self._order = order
@@ -133,6 +138,7 @@ class Query:
         self._project = project
         self._spark = spark
         self._loading = loading
+        self._killed = killed
         self._tell = tell
         self._stopping = threading.Event()
         self._running: Running | None = None
@@ -211,6 +217,7 @@ class Query:
                 tell=adopting(state, edition, self._tell_of_query),
                 lock=lock,
                 before_batch=lambda batch: self._tell({**self._who, "event": "begun", "batch": batch}),
+                killed=self._killed,
             )
         except BaseException:
             lock.release()
