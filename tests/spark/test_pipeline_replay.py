@@ -1,6 +1,8 @@
 """Replay, compare, swap, rollback: a new version beside the live one, then in its place, and effects once for each."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,21 @@ def halve(row):
 def halved(orders):
     return halve(orders)
 """
+
+
+def test_a_replay_reads_no_more_rows_a_second_than_it_is_told(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(PIPELINE.format(name=f"p-{topic[-6:]}", topic=topic, version=1, factor=10))
+    put(topic, orders(range(9)))
+    workshop.run()
+    command = [sys.executable, "-m", "cordwood.cli", "pipeline", "replay", str(workshop.file), "--json"]
+    place = ["-d", str(workshop.project.directory), "-b", workshop.bootstrap]
+    done = subprocess.run([*command, *place, "--rows-per-second", "2"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    batches = [event for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "batch"]
+    assert [event["rows_in"] for event in batches] == [4, 4, 1]
 
 
 def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(

@@ -49,6 +49,7 @@ def run_in_foreground(
     replay: bool,
     max_restarts: int,
     as_json: bool,
+    rows_per_second: int | None = None,
     monitor: "PipelineMonitor | None" = None,
     verbose: bool = False,
     python_bytes: int | None = None,
@@ -84,6 +85,7 @@ def run_in_foreground(
         replay=replay,
         beside=str(found.source_file.parent),
         events=-1,
+        rows_per_second=rows_per_second,
         tried_from=edition.source_file if edition.is_trial else "",
     )
     log = directory / "worker.log"

@@ -27,6 +27,14 @@ def replay(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin another edition, even if one was begun the same way.")
     ] = False,
+    rows_per_second: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Read at most so many rows a second: others need the brokers, too. Default: no limit.",
+        ),
+    ] = None,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     metrics: Metrics = None,
     directory: Directory = None,
@@ -99,6 +107,7 @@ def replay(
                     replay=True,
                     max_restarts=max_restarts,
                     as_json=as_json,
+                    rows_per_second=rows_per_second,
                     monitor=monitor,
                     verbose=verbose,
                 )

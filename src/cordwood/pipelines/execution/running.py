@@ -34,6 +34,7 @@ from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.legs import Leg, Route
 from cordwood.pipelines.execution.outputs import Outputs, Place
+from cordwood.pipelines.execution.pacing import Pace
 from cordwood.pipelines.execution.python_memory import KilledPython
 from cordwood.pipelines.execution.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.execution.spark_progress import offsets_between, sparks_own_ms
@@ -82,6 +83,7 @@ class Running:
         lock: RunLock | None = None,
         before_batch: Callable[[int], None] = lambda batch_id: None,
         killed: KilledPython | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`lock` is released when the query ends. `before_batch` is called in the query with the number of each
         batch. `killed`: the Python processes that a supervisor has killed."""
@@ -93,6 +95,7 @@ class Running:
         self._tell = tell
         self._lock = lock
         self._before_batch = before_batch
+        self._pace = pace or Pace()
         self._replaying = live.edition != edition.name
         self._spark = spark
         self._once = once
@@ -250,6 +253,7 @@ class Running:
 
     def _batch(self, rows: "DataFrame", batch_id: int) -> None:
         try:
+            self._pace.wait(self._stop)
             with self._in_batch:
                 self._check_wanted()
                 self._limits.begun(batch_id)
@@ -261,6 +265,7 @@ class Running:
                     self._process = self._made(query_id)
                 report = self._process(rows, batch_id)
                 assert self._outputs is not None
+                self._pace.has_read(report.rows_in)
                 self._changes[batch_id] = self._outputs.changes
                 self._reports[batch_id] = report
         except BaseException as failure:

@@ -48,6 +48,8 @@ class Orders:
     """The directory of the author's file, whose modules the definition imports."""
     events: int
     """The descriptor to write events to."""
+    rows_per_second: int | None = None
+    """The most rows that a replay reads in a second; None: as many as it can."""
     tried_from: str = ""
     """The author's file that `file` is a trial of; empty if it is the edition's own definition."""
 
@@ -94,6 +96,7 @@ def _run(orders: Orders, tell: Any) -> None:
     from cordwood.pipelines.editions.checkpoint import committed_position
     from cordwood.pipelines.editions.following import bound
     from cordwood.pipelines.editions.live_edition import adopting
+    from cordwood.pipelines.execution.pacing import Pace
     from cordwood.pipelines.execution.reading_here import records_behind
     from cordwood.pipelines.execution.replaying import replay
     from cordwood.pipelines.execution.running import Running
@@ -102,6 +105,7 @@ def _run(orders: Orders, tell: Any) -> None:
     if pipeline.tables:
         import deltalake  # noqa: F401
     spark = session.result()
+    pace = Pace(orders.rows_per_second)
 
     def begin(once: bool) -> Running:
         edition = state.edition(orders.edition)
@@ -110,7 +114,7 @@ def _run(orders: Orders, tell: Any) -> None:
         if orders.tried_from:
             edition = state.tried(edition, pipeline, orders.tried_from)
         running = Running(
-            pipeline,
+            pace.with_small_batches(pipeline),
             state,
             edition,
             spark,
@@ -118,6 +122,7 @@ def _run(orders: Orders, tell: Any) -> None:
             once=once,
             tell=adopting(state, edition, tell),
             killed=killed,
+            pace=pace,
         )
         stopping.append(running)
         if asked.is_set():
