@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import cordwood.spark
-from benchmarks import load, report, spark_pipelines, spark_start, spark_tables
+from benchmarks import load, report, spark_history, spark_pipelines, spark_start, spark_tables
 from benchmarks.figures import CORDWOOD, KAFKA, Figure, Metric, Target
 from benchmarks.machine import cores, facts
 from benchmarks.maven import PEERS, PeerUnavailable
@@ -319,7 +319,7 @@ def main() -> int:
     parser.add_argument("--batch-rows", type=int, help="records in each batch of `pipelines`")
     parser.add_argument("--batches", type=int, help="batches of a run of `pipelines`")
     parser.epilog = "`pipelines`, with names of its own, is run apart from these: " + ", ".join(
-        [*spark_pipelines.SCENARIOS, *spark_tables.SCENARIOS]
+        [*spark_pipelines.SCENARIOS, *spark_tables.SCENARIOS, *spark_history.SCENARIOS]
     )
     options = parser.parse_args()
     if options.names[:1] == ["pipelines"]:

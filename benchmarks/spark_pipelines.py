@@ -253,9 +253,9 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], None]]] = {
 def main(
     names: Sequence[str], *, quick: bool, rounds: int | None, batch_rows: int | None = None, batches: int | None = None
 ) -> int:
-    from benchmarks import spark_tables  # which builds on this module
+    from benchmarks import spark_history, spark_tables  # which build on this module
 
-    scenarios = {**SCENARIOS, **spark_tables.SCENARIOS}
+    scenarios = {**SCENARIOS, **spark_tables.SCENARIOS, **spark_history.SCENARIOS}
     if unknown := set(names) - set(scenarios):
         print(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}", file=sys.stderr)
         return 2
