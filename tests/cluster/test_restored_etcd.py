@@ -123,3 +123,34 @@ def test_brokers_refuse_an_older_copy_of_etcd_that_has_a_later_revision_and_no_h
     for broker in brokers.values():
         broker.start()
     assert read(brokers, 300) == values
+
+
+def test_records_that_brokers_had_until_an_older_etcd_ended_them_are_set_aside_and_not_cut(
+    brokers: dict[int, BrokerProcess], etcd_alone: EtcdCluster, etcdutl: Path, tmp_path: Path
+) -> None:
+    (member,) = etcd_alone.members
+    brokers[1].start()
+    admin = AdminClient({"bootstrap.servers": brokers[1].bootstrap})
+    brokers[2].start()
+    for made in admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1, 2]])]).values():
+        made.result(60)
+    produce(brokers, ["known to both"])
+    # The copy says that both brokers have all records.
+    member.snapshot(tmp_path / "copy.db")
+    assert brokers[1].stop() == 0
+    produce(brokers, [str(number) for number in range(100)])
+    member.stop()
+    member.restore(etcdutl, tmp_path / "copy.db", bump=BUMP)
+    etcd_alone.restart(member)
+    said = words_at_the_end(brokers[2])
+    assert "went back" in said
+    assert "Traceback" not in said
+
+    # The operator goes on with the copy, and the broker that lacks records leads.
+    for broker in brokers.values():
+        (broker.data_dir / "cluster-witness").unlink()
+        broker.start()
+    eventually(lambda: in_sync(brokers), to_be=2, what="both replicas in sync")
+    assert read(brokers, 1) == ["known to both"]
+    (aside,) = brokers[2].data_dir.glob(f"{TOPIC}-0.*-stray")
+    assert b"99" in (aside / f"{0:020}.log").read_bytes()

@@ -240,3 +240,23 @@ def test_replicas_set_records_aside_that_the_leader_by_the_older_copy_lacks(worl
     for machine in others:
         (aside,) = [name for name in machine.disk.list_directories("/data") if name.startswith(f"{BEFORE}-0.")]
         assert b"unknown to the first leader" in machine.disk.read_bytes(f"/data/{aside}/{0:020}.log")
+
+
+def test_a_replica_that_forgot_what_was_committed_says_which_records_it_cuts(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(world, BEFORE)
+    write(world, BEFORE, b"known to all")
+    backup = world.copy_of_store()
+    behind = world.machine_of(leader(world, BEFORE))
+    behind.stop()
+    world.advance(6000)
+    write(world, BEFORE, b"unknown to the first leader")
+    others = [machine for machine in world.machines if machine is not behind]
+    for machine in others:
+        machine.kill()
+    behind.start()
+    go_on_with(world, backup, behind.broker_id)
+    said = [each.getMessage() for each in caplog.records if "may have been acknowledged" in each.getMessage()]
+    assert len(said) == len(others)
+    assert all("at offsets 1 to 1, which the leader" in each for each in said)

@@ -39,6 +39,7 @@ from cordwood.cluster.metadata.known_epochs import known_epochs
 from cordwood.cluster.metadata.replaced_storage import told_by_broker
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.registration import LEASE_MS
+from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.log.reading.apart import Apart
 from cordwood.log.reading.record_work import Here
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
@@ -397,7 +398,9 @@ class Server:
     def _fail(self, failure: Exception) -> None:
         if self.failed.done():
             return
-        logger.critical("the broker cannot go on: %s", failure, exc_info=failure)
+        # The state of the store is no fault of the program: its words say everything.
+        trace = None if isinstance(failure, StoreFailure) else failure
+        logger.critical("the broker cannot go on: %s", failure, exc_info=trace)
         self.driver.stop()
         self._stop_listening()
         if self._connections is not None:
@@ -415,7 +418,7 @@ class Server:
 
     async def stop(self) -> None:
         """Hands leaderships over, answers requests, flushes, checkpoints and closes. After a failure only closes: the
-        next start recovers."""
+        next start recovers. After one of the store the high watermarks are saved, too."""
         self._stopping = True
         if self._metadata_writer is not None and not self.failed.done():
             await self._metadata_writer.drain(HAND_OVER_S)
@@ -495,6 +498,8 @@ class Server:
         self._file_workers.close()
         self._scrub_thread.close()
         self._cold_readers.close()
+        if self.failed.done() and isinstance(self.failed.result(), StoreFailure):
+            self._storage.save_high_watermarks()
         if self._metadata_writer is not None:
             await self._metadata_writer.stop(cleanly=self._stopped_cleanly)
         if self._witness is not None:

@@ -219,7 +219,7 @@ class FollowerReplica:
                 return Cut(offset)
             if not self.loss_is_recorded:
                 return Withhold(offset)
-            return GiveUp(offset) if self._accepted_epoch > self.watermark_epoch >= 0 else Cut(offset)
+            return GiveUp(offset) if self.follows_accepted_loss and self.watermark_epoch >= 0 else Cut(offset)
         offsets, records = self.log.offsets, answer.records or b""
         empty = offsets.start == offsets.end
         verdict = judge(self.log.segments.dropped, answer.dropped, empty=empty, end=offsets.end)
@@ -249,6 +249,12 @@ class FollowerReplica:
         """True if a leader was elected since that may lack records below the high watermark. A high watermark that an
         earlier release saved has no epoch, and is not defended."""
         return self.watermark_epoch == UNKNOWN_EPOCH or self._lossy_epoch > self.watermark_epoch
+
+    @property
+    def follows_accepted_loss(self) -> bool:
+        """True if an operator accepted since the high watermark was known that the leader may lack records. Records
+        above that high watermark may have been acknowledged, too: after a kill it is that of the last checkpoint."""
+        return self._accepted_epoch > self.watermark_epoch
 
     def took(self, leader_high_watermark: int, boot_ms: int) -> bool:
         """The records of an answer are appended. True if the high watermark moved."""

@@ -360,6 +360,16 @@ class Storage:
         self._open = False
         self.logs.close(release=False)
 
+    def save_high_watermarks(self) -> None:
+        """Saves how far the logs are committed: a follower knows by it which records it must not cut. For a broker that
+        ends while its disks are sound, and whose threads have ended."""
+        if not self._open:
+            return
+        try:
+            self.logs.save_offsets(self.logs.logs)()
+        except StorageFailure as failure:
+            logger.error("the high watermarks cannot be saved: %s", failure)
+
     async def release(self) -> None:
         """Releases all resources. The next start recovers logs that were not closed."""
         if self._open:

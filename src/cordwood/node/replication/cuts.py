@@ -75,6 +75,16 @@ class Cuts:
                 following.high_watermark,
                 following.leader,
             )
+        elif following.follows_accepted_loss and offset < offsets.end and not anew:
+            logger.warning(
+                "%s: an operator accepted a loss of records: those at offsets %d to %d, which the leader %d lacks, are "
+                "cut, and may have been acknowledged since this broker last saved its high watermark, %d",
+                partition.name,
+                offset,
+                offsets.end - 1,
+                following.leader,
+                following.high_watermark,
+            )
         logger.info(
             "%s: %s offset %d (it ended at %d), as the leader %d of epoch %d has it",
             partition.name,
