@@ -33,6 +33,7 @@ from cordwood.pipelines.execution.batch_limits import BatchLimits
 from cordwood.pipelines.execution.batches import Batches, BatchReport
 from cordwood.pipelines.execution.checking_rules import check_rules
 from cordwood.pipelines.execution.legs import Leg, Route
+from cordwood.pipelines.execution.made_outputs import MadeOutputs
 from cordwood.pipelines.execution.outputs import Outputs, Place
 from cordwood.pipelines.execution.pacing import Pace
 from cordwood.pipelines.execution.python_memory import KilledPython
@@ -119,6 +120,8 @@ class Running:
         self._check_checkpoint()
         self._check_requeue()
         check_rules(pipeline, spark)
+        self._made_outputs = MadeOutputs(pipeline, state, edition.name, self._place.tables, bootstrap_servers)
+        self._made_outputs.check()
         self._route = Route(
             Project(state.directory.parent, state.files), state, pipeline, bootstrap_servers, self._edition
         )
@@ -258,12 +261,14 @@ class Running:
                 self._check_wanted()
                 self._limits.begun(batch_id)
                 self._before_batch(batch_id)
+                self._made_outputs.check()
                 self._planned.check(batch_id)
                 if self._process is None:
                     query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
                     assert query_id is not None
                     self._process = self._made(query_id)
                 report = self._process(rows, batch_id)
+                self._made_outputs.batch_done()
                 assert self._outputs is not None
                 self._pace.has_read(report.rows_in)
                 self._changes[batch_id] = self._outputs.changes

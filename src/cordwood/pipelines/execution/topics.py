@@ -93,7 +93,9 @@ def prepare_topics(
     bootstrap_servers: str,
     remark: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
-    """Makes missing topics, and returns their names. Topics of an edition that has not run yet must be empty."""
+    """Makes missing topics, and returns their names. Topics of an edition that has not run yet must be empty, those
+    of one that has must be there."""
+    from cordwood.pipelines.execution.made_outputs import check_topics, note_own_topics
     from cordwood.pipelines.execution.reading_here import log_ends
 
     live = state.live_edition() if state.live() else None
@@ -115,8 +117,12 @@ def prepare_topics(
                 "has records already",
                 f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
             )
+    if has_run:
+        check_topics(pipeline, state, edition, bootstrap_servers, remark)
     written.append(Written(pipeline.quarantine_topic, replication=asked, is_quarantine=True))
-    return ensure_topics(bootstrap_servers, written, [topic.name for topic in pipeline.inputs.values()], remark)
+    made = ensure_topics(bootstrap_servers, written, [topic.name for topic in pipeline.inputs.values()], remark)
+    note_own_topics(state, edition, bootstrap_servers)
+    return made
 
 
 def _new(topic: Written, copies: Copies, likeness: tuple[int, dict[str, str]]) -> NewTopic:

@@ -23,11 +23,13 @@ class _Format(NamedTuple):
     writer: Callable[[TablePlace, Table, Path], BatchTable]
     """Takes the place of the table, its declaration, and a directory for rows that wait to be merged."""
     snapshot: Callable[[TablePlace], Snapshot | None]
+    log: str
+    """The directory of its log, without which there is no table."""
 
 
 _FORMATS: Final[Mapping[TableFormat, _Format]] = {
-    TableFormat.DELTA: _Format(DeltaBatches, delta_snapshot),
-    TableFormat.ICEBERG: _Format(IcebergBatches, iceberg_snapshot),
+    TableFormat.DELTA: _Format(DeltaBatches, delta_snapshot, "_delta_log"),
+    TableFormat.ICEBERG: _Format(IcebergBatches, iceberg_snapshot, "metadata"),
 }
 
 
@@ -38,6 +40,10 @@ def writer(place: TablePlace, table: Table, staging: Path) -> BatchTable:
 def snapshot(place: TablePlace, format_: TableFormat) -> Snapshot | None:
     """The table as it is now; None if nothing was ever written to it."""
     return _FORMATS[format_].snapshot(place)
+
+
+def is_there(directory: Path, format_: TableFormat) -> bool:
+    return (directory / _FORMATS[format_].log).is_dir()
 
 
 def rows_of(spark: "SparkSession", found: Snapshot) -> "DataFrame":

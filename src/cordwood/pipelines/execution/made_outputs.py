@@ -1,0 +1,108 @@
+"""Refuses to go on without an output that the edition has written before (`editions/made_outputs.py`).
+
+A topic that was made again is taken if it is empty, when a run begins: a person has decided so. A table that is gone
+has to come back, or be built anew. Tables in an object store are not looked at: that would cost a request for each
+batch, and a store that is away is no reason to give up.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cordwood.pipelines.definition.definition import Pipeline
+from cordwood.pipelines.definition.errors import WrongState
+from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.made_outputs import note_tables, note_topics, noted_tables, noted_topics
+from cordwood.pipelines.execution.reading_here import log_ends, topic_ids
+from cordwood.pipelines.tables.stores import TablePlace
+from cordwood.pipelines.tables.table_formats import is_there
+
+
+class MadeOutputs:
+    """The outputs of a running edition."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: PipelineState,
+        edition: str,
+        tables: Mapping[str, TablePlace],
+        bootstrap_servers: str,
+    ) -> None:
+        self._pipeline = pipeline
+        self._state = state
+        self._edition = edition
+        self._tables = tables
+        self._bootstrap_servers = bootstrap_servers
+        self._topics = noted_topics(state, edition)
+        self._made = set(noted_tables(state, edition))
+
+    def check(self) -> None:
+        """Raises WrongState if an output is gone, or a topic was made again since the run began."""
+        for table in self._pipeline.tables.values():
+            if table.name in self._made and self._is_gone(table):
+                place = self._tables[table.name]
+                raise WrongState(
+                    f"the table {table.name} of edition {self._edition} is gone from {place}, with all its rows",
+                    f"bring it back from a copy, and `cordwood pipeline reload {self._pipeline.name}` or a new `run` "
+                    f"goes on; or `cordwood pipeline replay {self._pipeline.name} --fresh` builds it anew for a swap",
+                )
+        if not self._topics:
+            return
+        found = topic_ids(self._bootstrap_servers, self._topics)
+        for topic, id_ in self._topics.items():
+            if found.get(topic, "") != id_:
+                raise topic_gone(topic, self._edition, self._pipeline.name, is_there=topic in found)
+
+    def batch_done(self) -> None:
+        """Notes the tables that there are now. One that is not replayable takes nothing from a replay."""
+        unknown = [table for table in self._pipeline.tables.values() if table.name not in self._made]
+        made = {table.name for table in unknown if not self._is_gone(table)}
+        if made:
+            note_tables(self._state, self._edition, made)
+            self._made |= made
+
+    def _is_gone(self, table: Table) -> bool:
+        place = self._tables[table.name]
+        return isinstance(place, Path) and not is_there(place, table.format)
+
+
+def check_topics(
+    pipeline: Pipeline,
+    state: PipelineState,
+    edition: Edition,
+    bootstrap_servers: str,
+    remark: Callable[[str], None],
+) -> None:
+    """Raises WrongState for a topic that the edition has written and that is gone, or was made again and is not
+    empty."""
+    noted = {topic: id_ for topic, id_ in noted_topics(state, edition.name).items() if topic in _topics(edition)}
+    found = topic_ids(bootstrap_servers, noted) if noted else {}
+    for topic, id_ in noted.items():
+        if topic not in found:
+            raise topic_gone(topic, edition.name, pipeline.name, is_there=False)
+        if found[topic] == id_:
+            continue
+        if any(log_ends(bootstrap_servers, [topic], committed=False).get(topic, {}).values()):
+            raise topic_gone(topic, edition.name, pipeline.name, is_there=True)
+        remark(f"the topic {topic} was deleted and made again: it gets the records from now on, and none before")
+
+
+def note_own_topics(state: PipelineState, edition: Edition, bootstrap_servers: str) -> None:
+    """Notes the ids of the topics that a run of the edition begins with. A broker without ids has none to note."""
+    found = topic_ids(bootstrap_servers, _topics(edition))
+    note_topics(state, edition.name, {topic: id_ for topic, id_ in found.items() if id_ is not None})
+
+
+def topic_gone(topic: str, edition: str, pipeline: str, *, is_there: bool) -> WrongState:
+    again = ", and another one of that name has records" if is_there else ""
+    delete = f"`cordwood topic delete {topic}` deletes that one; " if is_there else ""
+    return WrongState(
+        f"the topic {topic} of edition {edition} was deleted, with what was written before{again}",
+        f"{delete}`cordwood topic create {topic}` makes an empty one, and `cordwood pipeline reload {pipeline}` or a "
+        f"new `run` writes the records from then on; or `cordwood pipeline replay {pipeline} --fresh` builds it anew",
+    )
+
+
+def _topics(edition: Edition) -> set[str]:
+    return set(edition.topics.values())
