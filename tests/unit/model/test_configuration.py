@@ -136,6 +136,22 @@ def test_what_contradicts_each_other_is_refused() -> None:
         load_settings(flags=["queued.max.request.bytes=1024"])
 
 
+def test_all_contradictions_are_told_at_once() -> None:
+    flags = ["queued.max.request.bytes=1024", "cluster.store=etcd://a:2379", "inter.broker.listener.name=INNER"]
+    with pytest.raises(InvalidConfiguration) as caught:
+        load_settings(flags=flags)
+    said = caught.value.problems
+    assert len(said) == 4
+    for problem, words in zip(said, ("would never fit", "INNER", "needs cluster.name", "needs node.id"), strict=True):
+        assert words in problem
+
+
+def test_the_address_of_the_store_is_checked_with_all_other_values() -> None:
+    with pytest.raises(InvalidConfiguration) as caught:
+        load_settings(flags=["cluster.store=etcd:/a:2379", "node.id=x"])
+    assert [problem.split(": Invalid value")[0] for problem in caught.value.problems] == ["flags", "flags"]
+
+
 def test_every_name_has_a_variable_of_its_own() -> None:
     names = [*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES]
     assert len({variable_name(name) for name in names}) == len(names)

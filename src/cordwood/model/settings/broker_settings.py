@@ -80,39 +80,60 @@ class BrokerSettings(
         return settings
 
     def check_together(self) -> None:
-        """Raises InvalidSetting if settings that are valid each by itself contradict each other."""
+        """Raises InvalidSetting, which names all contradictions between settings that are valid each by itself."""
+        checks = (
+            self._check_requests,
+            self._check_sessions,
+            self._check_heartbeats,
+            lambda: self.listener_list,
+            self._check_cluster,
+            lambda: check_together(self.topic_settings),
+        )
+        problems: list[str] = []
+        for check in checks:
+            try:
+                check()
+            except InvalidSetting as error:
+                problems.extend(error.problems)
+        if problems:
+            raise InvalidSetting(*problems)
+
+    def _check_requests(self) -> None:
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise InvalidSetting(
                 f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes}): a request of that size would never fit"
             )
+
+    def _check_sessions(self) -> None:
         if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
             raise InvalidSetting(
                 f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms}) must be at least "
                 f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms})"
             )
+
+    def _check_heartbeats(self) -> None:
         if self.group_consumer_session_timeout_ms <= self.group_consumer_heartbeat_interval_ms:
             raise InvalidSetting(
                 f"group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms}) must be more than "
                 f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
-        _ = self.listener_list
-        self._check_cluster()
-        check_together(self.topic_settings)
 
     def _check_cluster(self) -> None:
         if not self.cluster_store:
             if self.cluster_name:
                 raise InvalidSetting("cluster.name needs cluster.store: where the cluster keeps its metadata")
             return
-        _ = self.store_address
+        problems: list[str] = []
         if not self.cluster_name or "/" in self.cluster_name:
-            raise InvalidSetting(
+            problems.append(
                 f"cluster.store needs cluster.name, without a slash, and it is {self.cluster_name!r}: brokers of one "
                 "name are one cluster"
             )
         if "node.id" not in self.texts:
-            raise InvalidSetting("cluster.store needs node.id: each broker of a cluster has a number of its own")
+            problems.append("cluster.store needs node.id: each broker of a cluster has a number of its own")
+        if problems:
+            raise InvalidSetting(*problems)
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
         """The settings, overlaid with those that were set while the broker runs; later layers win.

@@ -4,9 +4,45 @@ address of the metadata store."""
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cordwood.model.settings.setting import InvalidSetting, boolean, int16, int32, string
+from cordwood.model.settings.setting import InvalidSetting, Value, boolean, int16, int32, string
 
 DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
+
+
+_EXAMPLES = "etcd://host:2379,host:2379 or unix:///path/to/metadata.sock"
+
+
+class StoreAddress(NamedTuple):
+    """The members of an etcd, or the path of a socket."""
+
+    endpoints: tuple[str, ...] = ()
+    socket_path: str = ""
+
+
+def parse_store_address(text: str) -> StoreAddress:
+    """Parses the address. Raises InvalidSetting."""
+    kind, _, place = text.partition("://")
+    if kind == "unix" and place.startswith("/"):
+        return StoreAddress(socket_path=place)
+    endpoints = tuple(part.strip() for part in place.split(",") if part.strip())
+    if kind == "etcd" and endpoints and all(_is_endpoint(endpoint) for endpoint in endpoints):
+        return StoreAddress(endpoints)
+    raise InvalidSetting(f"Invalid value {text} for configuration cluster.store: expected {_EXAMPLES}")
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 65536
+
+
+def _check_store(value: Value) -> str | None:
+    if value == "":
+        return None
+    try:
+        parse_store_address(str(value))
+    except InvalidSetting:
+        return f"expected {_EXAMPLES}"
+    return None
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -51,6 +87,7 @@ class ClusterSettings:
         "The metadata store that all brokers of the cluster share: `etcd://host:port,host:port`, or "
         "`unix:///path/to.sock` of a supervisor on this machine. Empty: the broker is a cluster of one, with a store "
         "of its own.",
+        check=_check_store,
     )
     default_replication_factor: int = int16(
         0,
@@ -77,29 +114,3 @@ class ClusterSettings:
         "Replicas of each partition at most: a topic that asks for more is refused. `cordwood serve --workers` sets 1.",
         low=1,
     )
-
-
-_EXAMPLES = "etcd://host:2379,host:2379 or unix:///path/to/metadata.sock"
-
-
-class StoreAddress(NamedTuple):
-    """The members of an etcd, or the path of a socket."""
-
-    endpoints: tuple[str, ...] = ()
-    socket_path: str = ""
-
-
-def parse_store_address(text: str) -> StoreAddress:
-    """Parses the address. Raises InvalidSetting."""
-    kind, _, place = text.partition("://")
-    if kind == "unix" and place.startswith("/"):
-        return StoreAddress(socket_path=place)
-    endpoints = tuple(part.strip() for part in place.split(",") if part.strip())
-    if kind == "etcd" and endpoints and all(_is_endpoint(endpoint) for endpoint in endpoints):
-        return StoreAddress(endpoints)
-    raise InvalidSetting(f"Invalid value {text} for configuration cluster.store: expected {_EXAMPLES}")
-
-
-def _is_endpoint(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 65536

@@ -46,10 +46,6 @@ _NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
 class InvalidConfiguration(InvalidSetting):
     """The broker does not start with a configuration; the message names the place and the reason of every mistake."""
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
 
 def load_settings(
     toml: str = "",
@@ -82,7 +78,7 @@ def load_settings(
     try:
         return BrokerSettings.from_texts(texts)
     except InvalidSetting as error:
-        raise InvalidConfiguration(str(error)) from None
+        raise InvalidConfiguration(*error.problems) from None
 
 
 def problems_of(toml: str, file_name: str = "file") -> list[str]:

@@ -36,7 +36,12 @@ class Kind(IntEnum):
 
 
 class InvalidSetting(ValueError):
-    """A setting does not take a value; the message names the setting, the value and valid values."""
+    """A setting does not take a value; the message names the setting, the value and valid values. Several mistakes that
+    are found together are in `problems`, and are the lines of the message."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
