@@ -37,6 +37,7 @@ _LONG_STORIES = {
     "first-cluster.md",
     "growing.md",
     "hanging-transactions.md",
+    "lost-etcd.md",
     "moving-a-rack.md",
     "nodes.md",
     "racks.md",

@@ -158,11 +158,14 @@ async def check_cluster(
             was += f" ({what})"
         elif seen is not None and revision >= seen.revision:
             was += ", with another history,"
+        away = f"{directory}/{WITNESS_FILE}"
+        go_on = f"To go on with the older metadata, and lose what it does not know, move {away} away on every broker"
+        if stored is None:
+            go_on = "If there is none, make a cluster of the brokers' directories (docs/operations/lost-etcd.md)"
         raise StoreFailure(
             f"the metadata store of cluster {known} went back: it is {at}, and {was} when this broker last saw it. The "
             "store was restored from an older copy, or is a new one. Nothing was changed. Put back a copy of the store "
-            "that is at least as new. To go on with the older metadata, and lose what it does not know, move "
-            f"{directory}/{WITNESS_FILE} away on every broker"
+            f"that is at least as new. {go_on}"
         )
 
 
