@@ -36,6 +36,7 @@ class Anomaly(StrEnum):
     INCONSISTENT_OFFSETS = "inconsistent offsets"
     LOST_WRITE = "lost write"
     UNSEEN = "unseen"
+    VANISHED = "vanished"
     TORN_TRANSACTION = "torn transaction"
     ABORTED_READ = "aborted read"
     EARLY_READ = "early read"
@@ -91,6 +92,7 @@ def suspects_in(seen: Observations) -> Iterator[Suspect]:
         yield from _conflicts(partition, observed)
         for suspect, transaction in chain(
             _missing(seen, partition, observed, seen_as_committed),
+            _vanished(seen, partition, observed, seen_as_committed),
             _displaced(seen, partition, topic, observed, seen_as_committed),
             _missing_without_offset(seen, partition, topic, observed, seen_as_committed),
         ):
@@ -240,7 +242,7 @@ def _missing(
             while run < len(covered) and covered[run][1] < offset:
                 run += 1
             while drain < len(drains) and drains[drain].start <= offset:
-                until, drained_at = max((until, drained_at), drains[drain][1:])
+                until, drained_at = max((until, drained_at), (drains[drain].until, drains[drain].event))
                 drain += 1
             passed = run < len(covered) and covered[run][0] <= offset
             if not passed and page.acked_at[index] > until:
@@ -250,6 +252,34 @@ def _missing(
                 yield Suspect(Anomaly.LOST_WRITE, at, hashed=page.value[index]), transaction
             else:
                 yield Suspect(Anomaly.UNSEEN, at, event=drained_at), transaction
+
+
+def _vanished(
+    seen: Observations,
+    partition: TopicPartition,
+    observed: PartitionSeen,
+    seen_as_committed: bytearray,
+) -> Iterator[tuple[Suspect, int]]:
+    """Acknowledged records that a reader got, and that lie behind the end which a later reader found."""
+    drains = sorted(
+        (drain.end, drain.until, drain.event)
+        for drain in observed.drains
+        if drain.end is not None and drain.end < observed.highest_read
+    )
+    drain = until = drained_at = 0
+    for base, page in observed.positions.pages() if drains else ():
+        for index in range(PAGE_OFFSETS):
+            offset = base + index
+            while drain < len(drains) and drains[drain][0] < offset:
+                until, drained_at = max((until, drained_at), drains[drain][1:])
+                drain += 1
+            marks = page.marks[index]
+            if not (marks & ACKED and marks & READ) or page.acked_at[index] > until:
+                continue
+            if offset < observed.log_start_offset or not demanded(page, index, observed):
+                continue
+            if _is_visible(seen, transaction := page.transaction[index], seen_as_committed):
+                yield Suspect(Anomaly.VANISHED, (At(partition, offset),), event=drained_at), transaction
 
 
 def _displaced(
@@ -286,7 +316,7 @@ def _missing_without_offset(
     drains = [drain for drain in observed.drains if drain.start == 0]
     if not drains or observed.log_start_offset:
         return
-    _, until, drained_at = max(drains)
+    until, drained_at = max((drain.until, drain.event) for drain in drains)
     for hashed, acked_at in observed.acked_without_offset.items():
         producer, begun_at, transaction, _ = topic.placeless[hashed]
         stays = seen.producers[producer].acks == "all" or begun_at > observed.leader_lost_at

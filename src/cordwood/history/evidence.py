@@ -275,6 +275,20 @@ def _unseen(suspect: Suspect, evidence: Evidence) -> Finding | None:
     return _finding(suspect, at, known, sentence)
 
 
+def _vanished(suspect: Suspect, evidence: Evidence) -> Finding | None:
+    at = suspect.at[0]
+    known, got = evidence.first(at, "acknowledged"), evidence.first(at, "read by")
+    if known is None or got is None:
+        return None
+    drain = evidence.lines[suspect.event]
+    assert isinstance(drain.event, events.Drained)
+    sentence = (
+        f"{at.place}: {known.value!r} was {known.told()}, and {got.told()}; "
+        f"{drain.event.who} had read to the end {at_time(drain.event.at_ms)} ({drain.place}), which was before it."
+    )
+    return _finding(suspect, at, known, sentence)
+
+
 def _never_sent(suspect: Suspect, evidence: Evidence) -> Finding | None:
     at = suspect.at[0]
     known = evidence.first(at, "read by")
@@ -344,6 +358,7 @@ _WORDS = {
     Anomaly.INCONSISTENT_OFFSETS: _inconsistent,
     Anomaly.LOST_WRITE: _lost,
     Anomaly.UNSEEN: _unseen,
+    Anomaly.VANISHED: _vanished,
     Anomaly.TORN_TRANSACTION: _torn,
     Anomaly.ABORTED_READ: _aborted,
     Anomaly.EARLY_READ: _early,

@@ -91,11 +91,13 @@ class EarlyRead(NamedTuple):
 
 class Drain(NamedTuple):
     """A reader reached the end: it must have read every record from offset `start` on that was acknowledged before
-    `until`."""
+    `until`. `end` is the highest offset that it read, and None for a reader by subscription, whose group may have read
+    further."""
 
     start: int
     until: int
     event: int
+    end: int | None
 
 
 @dataclass(slots=True)
@@ -452,7 +454,10 @@ class Observations:
             # For this reader the log ends at the first record of an open transaction. Records acknowledged before that
             # record was sent are below it; later records of any producer may be behind it.
             until = min(topic.open_since.values(), default=number)
-        topic.partition(event.partition).drains.append(Drain(start, until, number))
+        end = None
+        if self.readers[reader].mode == "assign":
+            end = start - 1 if place.high is None else place.high
+        topic.partition(event.partition).drains.append(Drain(start, until, number, end))
 
     def _producer_of(self, who: str) -> int:
         index = self._producer_index.get(who)

@@ -293,6 +293,47 @@ class TestUnseen:
         assert story.check().clean
 
 
+class TestVanished:
+    def test_a_record_that_was_read_lies_behind_the_end_that_a_later_reader_found(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        for offset, value in enumerate("abc"):
+            write(producer, value, offset)
+        read(reader, (0, "a"), (1, "b"), (2, "c"))
+        later = story.reader("r2")
+        later.positioned(TOPIC, 0, 0)
+        read(later, (0, "a"))
+        later.drained(TOPIC, 0)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.VANISHED: 2}
+        assert "'b' was acknowledged to p1" in report.findings[0].sentence
+        assert "r2 had read to the end" in report.findings[0].sentence
+
+    def test_a_reader_that_came_to_the_end_before_the_acknowledgement_does_not_count(self, story: Story) -> None:
+        producer, reader, early = story.producer(), story.reader(), story.reader("r2")
+        write(producer, "a", 0)
+        read(early, (0, "a"))
+        early.drained(TOPIC, 0)
+        write(producer, "b", 1)
+        read(reader, (0, "a"), (1, "b"))
+        assert story.check().clean
+
+    def test_what_was_deleted_on_purpose_did_not_vanish(self, story: Story) -> None:
+        producer, reader, later = story.producer(), story.reader(), story.reader("r2")
+        write(producer, "a", 0)
+        read(reader, (0, "a"))
+        story.recorder.log_start_moved(TOPIC, 0, 1)
+        later.drained(TOPIC, 0)
+        assert story.check().clean
+
+    def test_a_member_of_a_group_reads_on_where_another_stopped(self, story: Story) -> None:
+        producer = story.producer()
+        first, second = story.reader("r1", "subscribe"), story.reader("r2", "subscribe")
+        write(producer, "a", 0)
+        read(first, (0, "a"))
+        second.drained(TOPIC, 0)
+        assert story.check().clean
+
+
 class TestAcknowledgedWithoutAnOffset:
     def tell(self, story: Story, acks: Acks = "all") -> ReaderRecorder:
         write(story.producer(acks=acks, idempotent=acks == "all"), "a", None)
