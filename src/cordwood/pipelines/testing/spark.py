@@ -18,6 +18,8 @@ def testing_session() -> "Iterator[SparkSession]":
         settings = {
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",
+            # A test runs most code of Spark a few times: the second compiler would cost as much CPU again as the test.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": f"{directory}/warehouse",
             "spark.local.dir": f"{directory}/local",
