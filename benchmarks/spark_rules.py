@@ -23,7 +23,7 @@ from benchmarks.systems import CordwoodSystem
 from cordwood.pipelines import expect, pipeline, topic
 from cordwood.pipelines import json as json_format
 from cordwood.pipelines.testing import PipelineTest
-from cordwood.pipelines.testing.spark import testing_session
+from cordwood.spark import session
 
 RULES = [
     "amount >= 0",
@@ -37,6 +37,7 @@ RULES = [
     "amount * 1.19 < 2000000",
     "amount is not null and customer is not null",
 ]
+SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
 CASES = ("none", "ten on the input", "ten on the output")
 
 
@@ -62,7 +63,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--cold", type=int, default=3, help="rounds that do not count: the JVM compiles in them")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rules-") as directory, testing_session() as spark:
+    with (
+        tempfile.TemporaryDirectory(prefix="rules-") as directory,
+        session("rules", master="local[2]", **SETTINGS, **{"spark.local.dir": f"{directory}/local"}) as spark,
+    ):
         broker = CordwoodSystem(Path(directory) / "broker")
         broker.start()
         try:
