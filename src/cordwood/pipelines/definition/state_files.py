@@ -3,9 +3,12 @@
 Every operation on the disk goes through one method, so that a test can stop the program before each of them.
 """
 
+import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +69,14 @@ class StateFiles:
     def sync_directory(self, path: Path) -> None:
         self._step("sync directory", str(path))
         sync(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a file, which the system takes back from dead processes. Waits for another holder."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

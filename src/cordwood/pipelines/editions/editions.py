@@ -19,10 +19,10 @@
 An edition is one build of a pipeline's outputs: `v1`, `v2`, and `v2.2` for the second build by version 2. Everything
 below an edition belongs to it alone, so nothing that happens to a fresh edition can touch the live one. Swap and
 rollback replace `live.json` as a whole, by a rename: after a crash anywhere either the old edition or the new one is
-live.
+live. Several pipelines become live at one moment by a decision of their project, which counts before `live.json`
+(`edition_sets.py`).
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -34,12 +34,13 @@ from typing import Any, Final, Self
 
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import DamagedState, InvalidDefinition, NotFound, WrongState, shown_path
-from cordwood.pipelines.definition.state_files import StateFiles
+from cordwood.pipelines.definition.state_files import StateFiles, locked
 from cordwood.pipelines.definition.storage_options import written_out
+from cordwood.pipelines.editions.edition_sets import EditionSets
 from cordwood.pipelines.editions.live import FORMAT, Live, check_format
+from cordwood.pipelines.editions.output_facts import TableFacts, effects_of, table_facts, topic_names
 from cordwood.pipelines.editions.positions import Positions, furthest
 from cordwood.pipelines.editions.switches import Followed, Step, pending, settled, swapped
-from cordwood.pipelines.editions.table_facts import TableFacts, table_facts
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_failures_of
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
@@ -127,10 +128,14 @@ class PipelineState:
         self.directory = directory
         self.name = directory.name
         self.files = files or StateFiles()
+        self._sets = EditionSets(directory.parent, self.files)
 
     # Reading the state
 
     def live(self) -> Live | None:
+        decided = self._sets.decided(self.name)
+        if decided is not None:
+            return decided
         path = self.directory / "live.json"
         value = self.files.read(path)
         return None if value is None else Live.from_json(value, path)
@@ -198,26 +203,37 @@ class PipelineState:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Locks the state for one change at a time: two first runs at once would both make the first edition."""
+        """Locks the state for one change at a time: two first runs at once would both make the first edition. Carries
+        out a decision first, so that `live.json` is what is live."""
         self.files.make_directory(self.directory)
-        with _locked(self.directory / "changing"):
+        with locked(self.directory / "changing"):
+            self._sets.carry_out()
             yield
 
     @contextmanager
     def _replacing_live(self) -> Iterator[None]:
         """Locks `live.json` for one replacement. A run settles a switch while a swap holds `changing` and waits for the
         run's end, so `changing` cannot be the lock."""
-        with _locked(self.directory / "replacing"):
+        self._sets.carry_out()
+        with locked(self.directory / "replacing"):
             yield
 
     def make_edition(
-        self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool, source_file: str | None = None
+        self,
+        made: Pipeline,
+        *,
+        starting: str,
+        now_ms: int,
+        replayed: bool,
+        source_file: str | None = None,
+        name: str | None = None,
+        followed: tuple[Followed, ...] = (),
     ) -> Edition:
         """Makes a new edition, which exists once its `edition.json` does. A pipeline's first edition writes to the
         topics as declared. `source_file` is the author's file, if `made` was loaded from the definition that another
-        edition keeps."""
+        edition keeps. `name` is one that `free_name` gave."""
         there = self.editions()
-        name = _free_name(made.version, {*there, *self._names_on_the_way()})
+        name = name or self.free_name(made.version)
         # Editions stay in the order of their making, also if the clock was set back between two of them.
         made_at_ms = max([now_ms, *(each.made_at_ms + 1 for each in there.values())])
         directory = self.edition_directory(name)
@@ -234,11 +250,16 @@ class PipelineState:
             made_at_ms=made_at_ms,
             replayed=replayed,
             tables=table_facts(made),
-            topics=_topic_names(made, name if replayed else None),
-            effects=_effects(made),
+            topics=topic_names(made, name if replayed else None),
+            effects=effects_of(made),
+            followed=followed,
         )
         self._write(edition)
         return edition
+
+    def free_name(self, version: int) -> str:
+        """The name of the next edition by this version."""
+        return _free_name(version, {*self.editions(), *self._names_on_the_way(), *self._sets.names_of(self.name)})
 
     def _names_on_the_way(self) -> set[str]:
         """Editions between which readers of topics go over. Another edition of such a name would have topics of the
@@ -284,7 +305,7 @@ class PipelineState:
                     f"{made.name}: the table {name} has {what} than in edition {edition.name}",
                     hint,
                 )
-        added = _topic_names(made, edition.name if edition.replayed else None)
+        added = topic_names(made, edition.name if edition.replayed else None)
         return replace(
             edition,
             version=made.version,
@@ -292,7 +313,7 @@ class PipelineState:
             definition_file=TRIAL,
             tables={**edition.tables, **table_facts(made)},
             topics={**added, **edition.topics},
-            effects=_effects(made),
+            effects=effects_of(made),
         )
 
     def adopt(self, tried: Edition) -> Edition:
@@ -333,22 +354,45 @@ class PipelineState:
     def swap(self, to: str, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
         """Makes another edition the live one. `position` is how far the previous one has read; `switch_at` notes a
         switch there for readers of its topics."""
-        live = self.live()
-        if live is None:
-            raise WrongState(f"{self.name} has no live edition to swap", "`cordwood pipeline run` makes the first one")
-        self.edition(to)
-        if to == live.edition:
-            raise WrongState(f"edition {to} of {self.name} is live already")
-        before = tuple(name for name in live.before if name != to)
-        return self._replace_live(live, to, (*before, live.edition), position, now_ms, switch_at)
+        return self._replace_live(self.live_after_swap(to, position=position, now_ms=now_ms, switch_at=switch_at))
 
     def rollback(self, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
         """Makes the edition live that was live before the last swap; the arguments are as for `swap`."""
+        return self._replace_live(self.live_after_rollback(position=position, now_ms=now_ms, switch_at=switch_at))
+
+    def live_after_swap(self, to: str, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
+        live = self.live()
+        if live is None:
+            raise WrongState(f"{self.name} has no live edition to swap", "`cordwood pipeline run` makes the first one")
+        if to == live.edition:
+            raise WrongState(f"edition {to} of {self.name} is live already")
+        before = tuple(name for name in live.before if name != to)
+        return self._changed(live, to, (*before, live.edition), position, now_ms, switch_at)
+
+    def live_after_rollback(self, *, position: Positions, now_ms: int, switch_at: Positions | None = None) -> Live:
         live = self.live()
         if live is None or not live.before:
             raise WrongState(f"{self.name} has no swap to undo")
-        self.edition(live.before[-1])
-        return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms, switch_at)
+        return self._changed(live, live.before[-1], live.before[:-1], position, now_ms, switch_at)
+
+    def _changed(
+        self,
+        live: Live,
+        edition: str,
+        before: tuple[str, ...],
+        position: Positions,
+        now_ms: int,
+        switch_at: Positions | None,
+    ) -> Live:
+        effects_from = self.effects_before(live, self.edition(edition), position)
+        switches = live.switches
+        if switch_at is not None:
+            switches = swapped(switches, live.edition, edition, switch_at)
+        return Live(edition, before, effects_from, now_ms, switches)
+
+    def _replace_live(self, live: Live) -> Live:
+        self.files.replace(self.directory / "live.json", live.to_json())
+        return live
 
     def settle(self, steps: Mapping[str, Step]) -> None:
         """Settles the last switch: readers of the topics go over at these offsets."""
@@ -394,23 +438,6 @@ class PipelineState:
             for name in names:
                 place.remove(name)
 
-    def _replace_live(
-        self,
-        live: Live,
-        edition: str,
-        before: tuple[str, ...],
-        position: Positions,
-        now_ms: int,
-        switch_at: Positions | None,
-    ) -> Live:
-        effects_from = self.effects_before(live, self.edition(edition), position)
-        switches = live.switches
-        if switch_at is not None:
-            switches = swapped(switches, live.edition, edition, switch_at)
-        changed = Live(edition, before, effects_from, now_ms, switches)
-        self.files.replace(self.directory / "live.json", changed.to_json())
-        return changed
-
     def _note(self, edition: Edition, **facts: Any) -> Edition:
         """Writes these facts about an edition; also of a trial nothing else is written."""
         self._write(replace(self.edition(edition.name), **facts))
@@ -436,16 +463,6 @@ class PipelineState:
         parent = self.directory / "editions"
         if parent.is_dir():
             yield from (path for path in parent.iterdir() if _EDITION_NAME.fullmatch(path.name))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _content(made: Pipeline) -> bytes:
@@ -480,16 +497,3 @@ def _order(name: str) -> tuple[int, int]:
     matched = _EDITION_NAME.fullmatch(name)
     assert matched is not None, name
     return int(matched[1]), int(matched[2] or 1)
-
-
-def _effects(made: Pipeline) -> tuple[str, ...]:
-    return tuple(output.name for output in made.outputs.values() if not output.replayable)
-
-
-def _topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:
-    """Topics of an edition, by declared name. A rebuilt topic is a new topic: records that were read cannot be taken
-    back."""
-    return {
-        topic.name: f"{topic.name}.{suffix}" if suffix is not None and topic.replayable else topic.name
-        for topic in made.topics.values()
-    }

@@ -19,7 +19,7 @@ from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.live import Live
 from cordwood.pipelines.editions.positions import Positions, ahead, furthest
 from cordwood.pipelines.editions.project import Project
-from cordwood.pipelines.editions.switches import Followed, Step
+from cordwood.pipelines.editions.switches import Followed, Step, pending
 
 
 class NextLeg(NamedTuple):
@@ -69,7 +69,7 @@ def ways_on(project: Project, pipeline: Pipeline, edition: Edition) -> list[list
     an input leads nowhere any more."""
     _check_written(project, pipeline)
     noted = (_noted(edition, topic) for topic in pipeline.inputs.values())
-    ways = [_way_on(project, pipeline, each) for each in noted if each is not None]
+    ways = [_way_on(project, pipeline, edition, each) for each in noted if each is not None]
     return [way for way in ways if way]
 
 
@@ -103,7 +103,8 @@ class Reader(NamedTuple):
 
 def readers_of(project: Project, state: PipelineState) -> list[Reader]:
     """The editions of other pipelines that have begun to read topics of this one, which may differ between its
-    editions. Editions that were live before count, too: a rollback makes them read on."""
+    editions. Editions that were live before count, too: a rollback makes them read on. Members of a set that is not
+    live do not: they read what the set writes."""
     written = {
         topic: declared
         for edition in state.editions().values()
@@ -115,7 +116,11 @@ def readers_of(project: Project, state: PipelineState) -> list[Reader]:
         if other.name == state.name:
             continue
         for name, edition in other.editions().items():
-            followed = {each.output: each.topic for each in edition.followed if each.pipeline == state.name}
+            followed = {
+                each.output: each.topic
+                for each in edition.followed
+                if each.pipeline == state.name and not project.sets.reads_beside(other.name, name, each)
+            }
             found += [Reader(other.name, name, output, topic, True) for output, topic in sorted(followed.items())]
             found += [
                 Reader(other.name, name, written[topic], topic, False)
@@ -169,37 +174,64 @@ def _beginning(project: Project, pipeline: Pipeline, topic: Topic, edition: Edit
     return Followed(state.name, topic.name, writer.name, writer.topics[topic.name], len(live.switches))
 
 
-def _way_on(project: Project, pipeline: Pipeline, noted: Followed) -> list[NextLeg]:
-    """The settled steps from a noted place on. Switches that do not change the topic are no steps."""
-    state = project.state(noted.pipeline)
-    live = state.live()
-    switches = () if live is None else live.switches
-    taken = noted.switches
-    writing = switches[taken].before if taken < len(switches) else (None if live is None else live.edition)
-    if taken > len(switches) or writing != noted.edition:
+def _way_on(project: Project, pipeline: Pipeline, edition: Edition, noted: Followed) -> list[NextLeg]:
+    """The settled steps from a noted place on. Switches that do not change the topic are no steps; a member of a set
+    that is not live stays in the topic of its own set."""
+    if project.sets.reads_beside(pipeline.name, edition.name, noted):
+        return []
+    way = _steps_from(project, noted)
+    if way is None:
         raise WrongState(
             f"{pipeline.name} reads {noted.topic}, which edition {noted.edition} of {noted.pipeline} wrote, and there "
             "is no way from there to the topic of the live edition",
             f"`cordwood pipeline replay {pipeline.name} --fresh` builds its outputs from what is live",
         )
+    state = project.state(noted.pipeline)
+    live = state.live()
+    if live is not None and pending(live.switches) is None and noted.output not in state.edition(live.edition).topics:
+        raise WrongState(
+            f"{pipeline.name} reads {noted.output} of {noted.pipeline}, whose live edition {live.edition} does not "
+            "write it any more",
+            f"`cordwood pipeline rollback {noted.pipeline}` brings it back, or {pipeline.name} reads another topic",
+        )
+    return way
+
+
+def _steps_from(project: Project, noted: Followed) -> list[NextLeg] | None:
+    """The settled steps from a noted place on; None if they do not lead to what is live."""
+    state = project.state(noted.pipeline)
+    live = state.live()
+    switches = () if live is None else live.switches
+    if live is None or noted.switches > len(switches):
+        return None
     way: list[NextLeg] = []
     here = noted
-    for switch in switches[taken:]:
+    for switch in switches[noted.switches :]:
         if switch.steps is None:
-            return way
+            left = state.edition(switch.before).topics.get(noted.output, here.topic)
+            return way if left == here.topic else None
         step = switch.steps.get(noted.output)
         after = replace(here, edition=switch.now, switches=here.switches + 1)
         if step is not None:
+            if step.leaves != here.topic:
+                return None
             after = replace(after, topic=step.enters)
             way.append(NextLeg(here, step, after))
         here = after
-    if here.output not in state.edition(here.edition).topics:
-        raise WrongState(
-            f"{pipeline.name} reads {here.output} of {here.pipeline}, whose live edition {here.edition} does not write "
-            "it any more",
-            f"`cordwood pipeline rollback {here.pipeline}` brings it back, or {pipeline.name} reads another topic",
-        )
-    return way
+    now = state.edition(live.edition).topics.get(noted.output, here.topic)
+    return way if now == here.topic else None
+
+
+def stranded(project: Project, state: PipelineState, edition: Edition) -> Followed | None:
+    """The place from which no switch leads the edition to what is live; None if it can go on everywhere."""
+    return next(
+        (
+            each
+            for each in edition.followed
+            if not project.sets.reads_beside(state.name, edition.name, each) and _steps_from(project, each) is None
+        ),
+        None,
+    )
 
 
 class Abandoned(NamedTuple):

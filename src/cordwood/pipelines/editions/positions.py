@@ -57,6 +57,11 @@ def distance(ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> int:
     return sum(end - start for partitions in ranges.values() for start, end in partitions.values())
 
 
+def lacking(first: Positions, second: Positions) -> int:
+    """How many offsets `second` is behind `first`, in the topics of both. Without a topic it has read nothing."""
+    return distance(ahead({topic: each for topic, each in first.items() if topic in second or not second}, second))
+
+
 def places_in_words(positions: Positions, limit: int = 5) -> str:
     """`orders/0@120`, for at most `limit` partitions."""
     flat = [(topic, *each) for topic, partitions in sorted(positions.items()) for each in sorted(partitions.items())]

@@ -17,6 +17,7 @@ from cordwood.pipelines.definition.errors import NotFound, WrongState
 from cordwood.pipelines.definition.loading import same_name
 from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.editions.edition_sets import EditionSets
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 from cordwood.pipelines.tables.table_formats import rows_of, snapshot
@@ -45,6 +46,7 @@ class Project:
         chosen = directory or os.environ.get(ENVIRONMENT) or DEFAULT_DIRECTORY
         self.directory = Path(chosen).absolute()
         self.files = files or StateFiles()
+        self.sets = EditionSets(self.directory, self.files)
 
     def pipeline_names(self) -> list[str]:
         if not self.directory.is_dir():

@@ -8,7 +8,8 @@ the record where the old one stopped. If the new edition has read further alread
 effect at all, so such a swap is refused.
 
 Pipelines that read the outputs are like such outputs. They go over from topic to topic at the record where the old
-edition stopped (`switches.py`), so the new edition must not be beyond it.
+edition stopped (`switches.py`), so the new edition must not be beyond it. Editions that belong together become live
+together (`set_swapping.py`).
 """
 
 import os
@@ -29,10 +30,10 @@ from cordwood.pipelines.editions.checkpoint import (
 )
 from cordwood.pipelines.editions.control import Command, Serving
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.following import Reader, readers_of, with_left
+from cordwood.pipelines.editions.following import Reader, readers_of, stranded, with_left
 from cordwood.pipelines.editions.live import Live
 from cordwood.pipelines.editions.planned import read_kept
-from cordwood.pipelines.editions.positions import Positions, ahead, distance, furthest, in_words
+from cordwood.pipelines.editions.positions import Positions, ahead, furthest, in_words, lacking
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
@@ -46,6 +47,7 @@ _LOOK_S: Final = 0.1
 class Swapped:
     """The outputs that readers get from now on, or would get."""
 
+    pipeline: str
     before: Edition
     now: Edition
     tables: Mapping[str, TablePlace]
@@ -99,43 +101,43 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
     """Makes the fresh edition the live one."""
     with state.changing():
         live, fresh = _to_swap(state, to, force=force)
-        with _standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
-            leaving = _position_left(state, live, fresh, skip_effects=skip_effects)
+        with standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
+            leaving = position_left(state, live, fresh, skip_effects=skip_effects)
             switch_at = _switch_at(state, live, fresh, skip=skip_effects)
             state.swap(fresh.name, position=leaving, now_ms=_now_ms(), switch_at=switch_at)
-        return _swapped(state, live.edition, fresh.name, stopped)
+        return swapped(state, live.edition, fresh.name, stopped)
 
 
 def would_swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool) -> Swapped:
     """The result of `swap`, or its refusal; changes and stops nothing. `stopped` has the editions that run now: while
     one runs, positions move, and only the swap itself can judge them."""
     live, fresh = _to_swap(state, to, force=force)
-    run = _running_of(state, [live.edition, fresh.name])
+    run = running_of(state, [live.edition, fresh.name])
     if not run:
-        _position_left(state, live, fresh, skip_effects=skip_effects)
+        position_left(state, live, fresh, skip_effects=skip_effects)
         _switch_at(state, live, fresh, skip=skip_effects)
-    return _swapped(state, live.edition, fresh.name, run)
+    return swapped(state, live.edition, fresh.name, run)
 
 
 def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
     """Makes the edition live that was live before the last swap."""
     with state.changing():
         live = _to_roll_back(state)
-        with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
-            leaving = _effects_of(state, live.edition, skip=skip_effects)
+        with standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
+            leaving = effects_left(state, live.edition, skip=skip_effects)
             switch_at = _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
             state.rollback(position=leaving, now_ms=_now_ms(), switch_at=switch_at)
-        return _swapped(state, live.edition, live.before[-1], stopped)
+        return swapped(state, live.edition, live.before[-1], stopped)
 
 
 def would_roll_back(state: PipelineState, *, skip_effects: bool) -> Swapped:
     """The result of `rollback`, or its refusal; changes and stops nothing. `stopped` is as for `would_swap`."""
     live = _to_roll_back(state)
-    run = _running_of(state, [live.edition, live.before[-1]])
+    run = running_of(state, [live.edition, live.before[-1]])
     if not run:
-        _effects_of(state, live.edition, skip=skip_effects)
+        effects_left(state, live.edition, skip=skip_effects)
         _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
-    return _swapped(state, live.edition, live.before[-1], run)
+    return swapped(state, live.edition, live.before[-1], run)
 
 
 def lock_path(state: PipelineState, edition: str) -> Path:
@@ -143,7 +145,7 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 
 
 @contextmanager
-def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
+def standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
     """Stops these editions and keeps them locked. Yields the stopped ones, with the process that ran each. A pipeline
     that a process serves is started again afterwards."""
     stopped: dict[str, int | None] = {}
@@ -161,7 +163,7 @@ def _standing_still(state: PipelineState, editions: list[str], timeout_s: float)
         yield stopped
 
 
-def _running_of(state: PipelineState, editions: list[str]) -> dict[str, int | None]:
+def running_of(state: PipelineState, editions: list[str]) -> dict[str, int | None]:
     return {edition: by.pid for edition, by in running(state).items() if edition in editions}
 
 
@@ -187,13 +189,14 @@ def _to_swap(state: PipelineState, to: str | None, *, force: bool) -> tuple[Live
             f"edition {fresh.name} of {state.name} has not caught up yet",
             f"`cordwood pipeline replay {file}` goes on with it; --force swaps it as it is",
         )
+    _check_can_go_on(state, fresh, f"`cordwood pipeline replay {state.name} --fresh` builds one from what is live")
     return live, fresh
 
 
-def _position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
+def position_left(state: PipelineState, live: Live, fresh: Edition, *, skip_effects: bool) -> Positions:
     """How far the live edition has read when the fresh one replaces it. Raises WrongState where records would never
     reach outputs that are not replayable. Neither edition may run."""
-    leaving = _effects_of(state, live.edition, skip=skip_effects)
+    leaving = effects_left(state, live.edition, skip=skip_effects)
     done = state.effects_before(live, fresh, leaving)
     gap = ahead(_passed(state, fresh, committed_position(state.checkpoint(fresh.name))), done)
     if fresh.effects and gap and not skip_effects:
@@ -245,7 +248,7 @@ def _switch_at(state: PipelineState, live: Live, entering: Edition, *, skip: boo
     return at
 
 
-def _effects_of(state: PipelineState, edition: str, *, skip: bool) -> Positions:
+def effects_left(state: PipelineState, edition: str, *, skip: bool) -> Positions:
     return _passed(state, state.edition(edition), effects_position(state, edition, skip=skip))
 
 
@@ -263,7 +266,36 @@ def _to_roll_back(state: PipelineState) -> Live:
     live = _live(state)
     if not live.before:
         raise WrongState(f"{state.name} has no swap to undo")
+    _check_can_go_on(state, state.edition(live.before[-1]), _way_back(state, live))
     return live
+
+
+def _check_can_go_on(state: PipelineState, entering: Edition, hint: str) -> None:
+    """Raises WrongState if the edition reads what another pipeline has left behind: it could not run."""
+    project = Project(state.directory.parent, state.files)
+    place = stranded(project, state, entering)
+    if place is not None:
+        live = project.state(place.pipeline).live()
+        now = "none" if live is None else live.edition
+        raise WrongState(
+            f"edition {entering.name} of {state.name} reads {place.topic}, which edition {place.edition} of "
+            f"{place.pipeline} wrote, and the live edition of {place.pipeline} is {now}: it would get nothing more",
+            hint,
+        )
+
+
+def _way_back(state: PipelineState, live: Live) -> str:
+    """The command that goes back, or on, where the edition that was live before cannot run alone."""
+    project = Project(state.directory.parent, state.files)
+    together = project.sets.of(state.name, live.edition)
+    for member in () if together is None else together.members:
+        other = project.state(member.pipeline).live()
+        if other is not None and other.edition != member.edition and member.edition in other.before:
+            return (
+                f"they became live together ({together}): `cordwood pipeline rollback {member.pipeline}` brings "
+                f"{member.pipeline} back to {member.edition}, and then all of them can be rolled back"
+            )
+    return f"`cordwood pipeline replay {state.name} --fresh` builds an edition from what is live"
 
 
 def _live(state: PipelineState) -> Live:
@@ -273,9 +305,10 @@ def _live(state: PipelineState) -> Live:
     return live
 
 
-def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, int | None]) -> Swapped:
+def swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, int | None]) -> Swapped:
     first, second = state.edition(before), state.edition(now)
     return Swapped(
+        state.name,
         first,
         second,
         tables={name: state.table_directory(second, name) for name, facts in second.tables.items() if not facts.shared},
@@ -284,7 +317,7 @@ def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, 
             for name, topic in second.topics.items()
             if name in first.topics and first.topics[name] != topic
         },
-        behind=distance(ahead(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now)))),
+        behind=lacking(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now))),
         stopped=stopped,
         readers=_readers(state, first, second),
     )

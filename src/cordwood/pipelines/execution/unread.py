@@ -23,7 +23,11 @@ def unread(project: Project, state: PipelineState, edition: Edition, bootstrap_s
     topics = set(position or edition.input_ids)
     if not topics:
         return None
-    ways = {each.topic: _ways_on(project, each.pipeline, each.output, each.switches) for each in edition.followed}
+    ways = {
+        each.topic: _ways_on(project, each.pipeline, each.output, each.switches)
+        for each in edition.followed
+        if not project.sets.reads_beside(state.name, edition.name, each)
+    }
     wanted = topics | {entered for topic in topics for _, entered, _ in ways.get(topic, [])}
     patient = ClientSettings(bootstrap_servers, retry_timeout_ms=_PATIENCE_MS, request_timeout_ms=_PATIENCE_MS)
     with Cluster(patient) as cluster:

@@ -1,4 +1,4 @@
-"""Facts of an edition about its tables, in `edition.json`: enough to find and read them, and no credentials."""
+"""Facts of an edition about its outputs, in `edition.json`: enough to find and read them, and no credentials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,4 +47,17 @@ def table_facts(made: Pipeline) -> dict[str, TableFacts]:
             tuple(map(str, table.partition_by)),
         )
         for table in made.tables.values()
+    }
+
+
+def effects_of(made: Pipeline) -> tuple[str, ...]:
+    return tuple(output.name for output in made.outputs.values() if not output.replayable)
+
+
+def topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:
+    """Topics of an edition, by declared name. A rebuilt topic is a new topic: records that were read cannot be taken
+    back."""
+    return {
+        topic.name: f"{topic.name}.{suffix}" if suffix is not None and topic.replayable else topic.name
+        for topic in made.topics.values()
     }
