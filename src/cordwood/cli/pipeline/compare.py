@@ -1,7 +1,7 @@
 """`cordwood pipeline compare`: the live outputs and those of a replay, side by side."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +13,7 @@ from cordwood.model.failure import ExitCode, Failure
 if TYPE_CHECKING:
     from cordwood.cli.pipeline.compared_outputs import Compared
     from cordwood.pipelines.comparison.on_spark import Comparison
+    from cordwood.pipelines.editions.editions import Edition, PipelineState
 
 
 def compare_editions(
@@ -41,13 +42,11 @@ def compare_editions(
     is not compared. More than 200,000 rows are compared on Spark.
     """
     with refusals():
-        from cordwood.cli.pipeline.compared_outputs import compared
         from cordwood.pipelines.definition.errors import WrongState, shown_path
-        from cordwood.pipelines.editions.checkpoint import committed_position
-        from cordwood.pipelines.editions.positions import ahead, distance
         from cordwood.pipelines.editions.project import Project
 
-        state = Project(directory).known(name)
+        project = Project(directory)
+        state = project.known(name)
         name = state.name
         live = state.live_edition()
         other = state.edition(edition) if edition is not None else state.fresh_edition()
@@ -56,38 +55,66 @@ def compare_editions(
                 f"{name} has no edition beside the live one",
                 f"`cordwood pipeline replay {shown_path(live.source_file)}` builds one",
             )
-        positions = [committed_position(state.checkpoint(each.name)) for each in (live, other)]
-        apart = distance(ahead(positions[0], positions[1])), distance(ahead(positions[1], positions[0]))
-        found = compared(state, live, other, bootstrap_servers, samples)
-    if not found.outputs and not found.unwritten:
+        together = project.sets.beside(name, other.name)
+        judged = judge(state, live, other, bootstrap_servers, samples)
+    if not judged.found.outputs and not judged.found.unwritten:
         raise Failure(
             "NOTHING_TO_COMPARE",
             f"editions {live.name} and {other.name} of {name} have no output in common but those that they share",
             "an output is compared with the one of the same name, unless it is replayable=False",
         )
     if as_json:
-        print_json(
-            {
-                "pipeline": name,
-                "live": live.name,
-                "fresh": other.name,
-                "equal": found.is_equal,
-                "records_only_live_has_read": apart[0],
-                "records_only_fresh_has_read": apart[1],
-                "tables": [_as_json("table", each) for each in found.outputs if each.name in live.tables],
-                "topics": [_as_json("topic", each) for each in found.outputs if each.name not in live.tables],
-                "not_written_yet": found.unwritten,
-            }
-        )
+        print_json(judged.as_json())
     else:
-        say(f"{name}: edition {live.name} (version {live.version}, live) and {other.name} (version {other.version})")
-        _show_all(found)
-        if any(apart):
-            remark(
-                f"They have not read the same: {live.name} {apart[0]:,} records more, {other.name} {apart[1]:,} more."
-            )
-    if exit_code and not found.is_equal:
+        judged.show()
+        if together is not None:
+            remark(f"{other.name} is one of a set, which a swap of any of them makes live: {together}")
+    if exit_code and not judged.found.is_equal:
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+class Judged(NamedTuple):
+    """What two editions of a pipeline differ in."""
+
+    pipeline: str
+    live: "Edition"
+    fresh: "Edition"
+    found: "Compared"
+    apart: tuple[int, int]
+    """The records that only the live one has read, and only the fresh one, of topics that both read."""
+
+    def as_json(self) -> dict[str, Any]:
+        outputs, live = self.found.outputs, self.live
+        return {
+            "pipeline": self.pipeline,
+            "live": live.name,
+            "fresh": self.fresh.name,
+            "equal": self.found.is_equal,
+            "records_only_live_has_read": self.apart[0],
+            "records_only_fresh_has_read": self.apart[1],
+            "tables": [_as_json("table", each) for each in outputs if each.name in live.tables],
+            "topics": [_as_json("topic", each) for each in outputs if each.name not in live.tables],
+            "not_written_yet": self.found.unwritten,
+        }
+
+    def show(self) -> None:
+        live, fresh = self.live, self.fresh
+        known = f"edition {live.name} (version {live.version}, live)"
+        say(f"{self.pipeline}: {known} and {fresh.name} (version {fresh.version})")
+        _show_all(self.found)
+        if any(self.apart):
+            first, second = self.apart
+            remark(f"They have not read the same: {live.name} {first:,} records more, {fresh.name} {second:,} more.")
+
+
+def judge(state: "PipelineState", live: "Edition", fresh: "Edition", bootstrap_servers: str, samples: int) -> Judged:
+    from cordwood.cli.pipeline.compared_outputs import compared
+    from cordwood.pipelines.editions.checkpoint import committed_position
+    from cordwood.pipelines.editions.positions import lacking
+
+    read, reads = (committed_position(state.checkpoint(each.name)) for each in (live, fresh))
+    found = compared(state, live, fresh, bootstrap_servers, samples)
+    return Judged(state.name, live, fresh, found, (lacking(read, reads), lacking(reads, read)))
 
 
 def _show_all(found: "Compared") -> None:

@@ -32,6 +32,8 @@ class Node:
     quarantined: int = 0
     trouble: Sequence[str] = ()
     """What is wrong with it, or what it waits for."""
+    beside: str | None = None
+    """The newest of its editions that becomes live with a set."""
 
     def facts(self) -> list[str]:
         """What is to be said of it, in words."""
@@ -44,6 +46,8 @@ class Node:
             found.append(f"{self.rows_a_second:,.0f} rows/s")
         if self.quarantined:
             found.append(f"{count_in_words(self.quarantined, 'record')} in quarantine")
+        if self.beside is not None:
+            found.append(f"{self.beside} of a set beside it")
         return [*found, *(["in trouble"] if self.trouble else [])]
 
     def as_json(self) -> dict[str, Any]:
@@ -58,6 +62,7 @@ class Node:
             "lag": self.lag,
             "rows_per_second": self.rows_a_second,
             "quarantined": self.quarantined,
+            "beside": self.beside,
             "trouble": list(self.trouble),
         }
 

@@ -53,8 +53,9 @@ def run_in_foreground(
     monitor: "PipelineMonitor | None" = None,
     verbose: bool = False,
     python_bytes: int | None = None,
-) -> None:
-    """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Raises Failure."""
+) -> bool:
+    """Runs the worker. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once. Returns False if one
+    of them came. Raises Failure."""
 
     doing = Doing()
 
@@ -116,6 +117,7 @@ def run_in_foreground(
     if failure is not None:
         note_failure(found.state, edition.name, failure)
         raise _failure(failure)
+    return saying is None
 
 
 def tell_that_nothing_is_there(found: Found, edition: Edition, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """`cordwood pipeline forget`: removes an edition and its tables."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +12,9 @@ from cordwood.cli.terminal.options import AsJson
 from cordwood.cli.terminal.output import print_json, remark, say
 
 if TYPE_CHECKING:
+    from cordwood.pipelines.editions.edition_sets import EditionSet
     from cordwood.pipelines.editions.following import Reader
+    from cordwood.pipelines.editions.project import Project
 
 
 def forget_edition(
@@ -23,7 +25,10 @@ def forget_edition(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove an edition that is not live, with its tables and its checkpoint. Its topics are left alone."""
+    """Remove an edition that is not live, with its tables and its checkpoint. Its topics are left alone.
+
+    An edition of a set that `replay --downstream` has begun goes with all of its set.
+    """
     with refusals():
         from cordwood.pipelines.editions.following import readers_of
         from cordwood.pipelines.editions.project import Project
@@ -33,6 +38,10 @@ def forget_edition(
         project = Project(directory)
         state = project.known(name)
         name = state.name
+        together = project.sets.beside(name, edition)
+        if together is not None:
+            _forget_set(project, together, dry_run=dry_run, yes=yes, as_json=as_json)
+            return
         tables = sorted(state.edition(edition).tables)
         written = set(state.edition(edition).topics.values())
         readers = [reader for reader in readers_of(project, state) if reader.topic in written]
@@ -65,6 +74,38 @@ def forget_edition(
             say(f"topic {topic} is still there, and has to be until {', '.join(waiting)} went over to the next one")
         else:
             say(f"topic {topic} is still there: `cordwood topic delete {topic}` removes it")
+
+
+def _forget_set(project: "Project", together: "EditionSet", *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    from cordwood.pipelines.editions.set_swapping import forget_together
+
+    topics = [
+        topic
+        for member in together.members
+        for declared, topic in _topics_of(project, member.pipeline, member.edition).items()
+        if topic != declared
+    ]
+    members = {member.pipeline: member.edition for member in together.members}
+    if dry_run:
+        if as_json:
+            print_json({"would_forget_set": members, "topics": topics})
+        else:
+            say(f"the set {together} would be gone, with its checkpoints and tables")
+            remark(DRY_RUN)
+        return
+    confirm("removing a set of editions", f"Remove the set {together}, with its tables?", yes=yes)
+    forget_together(project, together)
+    if as_json:
+        print_json({"forgotten_set": members, "topics": topics})
+        return
+    say(f"the set {together} is gone")
+    for topic in topics:
+        say(f"topic {topic} is still there: `cordwood topic delete {topic}` removes it")
+
+
+def _topics_of(project: "Project", pipeline: str, edition: str) -> Mapping[str, str]:
+    there = project.state(pipeline).editions().get(edition)
+    return {} if there is None else there.topics
 
 
 def _names(readers: "Sequence[Reader]") -> list[str]:

@@ -188,4 +188,7 @@ def _node(
         rows * 1000 / duration_ms if rows is not None and duration_ms else None,
         live.progress.get("quarantined", 0),
         [*trouble, *failed, *(f"reads {each}" for each in live.abandoned)],
+        next(
+            (view.edition.name for view in reversed(views) if view.role == "fresh" and view.together is not None), None
+        ),
     )

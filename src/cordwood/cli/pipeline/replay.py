@@ -35,6 +35,13 @@ def replay(
             help="Read at most so many rows a second: others need the brokers, too. Default: no limit.",
         ),
     ] = None,
+    downstream: Annotated[
+        bool,
+        typer.Option(
+            "--downstream",
+            help="Replay all pipelines that read its outputs, too, into a set that `swap` makes live as one.",
+        ),
+    ] = False,
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     metrics: Metrics = None,
     directory: Directory = None,
@@ -46,7 +53,8 @@ def replay(
 
     A FILE is replayed as it is now, a NAME as the live edition keeps it. Readers keep getting the live edition until
     `cordwood pipeline swap`. Outputs that are not replayable get nothing. An interrupted replay goes on at its last
-    place if the same command is given again and the file is the same.
+    place if the same command is given again and the file is the same. With --downstream each pipeline that reads the
+    outputs, directly or through others, is taken by its file as it is now and reads the fresh outputs.
     """
     with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
@@ -66,11 +74,29 @@ def replay(
             starting_options(starting)
         except ValueError as error:
             raise Failure("USAGE", f"--from: {error}", EXAMPLES, ExitCode.USAGE) from error
+        if downstream and follow:
+            hint = "it ends when all have caught up; then `cordwood pipeline replay FILE --follow` of each goes on"
+            raise Failure("USAGE", "--downstream and --follow are not for one command", hint, ExitCode.USAGE)
         check_spark_is_installed()
         found = find(target, directory)
         say_which_code(found, "replay")
         monitor = shown.enter_context(metrics_at(metrics, found.project, bootstrap_servers))
         reachable_family(bootstrap_servers)
+        if downstream:
+            from cordwood.cli.pipeline.replay_downstream import replay_downstream
+
+            replay_downstream(
+                found,
+                starting=starting,
+                fresh=fresh,
+                bootstrap_servers=bootstrap_servers,
+                rows_per_second=rows_per_second,
+                max_restarts=max_restarts,
+                as_json=as_json,
+                monitor=monitor,
+                verbose=verbose,
+            )
+            return
         pipeline = found.bound()
         check_inputs(bootstrap_servers, pipeline)
         check_tables_can_be_written(pipeline)
@@ -85,6 +111,7 @@ def replay(
                 now_ms=now_ms,
                 source_file=str(found.source_file),
             )
+        pipeline = found.bound(edition)
         topics = [each.name for each in pipeline.inputs.values()]
         if starting == "earliest" and not as_json and (gone := log_starts(bootstrap_servers, topics)):
             remark(f"History is not all there: what was before {places_in_words(gone)} is gone and cannot be replayed.")
@@ -115,4 +142,8 @@ def replay(
             lock.release()
     if not as_json:
         name = found.pipeline.name
-        remark(f"`cordwood pipeline compare {name}` shows what differs, `cordwood pipeline swap {name}` makes it live.")
+        together = found.project.sets.beside(name, edition.name)
+        what = "it" if together is None else f"its set ({together})"
+        remark(
+            f"`cordwood pipeline compare {name}` shows what differs, `cordwood pipeline swap {name}` makes {what} live."
+        )

@@ -37,6 +37,8 @@ def pipeline_status(
     if lags.silence is not None:
         remark(f"The lag is not known: {lags.silence}.")
     for view in views:
+        if (words_of_set := view.set_in_words()) is not None:
+            say(words_of_set)
         for words in view.abandoned:
             say(f"{view.edition.name} reads {words}")
         if view.failure is not None:

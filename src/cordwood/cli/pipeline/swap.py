@@ -1,6 +1,6 @@
 """`cordwood pipeline swap` and `cordwood pipeline rollback`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,8 @@ from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cordwood.pipelines.editions.swapping import Swapped
 
 
@@ -42,17 +44,19 @@ def swap_pipeline(
 
     Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
     `cordwood pipeline run NAME`. Tables' names lead to the new tables from then on. A topic cannot be replaced under
-    its readers: the new edition writes a new topic, which the command names.
+    its readers: the new edition writes a new topic, which the command names. An edition that `replay --downstream` has
+    built becomes live with all of its set.
     """
     with refusals():
         from cordwood.pipelines.editions.project import Project
-        from cordwood.pipelines.editions.swapping import swap, would_swap
+        from cordwood.pipelines.editions.set_swapping import swap_together, would_swap_together
 
-        state = Project(directory).known(name)
+        project = Project(directory)
+        state = project.known(name)
         if dry_run:
-            done = would_swap(state, edition, force=force, skip_effects=skip_effects)
+            done = would_swap_together(project, state, edition, force=force, skip_effects=skip_effects)
         else:
-            done = swap(state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
+            done = swap_together(project, state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
     which = "which has all of them since the replay's beginning"
     _show(state.name, done, which, dry_run=dry_run, as_json=as_json)
 
@@ -71,41 +75,58 @@ def rollback_pipeline(
     """Undo the last swap: the former live edition is live again, and goes on from where it stopped.
 
     Runs of the two editions are stopped first, and nothing runs afterwards: start the pipeline with
-    `cordwood pipeline run NAME`.
+    `cordwood pipeline run NAME`. Editions that became live together are rolled back together.
     """
     with refusals():
         from cordwood.pipelines.editions.project import Project
-        from cordwood.pipelines.editions.swapping import rollback, would_roll_back
+        from cordwood.pipelines.editions.set_swapping import roll_back_together, would_roll_back_together
 
-        state = Project(directory).known(name)
+        project = Project(directory)
+        state = project.known(name)
         if dry_run:
-            done = would_roll_back(state, skip_effects=skip_effects)
+            done = would_roll_back_together(project, state, skip_effects=skip_effects)
         else:
-            done = rollback(state, skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(state.name, done, f"from where edition {done.now.name} stopped on", dry_run=dry_run, as_json=as_json)
+            done = roll_back_together(project, state, skip_effects=skip_effects, timeout_s=timeout_s)
+    _show(state.name, done, "from where that edition stopped on", dry_run=dry_run, as_json=as_json)
 
 
-def _show(name: str, done: "Swapped", which_records: str, *, dry_run: bool, as_json: bool) -> None:
+def _show(name: str, done: "Sequence[Swapped]", which_records: str, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "pipeline": name,
-                "before": done.before.name,
-                "live": done.now.name,
-                "version": done.now.version,
-                "records_behind": done.behind,
-                "tables": {table: str(path) for table, path in done.tables.items()},
-                "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
-                "stopped": dict(done.stopped),
-                "readers": [reader._asdict() for reader in done.readers],
-                "running": False,
-                **as_dry(dry_run),
-            }
-        )
+        of_name = next(each for each in done if each.pipeline == name)
+        together = [_as_json(each) for each in done] if len(done) > 1 else None
+        print_json({**_as_json(of_name), "set": together, **as_dry(dry_run)})
         return
+    if len(done) > 1:
+        verb = "would become live" if dry_run else "became live"
+        editions = ", ".join(f"{each.pipeline} {each.now.name}" for each in done)
+        say(f"A set of {len(done)} {verb} at one moment: {editions}")
+    for each in done:
+        if dry_run:
+            _show_plan(each.pipeline, each, which_records)
+        else:
+            _show_done(each.pipeline, each, which_records)
     if dry_run:
-        _show_plan(name, done, which_records)
-        return
+        if any(each.stopped for each in done):
+            remark("How far each edition has come is judged when all have stopped: the command may refuse then.")
+        remark(DRY_RUN)
+
+
+def _as_json(done: "Swapped") -> dict[str, Any]:
+    return {
+        "pipeline": done.pipeline,
+        "before": done.before.name,
+        "live": done.now.name,
+        "version": done.now.version,
+        "records_behind": done.behind,
+        "tables": {table: str(path) for table, path in done.tables.items()},
+        "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
+        "stopped": dict(done.stopped),
+        "readers": [reader._asdict() for reader in done.readers],
+        "running": False,
+    }
+
+
+def _show_done(name: str, done: "Swapped", which_records: str) -> None:
     for edition, pid in done.stopped.items():
         say(f"{name}: edition {edition} ran and was stopped" + ("" if pid is None else f" (process {pid})"))
     say(f"{name}: edition {done.now.name} (version {done.now.version}) is live, {done.before.name} was before")
@@ -135,9 +156,6 @@ def _show_plan(name: str, planned: "Swapped", which_records: str) -> None:
     if planned.behind:
         behind = count_in_words(planned.behind, "record")
         say(f"It would have {behind} to read that {before} has read already.")
-    if planned.stopped:
-        remark("How far each edition has come is judged when both have stopped: the command may refuse then.")
-    remark(DRY_RUN)
 
 
 def _show_readers(done: "Swapped") -> None:

@@ -7,6 +7,7 @@ from cordwood.model.quantities import count_in_words
 from cordwood.model.timestamps import time_in_words
 from cordwood.pipelines.editions.checkpoint import committed_position
 from cordwood.pipelines.editions.control import Serving
+from cordwood.pipelines.editions.edition_sets import EditionSet, Stage
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import last_failure
 from cordwood.pipelines.editions.following import abandoned_topics
@@ -31,6 +32,8 @@ class EditionView(NamedTuple):
     """Its inputs that nothing writes any more, in words."""
     served: Mapping[str, Any] | None
     """Stage and restarts, if `cordwood pipeline serve` has it."""
+    together: EditionSet | None = None
+    """The set with which it becomes live, or became so."""
 
     @property
     def state(self) -> str:
@@ -65,8 +68,25 @@ class EditionView(NamedTuple):
             "abandoned_inputs": list(self.abandoned),
             "last_batch": self.progress.get("last_batch"),
             "failure": None if self.failure is None else dict(self.failure),
+            "set": self._set_as_json(),
             "served": None if self.served is None else {name: self.served[name] for name in ("stage", "restarts")},
         }
+
+    def _set_as_json(self) -> dict[str, Any] | None:
+        if self.together is None:
+            return None
+        members = {member.pipeline: member.edition for member in self.together.members}
+        return {"stage": self.together.stage.value, "members": members}
+
+    def set_in_words(self) -> str | None:
+        """What a swap or a rollback of it takes along."""
+        if self.together is None:
+            return None
+        if self.role == "fresh":
+            return f"{self.edition.name} is one of a set, which a swap of any of them makes live: {self.together}"
+        if self.role == "live" and self.together.stage is Stage.LIVE:
+            return f"{self.edition.name} became live with a set: {self.together}"
+        return None
 
     def rules(self) -> list[list[object]]:
         """The rules that rows have broken: how many rows in all, and in the last batch."""
@@ -122,8 +142,11 @@ def editions_of(state: PipelineState, lag: Callable[[Edition], int | None] = lam
         abandoned = [str(each) for each in abandoned_topics(project, read, reader=state.name)]
         failure = last_failure(state, name)
         served = serving if role == "live" else None
+        together = project.sets.of(state.name, name)
         found.append(
-            EditionView(edition, role, pid, by is not None, progress, failure, lag(edition), abandoned, served)
+            EditionView(
+                edition, role, pid, by is not None, progress, failure, lag(edition), abandoned, served, together
+            )
         )
     return found
 

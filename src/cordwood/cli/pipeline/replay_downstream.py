@@ -1,0 +1,114 @@
+"""`cordwood pipeline replay --downstream`: a pipeline and all that read it, replayed one after the other into a set."""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from cordwood.cli.pipeline.compare import judge
+from cordwood.cli.pipeline.foreground import run_in_foreground
+from cordwood.cli.pipeline.target import Found
+from cordwood.cli.terminal.output import print_json_line, remark, say
+from cordwood.pipelines.definition.errors import shown_path
+from cordwood.pipelines.editions.downstream import Planned, begun_set, with_downstream, with_inputs_from_outside
+from cordwood.pipelines.editions.edition_sets import EditionSet
+from cordwood.pipelines.editions.editions import Edition
+from cordwood.pipelines.editions.run_lock import RunLock
+from cordwood.pipelines.editions.swapping import lock_path
+from cordwood.pipelines.execution.idle import has_nothing_to_do
+from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
+from cordwood.pipelines.execution.unread import unread
+from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+
+_MAX_ROUNDS: Final = 100
+_SAMPLES: Final = 5
+
+
+def replay_downstream(
+    found: Found,
+    *,
+    starting: str,
+    fresh: bool,
+    bootstrap_servers: str,
+    rows_per_second: int | None,
+    max_restarts: int,
+    as_json: bool,
+    monitor: "PipelineMonitor | None",
+    verbose: bool,
+) -> None:
+    """Replays all members in their order until the last one has caught up, and shows what differs."""
+    project, root = found.project, found.pipeline.name
+    planned = with_downstream(project, Planned(found.pipeline, found.source_file, found.is_kept, starting))
+    for each in with_inputs_from_outside(project, planned):
+        if each.inputs:
+            check_inputs(bootstrap_servers, each)
+        check_tables_can_be_written(each)
+    made = begun_set(project, root, planned, fresh=fresh, now_ms=int(time.time() * 1000))
+    members = [
+        Found(each.pipeline, project, project.state(each.pipeline.name), each.source_file, each.is_kept)
+        for each in planned
+    ]
+    if not as_json:
+        _say_members(made, planned, root)
+    for _ in range(_MAX_ROUNDS):
+        for member in members:
+            edition = _edition(made, member)
+            lock = RunLock(lock_path(member.state, edition.name))
+            lock.take(f"edition {edition.name} of {member.pipeline.name}", int(time.time() * 1000))
+            try:
+                prepare_topics(member.bound(edition), member.state, edition, bootstrap_servers, remark)
+                if edition.caught_up_at_ms is not None and has_nothing_to_do(member.route(edition, bootstrap_servers)):
+                    continue
+                has_ended = run_in_foreground(
+                    member,
+                    edition,
+                    lock,
+                    bootstrap_servers=bootstrap_servers,
+                    once=True,
+                    replay=True,
+                    rows_per_second=rows_per_second,
+                    max_restarts=max_restarts,
+                    as_json=as_json,
+                    monitor=monitor,
+                    verbose=verbose,
+                )
+            finally:
+                lock.release()
+            if not has_ended or _edition(made, member).caught_up_at_ms is None:
+                remark("Not all of the set has caught up: the same command goes on with it.")
+                return
+        if all(_has_caught_up(made, member, bootstrap_servers) for member in members):
+            break
+    for member in members:
+        _compare(member, _edition(made, member), bootstrap_servers, as_json=as_json)
+    if not as_json:
+        remark(f"`cordwood pipeline swap {root}` makes all {len(members)} live at one moment: {made}.")
+
+
+def _edition(made: EditionSet, member: Found) -> Edition:
+    of = made.member(member.pipeline.name)
+    assert of is not None
+    return member.state.edition(of.edition)
+
+
+def _has_caught_up(made: EditionSet, member: Found, bootstrap_servers: str) -> bool:
+    """True if what came in since the member has caught up fits into one batch."""
+    left = unread(member.project, member.state, _edition(made, member), bootstrap_servers)
+    return (left or 0) <= member.pipeline.settings.max_rows_per_batch
+
+
+def _say_members(made: EditionSet, planned: list[Planned], root: str) -> None:
+    say(f"{root} is replayed with all that reads it, in this order: {made}")
+    for each in planned[1:]:
+        file = shown_path(each.source_file)
+        if each.is_kept:
+            remark(f"{each.pipeline.name} is taken as its live edition keeps it: {file} does not declare it any more.")
+
+
+def _compare(member: Found, fresh: Edition, bootstrap_servers: str, *, as_json: bool) -> None:
+    judged = judge(member.state, member.state.live_edition(), fresh, bootstrap_servers, _SAMPLES)
+    if as_json:
+        print_json_line({"event": "compared", **judged.as_json()})
+    elif judged.found.outputs or judged.found.unwritten:
+        judged.show()
