@@ -1,6 +1,7 @@
 """Sets of editions: what becomes a member, what is refused before anything is made, and how one is swapped."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cordwood.pipelines.definition.errors import AlreadyRunning, InvalidDefiniti
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.downstream import Planned, begun_set, with_downstream
 from cordwood.pipelines.editions.edition_sets import EditionSet, Stage
+from cordwood.pipelines.editions.following import readers_of, stranded
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.set_swapping import (
     forget_together,
@@ -20,6 +22,7 @@ from cordwood.pipelines.editions.set_swapping import (
     would_swap_together,
 )
 from cordwood.pipelines.editions.swapping import lock_path
+from cordwood.pipelines.editions.switches import Followed
 
 OTHER = """
 from cordwood.pipelines import output, pipeline, table, topic
@@ -113,10 +116,22 @@ def test_a_file_that_changed_meanwhile_makes_another_set(game: SetGame) -> None:
 def test_a_pipeline_that_reads_only_what_no_replay_writes_is_no_member(game: SetGame) -> None:
     outputs = '{"one": topic("one"), "mails": topic("mails", replayable=False)}'
     root = load_pipeline(write(game, "first", 'topic("orders")', outputs, version=2))
+    state = game.state("first")
+    kept = state.live_edition()
+    state._write(replace(kept, topics={**kept.topics, "mails": "mails"}, effects=("mails",)))
     other = load_pipeline(write(game, "mailer", 'output("first", "mails")'))
-    game.state("mailer").begin(other, starting="earliest", now_ms=3)
+    edition = game.state("mailer").begin(other, starting="earliest", now_ms=3)
+    game.state("mailer").note_followed(edition, Followed("first", "mails", "v1", "mails", 0))
     found = with_downstream(game.project, Planned(root, game.directory / "first.py"))
     assert [each.pipeline.name for each in found] == ["first", "second", "third"]
+    assert str(begun_set(game.project, "first", found, fresh=False, now_ms=9)) == "first v2, second v1.2, third v1.2"
+    assert stranded(game.project, game.state("mailer"), game.live("mailer")) is None
+
+
+def test_a_member_is_no_reader_of_what_its_set_replaces(game: SetGame) -> None:
+    game.downstream("first", 99)
+    readers = {(each.pipeline, each.edition) for each in readers_of(game.project, game.state("first"))}
+    assert readers == {("second", "v1")}
 
 
 # What is refused before anything is made

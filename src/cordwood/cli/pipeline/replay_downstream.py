@@ -7,7 +7,7 @@ from cordwood.cli.pipeline.compare import judge
 from cordwood.cli.pipeline.foreground import run_in_foreground
 from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.output import print_json_line, remark, say
-from cordwood.pipelines.definition.errors import shown_path
+from cordwood.pipelines.definition.errors import WrongState, shown_path
 from cordwood.pipelines.editions.downstream import Planned, begun_set, with_downstream, with_inputs_from_outside
 from cordwood.pipelines.editions.edition_sets import EditionSet
 from cordwood.pipelines.editions.editions import Edition
@@ -53,6 +53,10 @@ def replay_downstream(
         _say_members(made, planned, root)
     for _ in range(_MAX_ROUNDS):
         for member in members:
+            if made not in project.sets.all():
+                raise WrongState(
+                    f"the set ({made}) was swapped or removed by another command", "`cordwood pipeline status` shows it"
+                )
             edition = _edition(made, member)
             lock = RunLock(lock_path(member.state, edition.name))
             lock.take(f"edition {edition.name} of {member.pipeline.name}", int(time.time() * 1000))
@@ -76,7 +80,7 @@ def replay_downstream(
             finally:
                 lock.release()
             if not has_ended or _edition(made, member).caught_up_at_ms is None:
-                remark("Not all of the set has caught up: the same command goes on with it.")
+                remark("Ended before all of the set has caught up: the same command goes on with it.")
                 return
         if all(_has_caught_up(made, member, bootstrap_servers) for member in members):
             break

@@ -71,7 +71,9 @@ def begun_set(project: Project, root: str, planned: Sequence[Planned], *, fresh:
         for each in planned:
             project.check_outputs_are_free(each.pipeline)
             _check_settled(project, each.pipeline)
-            check_no_reader_outside(project, project.state(each.pipeline.name), members)
+            state = project.state(each.pipeline.name)
+            live = state.live_edition()
+            check_no_reader_outside(project, state, members, [name for name in live.topics if name not in live.effects])
         found = None if fresh else _begun(project, root, planned)
         if found is None:
             found = project.sets.add(root, [_member(project, each.pipeline) for each in planned])
@@ -80,13 +82,11 @@ def begun_set(project: Project, root: str, planned: Sequence[Planned], *, fresh:
         return found
 
 
-def check_no_reader_outside(
-    project: Project, state: PipelineState, members: set[str], topics: Sequence[str] | None = None
-) -> None:
-    """Raises WrongState if an edition of a pipeline outside of the set has begun to read topics of this one: no switch
-    leads it to those of the set. `topics` are the declared ones that count; None: all."""
+def check_no_reader_outside(project: Project, state: PipelineState, members: set[str], topics: Sequence[str]) -> None:
+    """Raises WrongState if an edition of a pipeline outside of the set has begun to read one of these topics, as they
+    are declared: no switch leads it to those of the set."""
     for reader in readers_of(project, state):
-        if reader.pipeline not in members and (topics is None or reader.output in topics):
+        if reader.pipeline not in members and reader.output in topics:
             raise _outside(project, state, reader)
 
 
@@ -151,8 +151,8 @@ def _readers_from(project: Project, root: Planned, known: Mapping[str, Planned])
         writer = known[ways.pop()].pipeline
         state = project.state(writer.name)
         replayable = {topic.name for topic in writer.topics.values() if topic.replayable}
-        named = replayable | {
-            topic
+        named = {topic: topic for topic in replayable} | {
+            topic: declared
             for edition in state.editions().values()
             for declared, topic in edition.topics.items()
             if declared not in edition.effects
@@ -162,7 +162,7 @@ def _readers_from(project: Project, root: Planned, known: Mapping[str, Planned])
                 continue
             by_name = next((t for t in each.pipeline.inputs.values() if t.writer is None and t.name in named), None)
             if by_name is not None:
-                raise _named(writer, by_name, each.pipeline)
+                raise _named(writer, by_name, named[by_name.name], each.pipeline)
             if name not in members and _reads(project, each.pipeline, writer.name, replayable):
                 members.add(name)
                 ways.append(name)
@@ -180,8 +180,7 @@ def _reads(project: Project, pipeline: Pipeline, writer: str, outputs: set[str])
     return any(each.pipeline == writer and each.output not in shared for each in state.live_edition().followed)
 
 
-def _named(writer: Pipeline, topic: Topic, reader: Pipeline) -> WrongState:
-    declared = next((each.name for each in writer.topics.values() if topic.name.startswith(each.name)), topic.name)
+def _named(writer: Pipeline, topic: Topic, declared: str, reader: Pipeline) -> WrongState:
     return WrongState(
         f"{topic.site}: {reader.name} reads {topic.name} by the topic's name: it cannot go over to what {writer.name} "
         "writes when the set is live",

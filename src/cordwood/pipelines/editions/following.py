@@ -116,16 +116,14 @@ def readers_of(project: Project, state: PipelineState) -> list[Reader]:
         if other.name == state.name:
             continue
         for name, edition in other.editions().items():
-            followed = {
-                each.output: each.topic
-                for each in edition.followed
-                if each.pipeline == state.name and not project.sets.reads_beside(other.name, name, each)
-            }
+            here = [each for each in edition.followed if each.pipeline == state.name]
+            beside = {each.output for each in here if project.sets.reads_beside(other.name, name, each)}
+            followed = {each.output: each.topic for each in here if each.output not in beside}
             found += [Reader(other.name, name, output, topic, True) for output, topic in sorted(followed.items())]
             found += [
                 Reader(other.name, name, written[topic], topic, False)
                 for topic in sorted(edition.input_ids)
-                if topic in written and written[topic] not in followed
+                if topic in written and written[topic] not in {*followed, *beside}
             ]
     return found
 
