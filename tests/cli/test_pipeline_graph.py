@@ -1,5 +1,6 @@
 """`cordwood pipeline graph` of files alone, of wrong files, and of pipelines that have run."""
 
+import json
 from pathlib import Path
 
 from tests.cli.conftest import Cordwood
@@ -67,6 +68,34 @@ def test_what_is_known_of_live_editions_is_in_the_graph(
     said = cordwood_cli.run("pipeline", "graph", "-d", str(project.directory))
     assert "enrich  v1 stands still, 2,000 rows/s, 2 records in quarantine, in trouble" in said.stdout
     assert "enrich: failed: no more" in said.stderr
+
+
+def test_what_goes_along_each_edge_is_said_where_a_pipeline_has_several_inputs(
+    cordwood_cli: Cordwood, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    orders, clicks = make_topic(), make_topic()
+    for topic, count in ((orders, 12), (clicks, 5)):
+        cordwood_cli("produce", topic, stdin="x\n" * count)
+    path = write(tmp_path, "both", f'{{"rows": topic("{orders}"), "more": topic("{clicks}")}}', 'topic("joined")')
+    path.write_text(path.read_text().replace("run(rows)", "run(rows, more)"))
+    state = Project(tmp_path / "state").state("both")
+    state.begin(load_pipeline(path), starting="earliest", now_ms=1)
+    checkpoint = state.checkpoint("v1")
+    for number, (some, others) in enumerate([(4, 1), (10, 2)]):
+        for kind in ("offsets", "commits"):
+            (checkpoint / kind).mkdir(parents=True, exist_ok=True)
+            end = {orders: {"0": some}, clicks: {"0": others}}
+            (checkpoint / kind / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    last = {"rows_in": 7, "duration_ms": 500}
+    state.files.replace(state.edition_directory("v1") / "progress.json", {"last_batch": last})
+    at = ("-d", str(tmp_path / "state"))
+    said = cordwood_cli("pipeline", "graph", "--svg", tmp_path / "graph.svg", *at).splitlines()
+    first, second = sorted([(orders, "lag 2, 12 rows/s"), (clicks, "lag 3, 2 rows/s")])
+    assert said[:2] == [first[0], f"└─ both ({first[1]})  v1 stands still, lag 5, 14 rows/s"]
+    assert said[-2:] == [second[0], f"└─ both ({second[1]})  (above)"]
+    assert "lag 3, 2 rows/s" in (tmp_path / "graph.svg").read_text()
+    (node,) = cordwood_cli.json("pipeline", "graph", *at)["pipelines"]
+    assert [(each["lag"], each["rows_per_second"]) for each in node["inputs"]] == [(2, 12), (3, 2)]
 
 
 def test_a_project_whose_pipelines_mix_their_outputs_or_feed_each_other_is_not_served(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from cordwood.model.quantities import count_in_words
@@ -12,6 +12,18 @@ _ROW: Final = 84
 _GAP: Final = 110
 _MARGIN: Final = 24
 _HEIGHT: Final = 60
+
+
+class Flow(NamedTuple):
+    """What goes along an edge, into one input of a pipeline."""
+
+    lag: int | None = None
+    rows_a_second: float | None = None
+    """In the last batch, by offsets."""
+
+    def facts(self) -> list[str]:
+        lag = [] if self.lag is None else [f"lag {self.lag:,}"]
+        return lag if self.rows_a_second is None else [*lag, f"{self.rows_a_second:,.0f} rows/s"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +44,14 @@ class Node:
     quarantined: int = 0
     trouble: Sequence[str] = ()
     """What is wrong with it, or what it waits for."""
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+    """By input topic. With one input they are what is said of the pipeline."""
     beside: str | None = None
     """The newest of its editions that becomes live with a set."""
+
+    def flow(self, topic: str) -> list[str]:
+        """What is to be said of one of several inputs."""
+        return self.flows[topic].facts() if len(self.inputs) > 1 and topic in self.flows else []
 
     def facts(self) -> list[str]:
         """What is to be said of it, in words."""
@@ -53,7 +71,15 @@ class Node:
     def as_json(self) -> dict[str, Any]:
         return {
             "pipeline": self.name,
-            "inputs": [{"topic": topic, "from": writer or None} for topic, writer in self.inputs.items()],
+            "inputs": [
+                {
+                    "topic": topic,
+                    "from": writer or None,
+                    "lag": self.flows.get(topic, Flow()).lag,
+                    "rows_per_second": self.flows.get(topic, Flow()).rows_a_second,
+                }
+                for topic, writer in self.inputs.items()
+            ],
             "topics": list(self.topics),
             "tables": list(self.tables),
             "live": self.edition,
@@ -95,10 +121,16 @@ def tree(graph: Graph) -> Iterator[str]:
     told: set[str] = set()
     for topic in graph.sources():
         yield topic
-        yield from _below(graph, [(name, name) for name in graph.readers(topic, "")], "", told)
+        yield from _below(graph, [(name, _edge(graph, name, topic)) for name in graph.readers(topic, "")], "", told)
     for name in sorted(graph.nodes.keys() - told):
         if name not in told:
             yield from _below(graph, [(name, name)], "", told)
+
+
+def _edge(graph: Graph, name: str, topic: str, begins: str = "") -> str:
+    """`orders → report (lag 3, 20 rows/s)`; the facts only where the pipeline has other inputs, too."""
+    flow = graph.nodes[name].flow(topic)
+    return f"{begins}{name} ({', '.join(flow)})" if flow else f"{begins}{name}"
 
 
 def _below(graph: Graph, branches: Sequence[tuple[str, str]], indent: str, told: set[str]) -> Iterator[str]:
@@ -116,7 +148,11 @@ def _below(graph: Graph, branches: Sequence[tuple[str, str]], indent: str, told:
 def _outputs(graph: Graph, node: Node, indent: str, told: set[str]) -> Iterator[str]:
     ends = [f"topic {topic}" for topic in node.topics if not graph.readers(topic, node.name)]
     ends += [f"table {table}" for table in node.tables]
-    branches = [(name, f"{topic} → {name}") for topic in node.topics for name in graph.readers(topic, node.name)]
+    branches = [
+        (name, _edge(graph, name, topic, f"{topic} → "))
+        for topic in node.topics
+        for name in graph.readers(topic, node.name)
+    ]
     for number, end in enumerate(ends):
         yield f"{indent}{'└─' if number == len(ends) - 1 and not branches else '├─'} {end}"
     yield from _below(graph, branches, indent, told)
@@ -178,17 +214,22 @@ def _lines(graph: Graph, places: Mapping[tuple[str, str], tuple[int, int]]) -> I
     for name, node in sorted(graph.nodes.items()):
         for topic, writer in node.inputs.items():
             start = places[("pipeline", writer) if writer else ("source", topic)]
-            yield _line(start, places["pipeline", name], topic if writer else "")
+            yield _line(start, places["pipeline", name], topic if writer else "", ", ".join(node.flow(topic)))
     for box, at in places.items():
         if box[0].startswith("end "):
             yield _line(places["pipeline", box[0].removeprefix("end ")], at, "")
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], label: str) -> str:
+def _line(start: tuple[int, int], end: tuple[int, int], label: str, flow: str = "") -> str:
     x, y = start[0] + _WIDTH, start[1] + _HEIGHT // 2
     to_x, to_y = end[0], end[1] + _HEIGHT // 2
     bend = max(_GAP // 2, (to_x - x) // 2)
     curve = f'<path d="M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}" marker-end="url(#to)"/>'
+    if flow:
+        # The edges of one writer begin at one place: what goes along each of them stands where it ends.
+        curve += (
+            f'<text class="small" x="{to_x - 8}" y="{to_y - 6}" text-anchor="end">{escape(_short(flow, 17))}</text>'
+        )
     if not label:
         return curve
     return f'{curve}<text class="small" x="{x + 6}" y="{y - 6}">{escape(_short(label, 17))}</text>'

@@ -13,9 +13,11 @@ from cordwood.model.failure import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cordwood.cli.pipeline.drawn_graph import Graph, Node
+    from cordwood.cli.pipeline.drawn_graph import Flow, Graph, Node
+    from cordwood.cli.pipeline.view import EditionView
     from cordwood.pipelines.definition.definition import Pipeline
     from cordwood.pipelines.definition.project_files import Edge, Fault
+    from cordwood.pipelines.editions.editions import PipelineState
     from cordwood.pipelines.editions.project import Project
 
 
@@ -168,13 +170,14 @@ def _node(
     topics = [topic.name for topic in pipeline.topics.values()]
     tables = [table.name for table in pipeline.tables.values()]
     state = project.state(pipeline.name)
-    views = [] if bootstrap_servers is None else editions_of(state, LagNow(project, state, bootstrap_servers))
-    views = views or editions_of(state)
+    lags = None if bootstrap_servers is None else LagNow(project, state, bootstrap_servers)
+    views = editions_of(state) if lags is None else editions_of(state, lags)
     live = next((view for view in views if view.role == "live"), None)
     if live is None:
         return Node(pipeline.name, inputs, topics, tables, trouble=trouble)
     last = live.progress.get("last_batch") or {}
     rows, duration_ms = last.get("rows_in"), last.get("duration_ms")
+    lag_by_topic = {} if lags is None else lags.by_topic.get(live.edition.name, {})
     failed = [] if live.failure is None else [f"failed: {live.failure['message']}"]
     return Node(
         pipeline.name,
@@ -188,7 +191,25 @@ def _node(
         rows * 1000 / duration_ms if rows is not None and duration_ms else None,
         live.progress.get("quarantined", 0),
         [*trouble, *failed, *(f"reads {each}" for each in live.abandoned)],
+        _flows(state, live, lag_by_topic, inputs, duration_ms),
         next(
             (view.edition.name for view in reversed(views) if view.role == "fresh" and view.together is not None), None
         ),
     )
+
+
+def _flows(
+    state: "PipelineState",
+    live: "EditionView",
+    lag: "Mapping[str, int]",
+    inputs: "Collection[str]",
+    duration_ms: int | None,
+) -> "dict[str, Flow]":
+    """What goes into the live edition by each of its inputs."""
+    from cordwood.cli.pipeline.drawn_graph import Flow
+    from cordwood.pipelines.editions.checkpoint import span_of_last_batch
+
+    now = {each.output: each.topic for each in live.edition.followed}
+    span = span_of_last_batch(state.checkpoint(live.edition.name)) if duration_ms else {}
+    rate = {topic: rows * 1000 / duration_ms for topic, rows in span.items() if duration_ms}
+    return {name: Flow(lag.get(now.get(name, name)), rate.get(now.get(name, name))) for name in inputs}

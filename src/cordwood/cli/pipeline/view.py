@@ -160,15 +160,21 @@ class LagNow:
         self._bootstrap_servers = bootstrap_servers
         self.silence: str | None = None
         """The reason why no lag is known."""
+        self.by_topic: dict[str, Mapping[str, int]] = {}
+        """The lag of editions that were asked for, by the topic in which each is now."""
 
     def __call__(self, edition: Edition) -> int | None:
         from cordwood.client.errors import ClientError
-        from cordwood.pipelines.execution.unread import unread
+        from cordwood.pipelines.execution.unread import unread_by_topic
 
         if self.silence is not None:
             return None
         try:
-            return unread(self._project, self._state, edition, self._bootstrap_servers)
+            found = unread_by_topic(self._project, self._state, edition, self._bootstrap_servers)
         except ClientError as failure:
             self.silence = str(failure).rstrip(".")
             return None
+        if found is None:
+            return None
+        self.by_topic[edition.name] = found
+        return sum(found.values())

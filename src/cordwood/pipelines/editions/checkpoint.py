@@ -16,7 +16,7 @@ from typing import Final
 
 from cordwood.pipelines.definition.errors import DamagedState, WrongState
 from cordwood.pipelines.editions.editions import PipelineState
-from cordwood.pipelines.editions.positions import Positions, from_json
+from cordwood.pipelines.editions.positions import Positions, from_json, lacking
 from cordwood.spark.checkpoints.plans import UnreadablePlan, batches_in, read_plan
 
 _FORMAT: Final = 1
@@ -62,6 +62,16 @@ def position_of(checkpoint: Path, batch: int) -> Positions:
         raise DamagedState(f"the checkpoint {checkpoint} is not Spark's: {error}") from error
     # Of a topic that was left with the first batch, the batch has the beginning alone.
     return {topic: partitions for topic, partitions in found.items() if partitions}
+
+
+def span_of_last_batch(checkpoint: Path) -> dict[str, int]:
+    """How many offsets of each topic the last finished batch has read. The first batch, and one that went over to
+    another topic, begin at offsets that the checkpoint does not tell."""
+    batch = last_committed_batch(checkpoint)
+    if not batch:
+        return {}
+    before, after = position_of(checkpoint, batch - 1), position_of(checkpoint, batch)
+    return {topic: lacking({topic: after[topic]}, {topic: before[topic]}) for topic in after if topic in before}
 
 
 def _last(directory: Path) -> int | None:

@@ -19,6 +19,14 @@ _PATIENCE_MS = 5_000
 def unread(project: Project, state: PipelineState, edition: Edition, bootstrap_servers: str) -> int | None:
     """Committed records that the edition has not read, also in topics that it is still to go over to; None before its
     first run. Raises ClientError if no broker answers."""
+    found = unread_by_topic(project, state, edition, bootstrap_servers)
+    return None if found is None else sum(found.values())
+
+
+def unread_by_topic(
+    project: Project, state: PipelineState, edition: Edition, bootstrap_servers: str
+) -> dict[str, int] | None:
+    """What `unread` counts, by the topic in which the edition is now."""
     position = committed_position(state.checkpoint(edition.name))
     topics = set(position or edition.input_ids)
     if not topics:
@@ -32,14 +40,14 @@ def unread(project: Project, state: PipelineState, edition: Edition, bootstrap_s
     patient = ClientSettings(bootstrap_servers, retry_timeout_ms=_PATIENCE_MS, request_timeout_ms=_PATIENCE_MS)
     with Cluster(patient) as cluster:
         starts, ends = committed_range(cluster, wanted)
-    count = 0
+    counts = {}
     for topic in topics:
-        here, at = topic, {topic: position.get(topic, {})}
+        here, at, count = topic, {topic: position.get(topic, {})}, 0
         for leaves_at, entered, enters_at in ways.get(topic, []):
             count += _between(at, {here: leaves_at}, starts)
             here, at = entered, {entered: enters_at}
-        count += _between(at, {here: ends.get(here, {})}, starts)
-    return count
+        counts[topic] = count + _between(at, {here: ends.get(here, {})}, starts)
+    return counts
 
 
 def _between(at: Positions, end: Positions, starts: Positions) -> int:
