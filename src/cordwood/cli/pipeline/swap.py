@@ -11,7 +11,7 @@ from cordwood.cli.terminal.output import print_json, remark, say
 from cordwood.model.quantities import count_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cordwood.pipelines.editions.swapping import Swapped
 
@@ -58,7 +58,7 @@ def swap_pipeline(
         else:
             done = swap_together(project, state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
     which = "which has all of them since the replay's beginning"
-    _show(state.name, done, which, dry_run=dry_run, as_json=as_json)
+    _show(state.name, done, lambda each: which, dry_run=dry_run, as_json=as_json)
 
 
 def rollback_pipeline(
@@ -87,10 +87,18 @@ def rollback_pipeline(
             done = would_roll_back_together(project, state, skip_effects=skip_effects)
         else:
             done = roll_back_together(project, state, skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(state.name, done, "from where that edition stopped on", dry_run=dry_run, as_json=as_json)
+    _show(
+        state.name,
+        done,
+        lambda each: f"from where edition {each.now.name} stopped on",
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
-def _show(name: str, done: "Sequence[Swapped]", which_records: str, *, dry_run: bool, as_json: bool) -> None:
+def _show(
+    name: str, done: "Sequence[Swapped]", which_records: "Callable[[Swapped], str]", *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
         of_name = next(each for each in done if each.pipeline == name)
         together = [_as_json(each) for each in done] if len(done) > 1 else None
@@ -102,9 +110,9 @@ def _show(name: str, done: "Sequence[Swapped]", which_records: str, *, dry_run: 
         say(f"A set of {len(done)} {verb} at one moment: {editions}")
     for each in done:
         if dry_run:
-            _show_plan(each.pipeline, each, which_records)
+            _show_plan(each.pipeline, each, which_records(each))
         else:
-            _show_done(each.pipeline, each, which_records)
+            _show_done(each.pipeline, each, which_records(each))
     if dry_run:
         if any(each.stopped for each in done):
             remark("How far each edition has come is judged when all have stopped: the command may refuse then.")
