@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.cli.pipeline import foreground
-from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.target import find
+from cordwood.cli.terminal.doing import Doing
 from cordwood.model.failure import ExitCode, Failure
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import Project

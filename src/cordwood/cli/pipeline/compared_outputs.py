@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import check_spark_is_installed
 from cordwood.cli.pipeline.quiet_spark import quiet_session
+from cordwood.cli.terminal.doing import Doing
 from cordwood.pipelines.comparison.in_process import compare_tables_here, compare_topics_here, tables_fit, topics_fit
 from cordwood.pipelines.comparison.on_spark import Comparison, compare, compare_topics
 from cordwood.pipelines.editions.editions import Edition, PipelineState

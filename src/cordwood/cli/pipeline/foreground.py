@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
 from cordwood.cli.pipeline.target import Found
+from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import Failure
 from cordwood.pipelines.editions.editions import Edition, PipelineState

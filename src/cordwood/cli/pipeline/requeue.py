@@ -15,8 +15,8 @@ from cordwood.model.quantities import count_in_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cordwood.cli.pipeline.doing import Doing
     from cordwood.cli.pipeline.target import Found
+    from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.editions.editions import Edition
     from cordwood.pipelines.execution.requeueing import Chosen, Requeue, Requeued
     from cordwood.pipelines.rows.isolation import Origin
@@ -69,7 +69,7 @@ def requeue(
 
 
 def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Requeued":
-    from cordwood.cli.pipeline.doing import Doing
+    from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.requeueing import Requeued
 
     with Doing() as doing:
@@ -81,7 +81,7 @@ def _sent(found: "Found", edition: "Edition", bootstrap_servers: str, *, superse
 
 
 def _chosen(found: "Found", edition: "Edition", bootstrap_servers: str, *, superseded: bool) -> "Chosen":
-    from cordwood.cli.pipeline.doing import Doing
+    from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.requeueing import Chosen
 
     with Doing() as doing:

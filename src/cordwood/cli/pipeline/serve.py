@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.foreground import metrics_at
 from cordwood.cli.pipeline.options import Directory, Metrics, PythonMemory, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
+from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.terminal.output import print_json_line, print_table, remark, say
 from cordwood.model.failure import ExitCode, Failure

@@ -85,8 +85,8 @@ def try_out(
 
 
 def _tried(found: "Found", pipeline: "Pipeline", bootstrap_servers: str, *, starting: str, records: int) -> "Trial":
-    from cordwood.cli.pipeline.doing import Doing
     from cordwood.cli.pipeline.quiet_spark import quiet_session
+    from cordwood.cli.terminal.doing import Doing
     from cordwood.pipelines.execution.checking_rules import SOURCE, check_rules
     from cordwood.pipelines.execution.sampling import sample
     from cordwood.pipelines.execution.trial import tried
