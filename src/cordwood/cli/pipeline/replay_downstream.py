@@ -19,7 +19,7 @@ from cordwood.pipelines.execution.unread import unread
 from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
 
 if TYPE_CHECKING:
-    from cordwood.pipelines.monitoring.monitor import PipelineMonitor
+    from cordwood.pipelines.monitoring import PipelineMonitor
 
 _MAX_ROUNDS: Final = 100
 _SAMPLES: Final = 5
