@@ -115,7 +115,8 @@ def _show(
             _show_done(each.pipeline, each, which_records(each))
     if dry_run:
         if any(each.stopped for each in done):
-            remark("How far each edition has come is judged when all have stopped: the command may refuse then.")
+            which = "both" if len(done) == 1 else "all"
+            remark(f"How far each edition has come is judged when {which} have stopped: the command may refuse then.")
         remark(DRY_RUN)
 
 
