@@ -211,3 +211,16 @@ def test_a_broken_file_is_told_with_its_line(tmp_path: Path, content: str, said:
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such file"):
         load_pipelines(tmp_path / "nowhere.py")
+
+
+def test_who_looks_for_when_matched_is_told_of_latest_by(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(
+        "from cordwood.pipelines import *\n"
+        "@pipeline(version=1, inputs=topic('t'), outputs=table('t', key='id', when_matched='newest by at'))\n"
+        "def orders(rows):\n"
+        "    return rows\n"
+    )
+    with pytest.raises(InvalidDefinition, match=r"orders.py:2: .*when_matched") as refused:
+        load_pipeline(file)
+    assert refused.value.hint.startswith("latest_by=")

@@ -82,12 +82,20 @@ def _run(path: Path, beside: Path) -> dict[str, object]:
     except SyntaxError as error:
         raise InvalidDefinition(f"{error.msg}", Site(error.filename or file, error.lineno or 1)) from error
     except Exception as error:
-        raise InvalidDefinition(f"{type(error).__name__}: {error}", _line_in(file, error)) from error
+        text = f"{type(error).__name__}: {error}"
+        raise InvalidDefinition(text, _line_in(file, error), _hint_of(error)) from error
     finally:
         del sys.modules[RUN_NAME]
         if before is not None:
             sys.modules[RUN_NAME] = before
     return module.__dict__
+
+
+def _hint_of(error: Exception) -> str:
+    """The parameter that does what an unknown one, which people look for, is thought to do."""
+    if isinstance(error, TypeError) and "'when_matched'" in str(error):
+        return 'latest_by="changed_at" keeps the newest row of each key, also when an older one comes late'
+    return ""
 
 
 def _line_in(file: str, error: Exception) -> Site:
