@@ -28,7 +28,7 @@ def unpacked(*packages: str, holds: str, suite: str | None = None, place: str) -
     """
     with cached(place) as directory:
         if not (directory / holds).exists():
-            _fetch(directory, packages, suite or _release()["VERSION_CODENAME"])
+            _fetch(directory, packages, suite or release()["VERSION_CODENAME"])
         return directory
 
 
@@ -102,7 +102,7 @@ def _isolated_apt(work: Path, suite: str) -> dict[str, str]:
     return {**os.environ, "APT_CONFIG": str(work / "apt.conf"), "LC_ALL": "C"}
 
 
-def _release() -> dict[str, str]:
+def release() -> dict[str, str]:
     """What the machine says about its system. Raises NotHere if it is no Debian."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
     if release.get("ID") != "debian":
@@ -112,7 +112,7 @@ def _release() -> dict[str, str]:
 
 def _mirror() -> str:
     """The address from which this machine gets Debian's main archive."""
-    own = _release().get("VERSION_CODENAME")
+    own = release().get("VERSION_CODENAME")
     shape = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     told = run(["apt-get", "indextargets", "--format", shape, "Created-By: Packages"], within_s=30)
     for line in told.splitlines():

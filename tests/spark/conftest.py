@@ -17,6 +17,7 @@ from tests.conftest import RunningBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from tests.spark.postgresql_server import PostgresServer
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 900
@@ -199,3 +200,16 @@ def _reader(reader: Any, bootstrap: str, topic: str | None, schema: str | None, 
 def numbers(frame: "DataFrame") -> list[int]:
     """The values of records that are numbers, sorted."""
     return sorted(int(bytes(row["value"])) for row in frame.select("value").collect())
+
+
+@pytest.fixture(scope="module")
+def postgres() -> "Iterator[PostgresServer]":
+    from tests.debian import NotHere
+    from tests.spark.postgresql_server import PostgresServer
+
+    try:
+        server = PostgresServer()
+    except NotHere as why:
+        pytest.skip(str(why))
+    with server:
+        yield server

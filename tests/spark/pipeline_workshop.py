@@ -18,7 +18,7 @@ from cordwood.pipelines.execution.reading_here import records_behind
 from cordwood.pipelines.execution.replaying import edition_for, replay
 from cordwood.pipelines.execution.running import Running, start
 from cordwood.pipelines.execution.topics import prepare_topics
-from cordwood.pipelines.tables.table_formats import rows_of, snapshot
+from cordwood.pipelines.formats.table_formats import rows_of, snapshot
 
 Events = list[dict[str, Any]]
 

@@ -20,10 +20,10 @@ from tests.spark.pipeline_workshop import Workshop, orders
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.table_output import TableFormat, table
 from cordwood.pipelines.editions.project import table_path
+from cordwood.pipelines.formats.table_formats import rows_of, snapshot
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES
-from cordwood.pipelines.tables.table_formats import rows_of, snapshot
 
 SCHEMA = "id string, n int, t timestamp, list array<int>"
 

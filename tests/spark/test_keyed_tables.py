@@ -8,10 +8,10 @@ from pyspark.sql import functions as F
 
 from cordwood.pipelines.definition.errors import InvalidRows
 from cordwood.pipelines.definition.table_output import table
+from cordwood.pipelines.formats.table_formats import rows_of
 from cordwood.pipelines.tables import keyed_rows
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.staged import Change
-from cordwood.pipelines.tables.table_formats import rows_of
 
 
 def numbered(spark: SparkSession, first: int, end: int, *, keys: int | None = None, tasks: int = 4) -> DataFrame:

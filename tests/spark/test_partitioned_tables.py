@@ -13,11 +13,11 @@ from tests.spark.pipeline_workshop import Workshop
 from cordwood.pipelines.comparison.on_spark import compare
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
 from cordwood.pipelines.definition.partitions import bucket, days
-from cordwood.pipelines.definition.table_output import Table, TableFormat, table
+from cordwood.pipelines.definition.table_output import OF_FILES, Table, TableFormat, table
+from cordwood.pipelines.formats.table_formats import rows_of, snapshot, writer
 from cordwood.pipelines.tables import parted_files, staged
 from cordwood.pipelines.tables.delta import delta_snapshot
 from cordwood.pipelines.tables.staged import BatchTable
-from cordwood.pipelines.tables.table_formats import rows_of, snapshot, writer
 
 STRANGE = ["a/b", "50%", "a%2Fb", "ü ñ", "#?&:*", "o'clock", None]
 Content = list[tuple[str | None, int]]
@@ -72,7 +72,7 @@ def test_a_row_leaves_its_partition(spark: SparkSession, tmp_path: Path) -> None
     assert (found.changed, found.only_live) == (len(STRANGE), 0)
 
 
-@pytest.mark.parametrize("format_", list(TableFormat))
+@pytest.mark.parametrize("format_", OF_FILES)
 def test_a_batch_of_many_tasks_and_partitions_makes_few_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: TableFormat
 ) -> None:
@@ -140,7 +140,7 @@ def test_an_edition_may_be_parted_otherwise_and_a_change_in_place_is_refused(
     declare(1, 'partition_by="day"')
     workshop.run()
     live_place, fresh_place = (state.table_directory(each, "parts") for each in (state.edition("v1"), fresh))
-    live, other = delta_snapshot(live_place), delta_snapshot(fresh_place)
+    live, other = (snapshot(each, TableFormat.DELTA) for each in (live_place, fresh_place))
     assert live is not None
     assert other is not None
     assert compare(spark, "parts", ["id"], live, other, samples=1).is_equal

@@ -21,7 +21,7 @@ from cordwood.pipelines.definition.table_output import TableFormat
 from cordwood.pipelines.editions.project import table_path, topic_name
 from cordwood.pipelines.editions.swapping import rollback, swap
 from cordwood.pipelines.execution.requeueing import Chosen, Requeue
-from cordwood.pipelines.tables.table_formats import snapshot
+from cordwood.pipelines.formats.table_formats import snapshot
 
 PIPELINE = """
 @pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, amount int")),

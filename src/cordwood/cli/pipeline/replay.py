@@ -68,7 +68,7 @@ def replay(
         from cordwood.pipelines.execution.reading_here import log_starts
         from cordwood.pipelines.execution.replaying import edition_for
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
-        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+        from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
         try:
             starting_options(starting)

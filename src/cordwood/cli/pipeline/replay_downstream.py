@@ -16,7 +16,7 @@ from cordwood.pipelines.editions.swapping import lock_path
 from cordwood.pipelines.execution.idle import has_nothing_to_do
 from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
 from cordwood.pipelines.execution.unread import unread
-from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
 if TYPE_CHECKING:
     from cordwood.pipelines.monitoring import PipelineMonitor

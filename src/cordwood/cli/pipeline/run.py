@@ -61,7 +61,7 @@ def run(
         from cordwood.pipelines.editions.live_edition import locked_live_edition
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
-        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+        from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
         check_spark_is_installed()
         found = find(target, directory)

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.pipelines.formats.table_formats import rows_of
 from cordwood.pipelines.rows.encoding import JSON_OPTIONS
 from cordwood.pipelines.tables.staged import Snapshot
-from cordwood.pipelines.tables.table_formats import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

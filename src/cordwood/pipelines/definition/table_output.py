@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from cordwood.model.quantities import duration_ms
 from cordwood.pipelines.definition.errors import InvalidDefinition, Site, calling_site
@@ -15,6 +16,11 @@ from cordwood.pipelines.definition.storage_options import SCHEMES
 class TableFormat(StrEnum):
     DELTA = "delta"
     ICEBERG = "iceberg"
+    POSTGRESQL = "postgresql"
+    """A table of a database, declared by `jdbc()`."""
+
+
+OF_FILES: Final = (TableFormat.DELTA, TableFormat.ICEBERG)
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,9 @@ class Table:
     replayable: bool
     site: Site = field(compare=False)
     location: str | None = None
-    """The place of an object store below which the table is; None: in the pipelines' directory."""
+    """The place of an object store below which the table is, or a database; None: in the pipelines' directory."""
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Options of `deltalake`, which may include credentials."""
+    """Options of `deltalake` or of a database, which may include credentials."""
     partition_by: tuple[Partition, ...] = ()
     remember_deletes_ms: int | None = None
     """How long deletes are remembered; None: not at all."""
@@ -77,27 +83,20 @@ def table(
     rules that the table's rows must meet.
     """
     site = calling_site()
-    if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
-        raise InvalidDefinition(f"{name!r} cannot be a table's name", site, "letters, digits, dashes, underscores")
-    if format not in list(TableFormat):
-        hint = f"{' or '.join(TableFormat)}, both of which keep their rows in Parquet files"
+    checked_name(name, site)
+    if format not in OF_FILES:
+        hint = f"{' or '.join(OF_FILES)}, both of which keep their rows in Parquet files; jdbc() is for a database"
         raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, hint)
-    keys = _columns(key)
+    keys, latest = checked_keys(name, key, latest_by, delete_when, site)
     if format != TableFormat.DELTA and keys:
         hint = "leave out key=, or use format='delta'"
         raise InvalidDefinition(f"table {name}: rows of format {format} are not replaced by key", site, hint)
-    dotted = next((each for each in keys if "." in each), None)
-    if dotted is not None:
-        hint = "select it under another name: a dot leads into a struct"
-        raise InvalidDefinition(f"table {name}: {dotted!r} cannot be a key", site, hint)
-    if not keys and (latest_by or delete_when):
-        raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
     options = dict(storage_options or {})
     _check_location(name, location, options, replayable, site)
     return Table(
         name,
         keys,
-        _columns(latest_by),
+        latest,
         delete_when,
         TableFormat(format),
         replayable,
@@ -105,12 +104,31 @@ def table(
         None if location is None else location.rstrip("/"),
         options,
         _partitions(name, partition_by, TableFormat(format), site),
-        _remember_deletes_ms(name, remember_deletes, _columns(latest_by), site),
+        checked_remember_deletes_ms(name, remember_deletes, latest, site),
         expectations(expect, f"table {name}", site),
     )
 
 
-def _remember_deletes_ms(name: str, text: str | None, latest_by: tuple[str, ...], site: Site) -> int | None:
+def checked_name(name: str, site: Site) -> None:
+    if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        raise InvalidDefinition(f"{name!r} cannot be a table's name", site, "letters, digits, dashes, underscores")
+
+
+def checked_keys(
+    name: str, key: str | Sequence[str], latest_by: str | Sequence[str], delete_when: str | None, site: Site
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a table's key, and those that order its rows."""
+    keys = _columns(key)
+    dotted = next((each for each in keys if "." in each), None)
+    if dotted is not None:
+        hint = "select it under another name: a dot leads into a struct"
+        raise InvalidDefinition(f"table {name}: {dotted!r} cannot be a key", site, hint)
+    if not keys and (latest_by or delete_when):
+        raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
+    return keys, _columns(latest_by)
+
+
+def checked_remember_deletes_ms(name: str, text: str | None, latest_by: tuple[str, ...], site: Site) -> int | None:
     if text is None:
         return None
     if not latest_by:

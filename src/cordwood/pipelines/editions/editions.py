@@ -38,10 +38,13 @@ from cordwood.pipelines.definition.state_files import StateFiles, locked
 from cordwood.pipelines.definition.storage_options import written_out
 from cordwood.pipelines.editions.edition_sets import EditionSets
 from cordwood.pipelines.editions.live import FORMAT, Live, check_format
-from cordwood.pipelines.editions.output_facts import TableFacts, effects_of, table_facts, topic_names
+from cordwood.pipelines.editions.output_facts import TableFacts, effects_of, place_of, table_facts, topic_names
 from cordwood.pipelines.editions.positions import Positions, furthest
 from cordwood.pipelines.editions.switches import Followed, Step, pending, settled, swapped
-from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_failures_of
+from cordwood.pipelines.formats.places import TablePlace, refusing_failures_of
+from cordwood.pipelines.postgresql.place import Database
+from cordwood.pipelines.postgresql.relations import dropping
+from cordwood.pipelines.tables.stores import ObjectStore
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 TRIAL: Final = "trial.py"
@@ -190,14 +193,14 @@ class PipelineState:
         facts = edition.tables.get(table)
         if facts is None:
             raise NotFound(f"edition {edition.name} of {self.name} has no table {table}")
-        if facts.location is not None:
-            # The name has the edition's time of making: a table that an earlier edition of the same name left is
-            # another one.
-            below = f"{self.name}/{edition.name}-{edition.made_at_ms}/{table}"
-            catalog = self.edition_directory(edition.name) / "tables" / table / "catalog.db"
-            return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()), catalog)
-        parent = self.directory if facts.shared else self.edition_directory(edition.name)
-        return parent / "tables" / table
+        live = self.live()
+        is_live = live is not None and live.edition == edition.name
+        return place_of(facts, table, self.directory, edition.name, edition.made_at_ms, is_live=is_live)
+
+    def databases(self, edition: Edition) -> list[Database]:
+        """The tables of an edition that are in databases, without those that all editions share."""
+        places = (self.table_directory(edition, name) for name, facts in edition.tables.items() if not facts.shared)
+        return [place for place in places if isinstance(place, Database)]
 
     # Changing the state
 
@@ -427,16 +430,17 @@ class PipelineState:
         # A store that is unreachable or refuses access fails here, before anything is gone.
         places = [self.table_directory(facts, table) for table in facts.tables]
         objects = [(place, _objects(place)) for place in places if isinstance(place, ObjectStore)]
-        with self._replacing_live():
-            live = self.live()
-            if live is not None and edition in live.before:
-                remaining = tuple(name for name in live.before if name != edition)
-                self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
-        self.files.remove_file(self.edition_directory(edition) / "edition.json")
-        self.files.remove_tree(self.edition_directory(edition))
-        for place, names in objects:
-            for name in names:
-                place.remove(name)
+        with dropping(self.databases(facts)):
+            with self._replacing_live():
+                live = self.live()
+                if live is not None and edition in live.before:
+                    remaining = tuple(name for name in live.before if name != edition)
+                    self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
+            self.files.remove_file(self.edition_directory(edition) / "edition.json")
+            self.files.remove_tree(self.edition_directory(edition))
+            for place, names in objects:
+                for name in names:
+                    place.remove(name)
 
     def _note(self, edition: Edition, **facts: Any) -> Edition:
         """Writes these facts about an edition; also of a trial nothing else is written."""
@@ -475,7 +479,7 @@ def _content(made: Pipeline) -> bytes:
             raise InvalidDefinition(
                 f"table {table.name}: the file has the value of {credential} in it, and every edition keeps the file",
                 table.site,
-                "leave it out: deltalake takes it from the environment; or pass os.environ[…]",
+                "leave it out: it is taken from the environment (of a database PGPASSWORD); or pass os.environ[…]",
             )
     return content
 

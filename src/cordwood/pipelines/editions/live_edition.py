@@ -5,12 +5,15 @@ fits the live tables and the state. Until then the edition keeps its definition,
 pipeline that runs.
 """
 
+from contextlib import suppress
+
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState, shown_path
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock, check_nobody_holds
+from cordwood.pipelines.postgresql.relations import names_leading
 
 
 def locked_live_edition(
@@ -35,12 +38,22 @@ def locked_live_edition(
         lock = locked(live.edition)
         try:
             edition = state.edition(live.edition)
+            _lead_names(state, edition, pipeline)
             if _is_trial(project, state, edition, pipeline):
                 edition = state.try_out(edition, pipeline)
         except BaseException:
             lock.release()
             raise
         return edition, lock
+
+
+def _lead_names(state: PipelineState, edition: Edition, pipeline: Pipeline) -> None:
+    """Moves names of tables in databases that a crash within a swap left at the edition before. A database that refuses
+    now meets the same with the first batch."""
+    places = state.databases(edition)
+    options = {table.name: table.storage_options for table in pipeline.tables.values()}
+    with suppress(WrongState), names_leading([each.with_options(options.get(each.name, {})) for each in places]):
+        pass
 
 
 def would_be_live_edition(project: Project, state: PipelineState, pipeline: Pipeline) -> Edition:

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.storage_options import plain_options
 from cordwood.pipelines.definition.table_output import TableFormat
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.postgresql.place import SHARED, Database
+from cordwood.pipelines.tables.stores import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class TableFacts:
     shared: bool
     """True for a table that is not replayable: all editions share it."""
     location: str | None = None
-    """The place of an object store below which the table is."""
+    """The place of an object store below which the table is, or a database."""
     storage_options: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Options that are not credentials."""
     partition_by: tuple[str, ...] = ()
@@ -61,3 +65,26 @@ def topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:
         topic.name: f"{topic.name}.{suffix}" if suffix is not None and topic.replayable else topic.name
         for topic in made.topics.values()
     }
+
+
+def place_of(
+    facts: TableFacts, table: str, pipeline: Path, edition: str, made_at_ms: int, *, is_live: bool
+) -> TablePlace:
+    """The place of an edition's table. `pipeline` is the directory of the pipeline's state."""
+    if facts.format is TableFormat.POSTGRESQL:
+        assert facts.location is not None, "a table of a database has its address"
+        return Database(
+            url=facts.location,
+            name=table,
+            edition=SHARED if facts.shared else edition,
+            pipeline=pipeline.name,
+            owner=f"{pipeline.name}/{SHARED if facts.shared else f'{edition}-{made_at_ms}'}",
+            leads=facts.shared or is_live,
+            given=tuple(facts.storage_options.items()),
+        )
+    directory = (pipeline if facts.shared else pipeline / "editions" / edition) / "tables" / table
+    if facts.location is None:
+        return directory
+    # The name has the edition's time of making: a table that an earlier edition of the same name left is another one.
+    below = f"{pipeline.name}/{edition}-{made_at_ms}/{table}"
+    return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()), directory / "catalog.db")

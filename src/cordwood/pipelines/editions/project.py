@@ -19,8 +19,10 @@ from cordwood.pipelines.definition.state_files import StateFiles
 from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.edition_sets import EditionSets
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
-from cordwood.pipelines.tables.table_formats import rows_of, snapshot
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.formats.table_formats import rows_of, snapshot
+from cordwood.pipelines.postgresql.place import Database
+from cordwood.pipelines.tables.stores import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +103,8 @@ class Project:
 def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
     """The directory of a live table. Any reader of Delta tables can open a Delta table there."""
     found = Project(directory).live_table(name).path
+    if isinstance(found, Database):
+        raise WrongState(f"the table {name} is in a database: {found}", f"`select * from {name}` reads it there")
     if not isinstance(found, Path):
         raise WrongState(f"the table {name} is in an object store, at {found}", "table_uri() gives its URL")
     return found
@@ -134,6 +138,9 @@ def read_table(
     """
     found = Project(directory).live_table(name)
     place = found.path
+    if isinstance(place, Database):
+        hint = f'`select * from {name}`, with any client, or Spark\'s own format("jdbc")'
+        raise WrongState(f"the table {name} is in a database: {place}", hint)
     if isinstance(place, ObjectStore):
         place = place.with_options(storage_options or {})
     taken = snapshot(place, found.edition.tables[name].format)

@@ -9,7 +9,7 @@ edition that reads what another member has left could not run alone, so such a r
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -33,6 +33,8 @@ from cordwood.pipelines.editions.swapping import (
     would_roll_back,
     would_swap,
 )
+from cordwood.pipelines.postgresql.place import Database
+from cordwood.pipelines.postgresql.relations import names_leading
 
 
 def swap_together(
@@ -49,7 +51,9 @@ def swap_together(
             for member, each in _states(project, found):
                 leaving = _position_left(found, member, each, skip_effects=skip_effects)
                 decided[each.name] = each.live_after_swap(member.edition, position=leaving, now_ms=_now_ms())
-            project.sets.decide(found, Stage.LIVE, decided)
+            entering = [each.edition(member.edition) for member, each in _states(project, found)]
+            with names_leading(_databases(project, found, entering)):
+                project.sets.decide(found, Stage.LIVE, decided)
         return [
             _swapped(each, member.replaces, member.edition, stopped[each.name])
             for member, each in _states(project, found)
@@ -87,7 +91,9 @@ def roll_back_together(
             for member, each in _states(project, found):
                 leaving = effects_left(each, member.edition, skip=skip_effects)
                 decided[each.name] = each.live_after_rollback(position=leaving, now_ms=_now_ms())
-            project.sets.decide(found, Stage.BESIDE, decided)
+            entering = [each.edition(member.replaces) for member, each in _states(project, found)]
+            with names_leading(_databases(project, found, entering)):
+                project.sets.decide(found, Stage.BESIDE, decided)
         return [
             _swapped(each, member.edition, member.replaces, stopped[each.name])
             for member, each in _states(project, found)
@@ -206,6 +212,12 @@ def _position_left(found: EditionSet, member: Member, state: PipelineState, *, s
 def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, int | None]) -> Swapped:
     """What has become of a member. All readers of what changes are members, too."""
     return replace(swapped(state, before, now, stopped), readers=())
+
+
+def _databases(project: Project, found: EditionSet, entering: Sequence[Edition]) -> list[Database]:
+    """The tables in databases of the editions that become live, in the order of the members."""
+    states = (each for _, each in _states(project, found))
+    return [place for each, edition in zip(states, entering, strict=True) for place in each.databases(edition)]
 
 
 def _states(project: Project, found: EditionSet) -> Iterator[tuple[Member, PipelineState]]:

@@ -38,7 +38,8 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import read_plan
 from cordwood.pipelines.editions.run_lock import Holder, RunLock, holder
 from cordwood.pipelines.editions.switches import pending
-from cordwood.pipelines.tables.stores import TablePlace
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.postgresql.relations import names_leading
 
 _LOOK_S: Final = 0.1
 
@@ -104,7 +105,8 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
         with standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
             leaving = position_left(state, live, fresh, skip_effects=skip_effects)
             switch_at = _switch_at(state, live, fresh, skip=skip_effects)
-            state.swap(fresh.name, position=leaving, now_ms=_now_ms(), switch_at=switch_at)
+            with names_leading(state.databases(fresh)):
+                state.swap(fresh.name, position=leaving, now_ms=_now_ms(), switch_at=switch_at)
         return swapped(state, live.edition, fresh.name, stopped)
 
 
@@ -126,7 +128,8 @@ def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: flo
         with standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
             leaving = effects_left(state, live.edition, skip=skip_effects)
             switch_at = _switch_at(state, live, state.edition(live.before[-1]), skip=skip_effects)
-            state.rollback(position=leaving, now_ms=_now_ms(), switch_at=switch_at)
+            with names_leading(state.databases(state.edition(live.before[-1]))):
+                state.rollback(position=leaving, now_ms=_now_ms(), switch_at=switch_at)
         return swapped(state, live.edition, live.before[-1], stopped)
 
 

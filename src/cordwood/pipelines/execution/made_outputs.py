@@ -14,8 +14,8 @@ from cordwood.pipelines.definition.table_output import Table
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.made_outputs import note_tables, note_topics, noted_tables, noted_topics
 from cordwood.pipelines.execution.reading_here import log_ends, topic_ids
-from cordwood.pipelines.tables.stores import TablePlace
-from cordwood.pipelines.tables.table_formats import is_there
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.formats.table_formats import is_there
 
 
 class MadeOutputs:

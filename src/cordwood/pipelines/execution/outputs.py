@@ -17,15 +17,16 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
 from cordwood.pipelines.definition.definition import RECORD, Output, Pipeline, Topic
 from cordwood.pipelines.definition.errors import InvalidRows, WrongState
-from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.definition.table_output import Table, TableFormat
 from cordwood.pipelines.editions.events import Spent
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.formats.table_formats import unwritable_rows, writer
+from cordwood.pipelines.postgresql.place import Database
 from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.watching import keeps_order, saw
-from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
-from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
-from cordwood.pipelines.tables.table_formats import writer
+from cordwood.pipelines.tables.stores import ObjectStore
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -145,8 +146,8 @@ class Outputs:
             work.spent[name] = Spent(_ms_since(began_s), staged.input_ms, staged.write_ms)
             if staged.null_keys:
                 if RECORD not in rows.columns:
-                    raise null_keys_without_a_record(output, staged.null_keys)
-                work.failures.append(null_key_rows(rows, output))
+                    raise unwritable_without_a_record(output, staged.null_keys)
+                work.failures.append(unwritable_rows(rows, output))
 
     def discard(self, work: Work) -> None:
         """Takes back everything that is staged and not committed."""
@@ -163,8 +164,10 @@ class Outputs:
         """Tables that have this batch already. Topics know by themselves, and skip the records that they have."""
         found = []
         for name, table in self._tables.items():
+            if name in self.skipped:
+                continue
             last = table.last_batch(self._application_of(self._pipeline.outputs[name]))
-            if name in self.skipped or last is None or last < batch_id:
+            if last is None or last < batch_id:
                 continue
             if last > batch_id:
                 raise WrongState(
@@ -282,9 +285,11 @@ class Outputs:
         return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
 
 
-def null_keys_without_a_record(table: Table, rows: int) -> InvalidRows:
+def unwritable_without_a_record(table: Table, rows: int) -> InvalidRows:
+    is_of_database = table.format is TableFormat.POSTGRESQL
+    what = "a null key, or a value that PostgreSQL cannot store" if is_of_database else "a null key"
     return InvalidRows(
-        f"table {table.name}: {rows} rows of a batch have a null key",
+        f"table {table.name}: {rows} rows of a batch have {what}",
         "keep the column _record, and their records are quarantined",
     )
 
@@ -295,7 +300,7 @@ def _ms_since(began_s: float) -> int:
 
 def _open_table(table: Table, place: Place) -> BatchTable:
     where = place.tables[table.name]
-    if isinstance(where, ObjectStore):
+    if isinstance(where, ObjectStore | Database):
         # The edition's facts have no credentials; the definition may have some.
         where = where.with_options(table.storage_options)
     return writer(where, table, place.staging / table.name)

@@ -437,7 +437,7 @@ def start(
             "run it in a classic session; streams() gives its outputs as streams of any session",
         )
     from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
-    from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+    from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
     project = Project(directory)
     state = project.state(pipeline.name)

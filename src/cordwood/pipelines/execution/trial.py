@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.pipelines.definition.definition import RECORD, Output, Pipeline, Topic
-from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.definition.table_output import Table, TableFormat
 from cordwood.pipelines.execution.batches import Batches
-from cordwood.pipelines.execution.outputs import OtherPoison, Work, null_keys_without_a_record
+from cordwood.pipelines.execution.outputs import OtherPoison, Work, unwritable_without_a_record
+from cordwood.pipelines.formats.table_formats import unwritable_rows
+from cordwood.pipelines.postgresql.relations import columns_for
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.isolation import Origin
 from cordwood.pipelines.rows.quarantine import PREFIX
 from cordwood.pipelines.rows.rules import RuleCounts
 from cordwood.pipelines.rows.watching import collected
-from cordwood.pipelines.tables.latest_rows import null_key_rows, ordered_rows
+from cordwood.pipelines.tables.latest_rows import ordered_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -91,12 +93,13 @@ class _Kept:
             _check_writable(rows, output)
             self.rows[name] = found = collected(rows)
             work.rows[name] = len(found)
-            missing = [row for row in found if isinstance(output, Table) and _lacks_key(row, output)]
-            if missing:
-                assert isinstance(output, Table)
-                if RECORD not in rows.columns:
-                    raise null_keys_without_a_record(output, len(missing))
-                work.failures.append(null_key_rows(rows, output))
+            if not isinstance(output, Table):
+                continue
+            missing = [row for row in found if _lacks_key(row, output)]
+            if missing and RECORD not in rows.columns:
+                raise unwritable_without_a_record(output, len(missing))
+            if RECORD in rows.columns and (missing or output.format is TableFormat.POSTGRESQL):
+                work.failures.append(unwritable_rows(rows, output))
 
     def discard(self, work: Work) -> None:
         for rows in work.kept:
@@ -122,8 +125,11 @@ def _check_writable(rows: "DataFrame", output: Output) -> None:
     """Raises InvalidRows for columns that the output could not take."""
     if isinstance(output, Topic):
         records(rows, output)
-    elif output.key:
+        return
+    if output.key:
         ordered_rows(rows, output)
+    if output.format is TableFormat.POSTGRESQL:
+        columns_for(output, rows.drop(RECORD).schema)
 
 
 def _lacks_key(row: "Row", table: Table) -> bool:

@@ -179,7 +179,7 @@ class Query:
         from cordwood.pipelines.execution.legs import Route
         from cordwood.pipelines.execution.running import Ending, Running
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
-        from cordwood.pipelines.tables.trial_writes import check_tables_can_be_written
+        from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
         servers, project = self._orders.bootstrap_servers, self._project
         state = project.state(self._order.pipeline)

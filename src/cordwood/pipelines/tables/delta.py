@@ -51,7 +51,7 @@ from cordwood.pipelines.tables.staged import (
     is_time_to_compact,
     staged_as,
 )
-from cordwood.pipelines.tables.stores import LocalStore, TablePlace, store_of
+from cordwood.pipelines.tables.stores import FilePlace, LocalStore, ObjectStore, store_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ _CLEANING_INTERVAL_MS: Final = 24 * 3_600_000
 class DeltaBatches:
     """A Delta table for batches. `staging` is a directory of its own for rows that wait to be merged."""
 
-    def __init__(self, place: TablePlace, table: Table, staging: Path) -> None:
+    def __init__(self, place: FilePlace, table: Table, staging: Path) -> None:
         self._place = place
         self._store = store_of(place)
         self._table = table
@@ -347,7 +347,7 @@ class DeltaBatches:
         )
 
 
-def delta_snapshot(place: TablePlace) -> Snapshot | None:
+def delta_snapshot(place: FilePlace) -> Snapshot | None:
     from deltalake import DeltaTable
 
     store = store_of(place)
@@ -361,7 +361,7 @@ def delta_snapshot(place: TablePlace) -> Snapshot | None:
         tuple(place / name if isinstance(place, Path) else Path(name) for name in names),
         opened.count(),
         opened.version(),
-        None if isinstance(place, Path) else place,
+        place if isinstance(place, ObjectStore) else None,
         partitions_of(actions, columns) if columns and names else None,
     )
 

@@ -31,7 +31,7 @@ from cordwood.pipelines.tables.iceberg_partitions import (
 )
 from cordwood.pipelines.tables.parted_files import write_parted_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
-from cordwood.pipelines.tables.stores import LocalStore, ObjectStore, TablePlace, store_of
+from cordwood.pipelines.tables.stores import FilePlace, LocalStore, ObjectStore, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +57,7 @@ _KEPT_MS: Final = 7 * _TIDYING_INTERVAL_MS
 
 
 class IcebergBatches:
-    def __init__(self, place: TablePlace, table: Table, staging: Path) -> None:
+    def __init__(self, place: FilePlace, table: Table, staging: Path) -> None:
         assert not table.key, "rows of an Iceberg table are only added"
         self._place = place
         self._table = table
@@ -219,7 +219,7 @@ class IcebergBatches:
             raise InvalidRows(f"table {self._table.name}: its columns do not fit into Iceberg: {error}") from error
 
 
-def iceberg_snapshot(place: TablePlace) -> Snapshot | None:
+def iceberg_snapshot(place: FilePlace) -> Snapshot | None:
     from pyspark.sql.types import StructType
 
     opened = _load(place)
@@ -233,7 +233,7 @@ def iceberg_snapshot(place: TablePlace) -> Snapshot | None:
     return Snapshot(schema, files, rows, len(opened.history()), place if isinstance(place, ObjectStore) else None)
 
 
-def _load(place: TablePlace) -> Any:
+def _load(place: FilePlace) -> Any:
     name = _location(place).rpartition("/")[2]
     if not _catalog_file(place).exists():
         if any(found == _HINT for found in _metadata_names(place)):
@@ -248,18 +248,18 @@ def _load(place: TablePlace) -> Any:
     return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
-def _metadata_names(place: TablePlace) -> list[str]:
+def _metadata_names(place: FilePlace) -> list[str]:
     metadata = store_of(place).below("metadata")
     if isinstance(metadata, LocalStore) and not metadata.directory.exists():
         return []
     return [name for name, _ in metadata.listed()]
 
 
-def _location(place: TablePlace) -> str:
+def _location(place: FilePlace) -> str:
     return f"file://{place}" if isinstance(place, Path) else place.url
 
 
-def _catalog_file(place: TablePlace) -> Path:
+def _catalog_file(place: FilePlace) -> Path:
     if isinstance(place, Path):
         return place / "catalog.db"
     assert place.catalog is not None, "an edition's table has a catalog"
@@ -271,7 +271,7 @@ def _number_of(metadata_location: str) -> int:
     return int(metadata_location.rpartition("/")[2].partition("-")[0])
 
 
-def _catalog(place: TablePlace) -> Any:
+def _catalog(place: FilePlace) -> Any:
     try:
         from pyiceberg.catalog.sql import SqlCatalog
 

@@ -91,16 +91,22 @@ def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]
     return chosen
 
 
+def has_null_key(rows: "DataFrame", table: Table) -> "Column":
+    from pyspark.sql import functions as F
+
+    missing = F.lit(False)
+    for key in table.key:
+        column = _key_of_tombstones(rows, key) if len(table.key) == 1 else F.col(_quoted(key))
+        missing = missing | column.isNull()
+    return missing
+
+
 def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
     """The rows with a null key, as (`_record`, `error`)."""
     from pyspark.sql import functions as F
 
-    nulls = [_key_of_tombstones(rows, key) if len(table.key) == 1 else F.col(_quoted(key)) for key in table.key]
-    missing = nulls[0].isNull()
-    for each in nulls[1:]:
-        missing = missing | each.isNull()
-    keys = ", ".join(table.key)
-    return rows.where(missing).select(RECORD, F.lit(f"the key of table {table.name} ({keys}) is null").alias("error"))
+    error = f"the key of table {table.name} ({', '.join(table.key)}) is null"
+    return rows.where(has_null_key(rows, table)).select(RECORD, F.lit(error).alias("error"))
 
 
 def codes_of(keys: "Sequence[pa.ChunkedArray]") -> "tuple[NDArray[np.int64], int]":

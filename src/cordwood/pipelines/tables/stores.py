@@ -8,14 +8,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 from cordwood.model.durable_files import sync
-from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.state_files import StateFiles
 
 if TYPE_CHECKING:
@@ -233,24 +232,12 @@ def write_in_slices(file: Any, content: bytes) -> None:
         file.write(content[begin : begin + _SLICE_BYTES])
 
 
-TablePlace = Path | ObjectStore
-"""The place of a table, as readers get it."""
+FilePlace = Path | ObjectStore
+"""The place of a table that consists of files."""
 
 
-def store_of(place: TablePlace) -> TableStore:
+def store_of(place: FilePlace) -> TableStore:
     return LocalStore(place) if isinstance(place, Path) else place
-
-
-@contextmanager
-def refusing_failures_of(place: TablePlace, cannot_be: str) -> Iterator[None]:
-    """Turns a failure of an object store into a refusal, for commands. A running pipeline tries again instead."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(place, Path):
-            raise
-        hint = "credentials are those of the environment: an edition keeps none"
-        raise WrongState(f"{place} cannot be {cannot_be}: {reason_of(error)}", hint) from error
 
 
 def reason_of(error: Exception) -> str:

@@ -7,7 +7,7 @@ A stateful pipeline has its state in a query's checkpoint, so each of its batche
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.pipelines.definition.definition import Pipeline, Topic
 from cordwood.pipelines.definition.record_formats import Json
-from cordwood.pipelines.definition.table_output import Table
+from cordwood.pipelines.definition.table_output import Table, TableFormat
 from cordwood.pipelines.editions.events import Event
 from cordwood.pipelines.editions.positions import Positions, to_json
 from cordwood.pipelines.editions.project import Project
@@ -28,8 +28,8 @@ from cordwood.pipelines.execution.reading_here import committed_records, log_end
 from cordwood.pipelines.execution.running import start
 from cordwood.pipelines.execution.topics import Written, ensure_topics
 from cordwood.pipelines.execution.trial import SetAside, set_aside_of
+from cordwood.pipelines.formats.table_formats import snapshot
 from cordwood.pipelines.rows.rules import RuleCounts
-from cordwood.pipelines.tables.table_formats import snapshot
 from cordwood.pipelines.testing.given import Encoded, GivenRow, encoded
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class PipelineTest:
         *,
         partitions: int = 1,
     ) -> None:
-        self.pipeline = pipeline
+        self.pipeline = pipeline = _without_databases(pipeline)
         self.bootstrap_servers = bootstrap_servers
         self._spark = spark
         self._directory = directory
@@ -168,6 +168,17 @@ class PipelineTest:
             return self._directory / "tables" / table.name
         state = Project(self._directory / "project").state(self.pipeline.name)
         return state.table_directory(state.live_edition(), table.name)
+
+
+def _without_databases(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with tables of files in the place of those of databases, with the same rows."""
+    outputs = {
+        name: replace(output, format=TableFormat.DELTA, location=None, storage_options={})
+        if isinstance(output, Table) and output.format is TableFormat.POSTGRESQL
+        else output
+        for name, output in pipeline.outputs.items()
+    }
+    return replace(pipeline, outputs=outputs)
 
 
 def _make_topics(bootstrap_servers: str, names: Sequence[str], partitions: int) -> None:

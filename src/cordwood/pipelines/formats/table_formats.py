@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.definition.table_output import Table, TableFormat
+from cordwood.pipelines.formats.places import TablePlace
+from cordwood.pipelines.postgresql.batches import PostgresBatches
+from cordwood.pipelines.postgresql.copying import unstorable_rows
+from cordwood.pipelines.postgresql.reading import postgres_snapshot
 from cordwood.pipelines.tables.data_files import arrow_schema
 from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
 from cordwood.pipelines.tables.iceberg import IcebergBatches, iceberg_snapshot
+from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.staged import BatchTable, Snapshot
-from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
+from cordwood.pipelines.tables.stores import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,21 +25,28 @@ if TYPE_CHECKING:
 
 
 class _Format(NamedTuple):
-    writer: Callable[[TablePlace, Table, Path], BatchTable]
-    """Takes the place of the table, its declaration, and a directory for rows that wait to be merged."""
-    snapshot: Callable[[TablePlace], Snapshot | None]
-    log: str
-    """The directory of its log, without which there is no table."""
+    writer: Callable[[Any, Table, Path], BatchTable]
+    """Takes the place of a table of this format, its declaration, and a directory for rows that wait to be merged."""
+    snapshot: Callable[[Any], Snapshot | None]
+    log: str = ""
+    """The directory of its log, without which there is no table; a table of a database has none."""
+    unwritable: "Callable[[DataFrame, Table], DataFrame]" = null_key_rows
+    """The rows that keep a batch from being written, as (`_record`, `error`)."""
 
 
 _FORMATS: Final[Mapping[TableFormat, _Format]] = {
     TableFormat.DELTA: _Format(DeltaBatches, delta_snapshot, "_delta_log"),
     TableFormat.ICEBERG: _Format(IcebergBatches, iceberg_snapshot, "metadata"),
+    TableFormat.POSTGRESQL: _Format(PostgresBatches, postgres_snapshot, unwritable=unstorable_rows),
 }
 
 
 def writer(place: TablePlace, table: Table, staging: Path) -> BatchTable:
     return _FORMATS[table.format].writer(place, table, staging)
+
+
+def unwritable_rows(rows: "DataFrame", table: Table) -> "DataFrame":
+    return _FORMATS[table.format].unwritable(rows, table)
 
 
 def snapshot(place: TablePlace, format_: TableFormat) -> Snapshot | None:

@@ -1,0 +1,1 @@
+"""Tables of all formats: which there are, where each is, and whether it can be written."""
