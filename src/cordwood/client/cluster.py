@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from cordwood.client import configs, families, fetching, groups, offsets, sizes, transactions
+from cordwood.client import families, fetching, groups, offsets, topic_facts, transactions
 from cordwood.client.answers import (
     EARLIEST,
     LATEST,
@@ -113,7 +113,7 @@ class Cluster:
 
     def describe_configs(self, topic: str) -> dict[str, str]:
         """The settings that apply to the topic. Raises UnknownTopic if the topic does not exist."""
-        return configs.describe_configs(self._brokers, topic)
+        return topic_facts.describe_configs(self._brokers, topic)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -125,7 +125,7 @@ class Cluster:
 
     def log_sizes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
         """Bytes of each partition's log. Partitions whose brokers do not tell are left out."""
-        return sizes.log_sizes(self._brokers, topics)
+        return topic_facts.log_sizes(self._brokers, topics)
 
     # Reading.
 
