@@ -10,7 +10,7 @@ from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
 from cordwood.pipelines.definition.errors import OverBudget
-from cordwood.pipelines.execution.spark_failures import refusal_of
+from cordwood.pipelines.process.spark_failures import refusal_of
 
 PIPELINE = """
 @guarded("cents int")

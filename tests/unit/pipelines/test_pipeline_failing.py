@@ -26,8 +26,8 @@ from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.sessions import doing_in_words
-from cordwood.pipelines.execution.spark_failures import end_of_java, refusal_of
-from cordwood.pipelines.execution.supervisor import Supervisor
+from cordwood.pipelines.process.spark_failures import end_of_java, refusal_of
+from cordwood.pipelines.process.supervisor import Supervisor
 from cordwood.spark.java import NoJava
 
 FILE = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.pipelines.execution.spark_failures import reason_of
+from cordwood.pipelines.process.spark_failures import reason_of
 
 OF_THE_PLANNER = """[STREAM_FAILED] Query [id = 9049, runId = a6d8] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: \

@@ -13,8 +13,8 @@ from tests.deadline import eventually
 
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.run_lock import RunLock, holder
-from cordwood.pipelines.execution.supervisor import Supervisor
-from cordwood.pipelines.execution.worker import Orders
+from cordwood.pipelines.process.supervisor import Supervisor
+from cordwood.pipelines.process.worker import Orders
 
 ORDERS = Orders(
     file="p.py",
@@ -131,7 +131,7 @@ def test_what_a_killed_worker_leaves_behind_is_gone_before_the_next_one_starts(s
 
 
 def test_the_log_of_a_worker_that_runs_on_and_on_stays_short(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cordwood.pipelines.execution.worker_process.MAX_LOG_BYTES", 1000)
+    monkeypatch.setattr("cordwood.pipelines.process.worker_process.MAX_LOG_BYTES", 1000)
     worker = """
     for batch in range(20):
         print(f"{batch:0500}", flush=True)

@@ -19,8 +19,8 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.python_memory import default_limit_bytes
 from cordwood.pipelines.execution.running import Ending
-from cordwood.pipelines.execution.supervisor import Supervisor
-from cordwood.pipelines.execution.worker import Orders
+from cordwood.pipelines.process.supervisor import Supervisor
+from cordwood.pipelines.process.worker import Orders
 
 if TYPE_CHECKING:
     from cordwood.pipelines.monitoring import PipelineMonitor

@@ -1,1 +1,1 @@
-"""A pipeline at work: its query, its batches and outputs, its process, and replays."""
+"""A pipeline at work: its query, its batches and outputs, and replays."""

@@ -15,7 +15,7 @@ from typing import Final
 from cordwood.pipelines.editions.control import Command
 from cordwood.pipelines.editions.control import Serving as Control
 from cordwood.pipelines.editions.events import Event, Tell
-from cordwood.pipelines.execution.worker_process import WorkerProcess, shorten_log
+from cordwood.pipelines.process.worker_process import WorkerProcess, shorten_log
 from cordwood.pipelines.serving.orders import EXIT_JAVA_DIED, BeginQuery, EndQuery, Order, Survey, WorkerOrders, to_line
 from cordwood.pipelines.serving.serving import (
     Begin,

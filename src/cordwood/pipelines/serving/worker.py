@@ -25,7 +25,7 @@ from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.editions.swapping import lock_path
 from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
-from cordwood.pipelines.execution.spark_failures import as_told, end_of_java
+from cordwood.pipelines.process.spark_failures import as_told, end_of_java
 from cordwood.pipelines.serving.orders import EXIT_JAVA_DIED, BeginQuery, EndQuery, Survey, WorkerOrders, from_line
 from cordwood.pipelines.serving.shared_spark import SharedSpark
 

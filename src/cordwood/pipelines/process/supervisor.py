@@ -14,8 +14,8 @@ from typing import Final
 from cordwood.model.back_off import BackOff
 from cordwood.pipelines.editions.events import Event, Tell
 from cordwood.pipelines.editions.run_lock import RunLock
-from cordwood.pipelines.execution.worker import EXIT_DONE, EXIT_REFUSED, Orders
-from cordwood.pipelines.execution.worker_process import WorkerProcess, shorten_log
+from cordwood.pipelines.process.worker import EXIT_DONE, EXIT_REFUSED, Orders
+from cordwood.pipelines.process.worker_process import WorkerProcess, shorten_log
 
 BACK_OFF: Final = BackOff(1_000, 60_000)
 
@@ -33,7 +33,7 @@ class Supervisor:
         back_off: BackOff = BACK_OFF,
         *,
         python_bytes: int,
-        command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.execution.worker"),
+        command: Sequence[str] = (sys.executable, "-m", "cordwood.pipelines.process.worker"),
     ) -> None:
         self._orders = orders
         self._lock = lock

@@ -1,4 +1,4 @@
-"""The process of a pipeline's query: `python -m cordwood.pipelines.execution.worker ORDERS`, started by a supervisor.
+"""The process of a pipeline's query: `python -m cordwood.pipelines.process.worker ORDERS`, started by a supervisor.
 
 The worker writes its events as lines of JSON to a pipe. It ends after the batch under way when its standard input is
 closed: the supervisor closes it to stop the worker, and the system closes it if the supervisor dies. The output of
@@ -21,7 +21,7 @@ from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.editions.events import Event, line_of
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.execution.python_memory import KilledPython, PythonKilled
-from cordwood.pipelines.execution.spark_failures import as_told
+from cordwood.pipelines.process.spark_failures import as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
