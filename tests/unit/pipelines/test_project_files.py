@@ -42,8 +42,13 @@ def test_a_wrong_file_does_not_hide_the_others(tmp_path: Path) -> None:
     write(tmp_path, "a.py", declared("a", 'topic("orders")', 'topic("one")'))
     write(tmp_path, "b.py", declared("b", 'topic("orders", value=jsn("x int"))', 'topic("two")'))
     write(tmp_path, "c.py", "def (")
+    write(tmp_path, "d.py", declared("d", 'topic("orders")', 'topic("four")') + "import sys\nsys.exit(0)")
     assert list(load_project(tmp_path).pipelines) == ["a"]
-    assert said(tmp_path) == [((), "b.py:2: NameError: name 'jsn' is not defined"), ((), "c.py:2: invalid syntax")]
+    assert said(tmp_path) == [
+        ((), "b.py:2: NameError: name 'jsn' is not defined"),
+        ((), "c.py:2: invalid syntax"),
+        ((), "d.py:7: the file ends the program: sys.exit()"),
+    ]
 
 
 def test_files_that_declare_no_pipeline_are_not_run(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def _run(path: Path, beside: Path) -> dict[str, object]:
         exec(compile(source, file, "exec"), module.__dict__)
     except InvalidDefinition:
         raise
+    except SystemExit as error:
+        raise InvalidDefinition("the file ends the program: sys.exit()", _line_in(file, error)) from error
     except SyntaxError as error:
         raise InvalidDefinition(f"{error.msg}", Site(error.filename or file, error.lineno or 1)) from error
     except Exception as error:
@@ -98,6 +100,6 @@ def _hint_of(error: Exception) -> str:
     return ""
 
 
-def _line_in(file: str, error: Exception) -> Site:
+def _line_in(file: str, error: BaseException) -> Site:
     lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return Site(file, lines[-1] if lines else 1)

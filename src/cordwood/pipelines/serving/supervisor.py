@@ -98,6 +98,9 @@ class ServingSupervisor:
                     self._worker = None
                     if event == EXIT_JAVA_DIED:
                         how = f"Spark's Java process ended; its last words are in {self._control.log}"
+                    if self._is_stopping:
+                        # Whoever ends the worker at once is to blame, and no file or pipeline that it was at.
+                        self._do(self._serving.close())
                     self._do(self._serving.worker_died(how, _now_ms()))
                 else:
                     self._do(self._serving.heard(event, _now_ms()))
