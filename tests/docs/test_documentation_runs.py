@@ -9,6 +9,7 @@ page: a variable of the environment would override the file. A page that uses a 
 address of an etcd.
 """
 
+import base64
 import os
 import re
 import signal
@@ -104,6 +105,7 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path, request: pyt
         environment = {name: text for name, text in environment.items() if not name.startswith("CORDWOOD_")}
     if '--store "$STORE"' in program.text and "STORE=" not in program.text:
         etcd: EtcdCluster = request.getfixturevalue("one_etcd")
+        _forget_clusters_of_pages(etcd)
         environment["STORE"] = f"etcd://{','.join(etcd.endpoints)}"
     if program.kind == "python run":
         _run([sys.executable, "-c", program.text], workplace, environment)
@@ -163,6 +165,12 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         "CORDWOOD_DATA_DIR": str(tmp_path / "data"),
         "PYTHONDONTWRITEBYTECODE": "",
     }
+
+
+def _forget_clusters_of_pages(etcd: EtcdCluster) -> None:
+    """Deletes the clusters of other pages, which have the same name: pages share an etcd."""
+    first, after = (base64.b64encode(key).decode() for key in (b"/cordwood/shop", b"/cordwood/shoq"))
+    etcd.at(etcd.endpoints[0]).post("/v3/kv/deleterange", {"key": first, "range_end": after})
 
 
 def _run(command: list[str], workplace: Path, environment: dict[str, str]) -> None:
