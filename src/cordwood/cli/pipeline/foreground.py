@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.doing import Doing
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.model.failure import Failure
+from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.editions.editions import Edition, PipelineState
 from cordwood.pipelines.editions.events import Event, clear_failure, in_words, note_failure
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.run_lock import RunLock
 from cordwood.pipelines.execution.python_memory import default_limit_bytes
 from cordwood.pipelines.execution.running import Ending
+from cordwood.pipelines.process.rule_check import failure_of_rules
 from cordwood.pipelines.process.supervisor import Supervisor
 from cordwood.pipelines.process.worker import Orders
 
@@ -118,6 +121,17 @@ def run_in_foreground(
         note_failure(found.state, edition.name, failure)
         raise _failure(failure)
     return saying is None
+
+
+def check_rules_first(pipeline: Pipeline, source_file: Path) -> None:
+    """Raises Failure for rules that rows cannot be judged by. Called before an edition is made: nothing is there yet
+    that a refusal would leave behind."""
+    with Doing() as doing:
+        if pipeline.rules:
+            doing.show(f"{pipeline.name}: checking the rules …")
+        failure = failure_of_rules(pipeline, beside=source_file.parent, python_bytes=default_limit_bytes())
+    if failure is not None:
+        raise as_failure(failure["code"], failure["message"], failure["hint"])
 
 
 def tell_that_nothing_is_there(found: Found, edition: Edition, *, as_json: bool) -> None:

@@ -58,7 +58,12 @@ def replay(
     """
     with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import metrics_at, run_in_foreground, tell_that_nothing_is_there
+        from cordwood.cli.pipeline.foreground import (
+            check_rules_first,
+            metrics_at,
+            run_in_foreground,
+            tell_that_nothing_is_there,
+        )
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.definition.starting import EXAMPLES, starting_options
         from cordwood.pipelines.editions.positions import places_in_words
@@ -66,7 +71,7 @@ def replay(
         from cordwood.pipelines.editions.swapping import lock_path
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.reading_here import log_starts
-        from cordwood.pipelines.execution.replaying import edition_for
+        from cordwood.pipelines.execution.replaying import begun_edition, edition_for
         from cordwood.pipelines.execution.topics import check_inputs, prepare_topics
         from cordwood.pipelines.formats.trial_writes import check_tables_can_be_written
 
@@ -100,6 +105,8 @@ def replay(
         pipeline = found.bound()
         check_inputs(bootstrap_servers, pipeline)
         check_tables_can_be_written(pipeline)
+        if begun_edition(found.project, found.state, found.pipeline, starting=starting, fresh=fresh) is None:
+            check_rules_first(found.pipeline, found.source_file)
         now_ms = int(time.time() * 1000)
         with found.state.changing():
             edition = edition_for(

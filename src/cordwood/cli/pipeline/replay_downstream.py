@@ -4,11 +4,17 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.pipeline.compare import judge
-from cordwood.cli.pipeline.foreground import run_in_foreground
+from cordwood.cli.pipeline.foreground import check_rules_first, run_in_foreground
 from cordwood.cli.pipeline.target import Found
 from cordwood.cli.terminal.output import print_json_line, remark, say
 from cordwood.pipelines.definition.errors import WrongState, shown_path
-from cordwood.pipelines.editions.downstream import Planned, begun_set, with_downstream, with_inputs_from_outside
+from cordwood.pipelines.editions.downstream import (
+    Planned,
+    begun_beside,
+    begun_set,
+    with_downstream,
+    with_inputs_from_outside,
+)
 from cordwood.pipelines.editions.edition_sets import EditionSet
 from cordwood.pipelines.editions.editions import Edition
 from cordwood.pipelines.editions.run_lock import RunLock
@@ -44,6 +50,9 @@ def replay_downstream(
         if each.inputs:
             check_inputs(bootstrap_servers, each)
         check_tables_can_be_written(each)
+    if fresh or begun_beside(project, root, planned) is None:
+        for one in planned:
+            check_rules_first(one.pipeline, one.source_file)
     made = begun_set(project, root, planned, fresh=fresh, now_ms=int(time.time() * 1000))
     members = [
         Found(each.pipeline, project, project.state(each.pipeline.name), each.source_file, each.is_kept)

@@ -55,7 +55,12 @@ def run(
     """
     with refusals(), ExitStack() as shown:
         from cordwood.administration.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import metrics_at, run_in_foreground, tell_that_nothing_is_there
+        from cordwood.cli.pipeline.foreground import (
+            check_rules_first,
+            metrics_at,
+            run_in_foreground,
+            tell_that_nothing_is_there,
+        )
         from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.cli.terminal.output import remark
         from cordwood.pipelines.editions.live_edition import locked_live_edition
@@ -70,6 +75,8 @@ def run(
         reachable_family(bootstrap_servers)
         check_inputs(bootstrap_servers, found.bound())
         check_tables_can_be_written(found.pipeline)
+        if found.state.live() is None:
+            check_rules_first(found.pipeline, found.source_file)
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms

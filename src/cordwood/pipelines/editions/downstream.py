@@ -74,7 +74,7 @@ def begun_set(project: Project, root: str, planned: Sequence[Planned], *, fresh:
             state = project.state(each.pipeline.name)
             live = state.live_edition()
             check_no_reader_outside(project, state, members, [name for name in live.topics if name not in live.effects])
-        found = None if fresh else _begun(project, root, planned)
+        found = None if fresh else begun_beside(project, root, planned)
         if found is None:
             found = project.sets.add(root, [_member(project, each.pipeline) for each in planned])
         for each in planned:
@@ -261,7 +261,7 @@ def _member(project: Project, pipeline: Pipeline) -> Member:
     return Member(pipeline.name, live.edition, state.free_name(pipeline.version), len(live.switches))
 
 
-def _begun(project: Project, root: str, planned: Sequence[Planned]) -> EditionSet | None:
+def begun_beside(project: Project, root: str, planned: Sequence[Planned]) -> EditionSet | None:
     """The newest set of this pipeline, if the same files began it and nothing else has changed since."""
     sets = [each for each in project.sets.all() if each.root == root and each.stage is Stage.BESIDE]
     if not sets or [each.pipeline for each in sets[-1].members] != [each.pipeline.name for each in planned]:

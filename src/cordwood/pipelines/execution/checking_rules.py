@@ -23,19 +23,29 @@ SOURCE: Final = (
 def check_rules(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Raises InvalidDefinition for rules that the rows of the inputs, or of the outputs, cannot be judged by.
 
-    The columns of the outputs are those that the function makes of no rows. If the function cannot be called without
-    rows, the rules of its outputs are checked with the first batch, before anything of it is written. A stateful
-    function is called with streams, which is before the first batch.
+    The columns of the outputs are those that the function makes of no rows, a stateful one of a stream that never runs.
+    If the function cannot be called without rows, the rules of its outputs are checked with the first batch, before
+    anything of it is written.
     """
     if not pipeline.rules:
         return
-    inputs = good_rows(inputs_of(pipeline, spark.createDataFrame([], SOURCE)))
+    inputs = good_rows(inputs_of(pipeline, _no_records(pipeline, spark)))
     for name, each in pipeline.inputs.items():
         check_conditions(inputs[name], f"input {each.name}", each.expect)
-    if pipeline.settings.stateful or not any(each.expect for each in pipeline.outputs.values()):
+    if not any(each.expect for each in pipeline.outputs.values()):
         return
     outputs: dict[str, DataFrame] = {}
     with suppress(Exception), diverting(persist=False):
         outputs = outputs_of(pipeline, inputs)
     for name, rows in outputs.items():
         check_output(rows, pipeline.outputs[name])
+
+
+def _no_records(pipeline: Pipeline, spark: "SparkSession") -> "DataFrame":
+    nothing = spark.createDataFrame([], SOURCE)
+    if not pipeline.settings.stateful:
+        return nothing
+    from pyspark.sql import functions as F
+
+    columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in nothing.schema)
+    return spark.readStream.format("rate").load().select(*columns)

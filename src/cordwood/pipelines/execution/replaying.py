@@ -32,7 +32,16 @@ def edition_for(
     now_ms: int,
     source_file: str | None = None,
 ) -> Edition:
-    """The edition that a replay of this definition fills: one that the same file began, else a new one.
+    """The edition that a replay of this definition fills: one that the same file began, else a new one."""
+    begun = begun_edition(project, state, made, starting=starting, fresh=fresh)
+    return begun or state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True, source_file=source_file)
+
+
+def begun_edition(
+    project: Project, state: PipelineState, made: Pipeline, *, starting: str, fresh: bool
+) -> Edition | None:
+    """The edition that the same file began, if a replay goes on with one. Raises WrongState for a definition that
+    cannot be replayed.
 
     An edition that two files have filled would mix rows of both, with nothing to tell them apart.
     """
@@ -43,7 +52,7 @@ def edition_for(
     alike = begun is not None and (begun.version, begun.starting) == (made.version, starting)
     if begun is not None and alike and not fresh and not state.is_changed(begun, made.site.file):
         return begun
-    return state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True, source_file=source_file)
+    return None
 
 
 def replay(

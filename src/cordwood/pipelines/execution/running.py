@@ -443,6 +443,8 @@ def start(
     state = project.state(pipeline.name)
     check_inputs(bootstrap_servers, bound(project, pipeline, state.live_edition() if state.live() else None))
     check_tables_can_be_written(pipeline)
+    if state.live() is None:
+        check_rules(pipeline, spark)
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:

@@ -175,6 +175,7 @@ class Query:
 
     def _run_query(self) -> None:
         from cordwood.pipelines.editions.following import bound
+        from cordwood.pipelines.execution.checking_rules import check_rules
         from cordwood.pipelines.execution.idle import has_nothing_to_do
         from cordwood.pipelines.execution.legs import Route
         from cordwood.pipelines.execution.running import Ending, Running
@@ -188,6 +189,8 @@ class Query:
         check_inputs(servers, bound(project, pipeline, live))
         if live is None:
             check_tables_can_be_written(pipeline)  # one that has run waits for a store that is away
+            if pipeline.rules:
+                check_rules(pipeline, self._spark.session_for(pipeline, self._order.spark))
         edition, lock = self._locked(state, pipeline, tried_from)
         try:
             self._who = {"pipeline": pipeline.name, "edition": edition.name}
