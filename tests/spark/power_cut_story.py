@@ -4,12 +4,7 @@ on.
 The broker and its log are elsewhere and live on. The story owns the driver's process, and leaves none behind.
 """
 
-import contextlib
-import json
-import os
-import signal
 import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -19,13 +14,12 @@ from tests.broker_process import EXECUTABLE
 from tests.crash.mounts import LoopDisk
 from tests.deadline import eventually
 from tests.spark.conftest import Record, produce
-from tests.spark.crash_story import FAULT_INJECTION
+from tests.spark.faulty_driver import FaultyDriver
 from tests.spark.sink_stories import committed, values
 
 from cordwood.pipelines.editions.project import Project, table_path
 from cordwood.spark.sink.steps import Step
 
-DRIVER = Path(__file__).parent / "power_cut_driver.py"
 CHECKPOINT = "queries/checkpoint"
 TORN = ("Incomplete log file", "repair-checkpoint")
 """Words of Spark about a file of its checkpoint that a power cut left empty, with which it does not start; and words of
@@ -44,10 +38,8 @@ class PowerCutStory:
         self._source = source
         self._target = target
         self._stateful = stateful
-        self._faults = directory / "faults"
-        self._faults.mkdir()
         self._rows: list[str] = []
-        self._driver: subprocess.Popen[str] | None = None
+        self._driver = FaultyDriver(directory, {"bootstrap": bootstrap, **self._query()})
 
     def add(self, count: int) -> None:
         rows = [f"row {len(self._rows) + number:04d}" for number in range(count)]
@@ -57,17 +49,11 @@ class PowerCutStory:
     def run(self) -> None:
         """Runs the query to the end of its source. If Spark refuses an empty file, the checkpoint is repaired as the
         docs say."""
-        failure = self._run()
+        failure = self._driver.run()
         if failure is not None and any(words in failure for words in TORN):
             self._repair()
-            failure = self._run()
-        assert failure is None, f"{failure}\n{self._said()}"
-
-    def _run(self) -> str | None:
-        answer = self._ask()
-        assert answer, f"the driver died:\n{self._said()}"
-        failure: str | None = json.loads(answer)["failure"]
-        return failure
+            failure = self._driver.run()
+        assert failure is None, f"{failure}\n{self._driver.said()}"
 
     def _repair(self) -> None:
         command = ["spark", "repair-checkpoint", str(self._checkpoint)]
@@ -82,12 +68,7 @@ class PowerCutStory:
 
     def run_and_cut_at(self, step: Step) -> None:
         """Cuts the power when the query comes to the step."""
-        order = self._faults / f".{step.value}"
-        driver = self._started()
-        order.write_text(f"power:{self._disk.path} {-driver.pid}")
-        order.rename(self._faults / step.value)
-        answer = self._ask()
-        assert not (self._faults / step.value).exists(), f"{step} was not reached: {answer}\n{self._said()}"
+        self._driver.run_with(step, f"power:{self._disk.path}", "driver")
         self._machine_restarts()
 
     def cut(self) -> None:
@@ -112,12 +93,7 @@ class PowerCutStory:
         assert all(len(each) == len(set(each)) for each in counts.values()), f"written twice: {dict(counts)}"
 
     def end(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(driver.pid, signal.SIGKILL)
-        driver.communicate(timeout=30)
+        self._driver.end()
 
     @property
     def _checkpoint(self) -> Path:
@@ -132,39 +108,6 @@ class PowerCutStory:
             "stateful": self._stateful,
         }
 
-    def _ask(self) -> str:
-        """The driver's answer; empty if it died."""
-        driver = self._started()
-        assert driver.stdin is not None
-        assert driver.stdout is not None
-        driver.stdin.write("run\n")
-        driver.stdin.flush()
-        return driver.stdout.readline()
-
-    def _started(self) -> "subprocess.Popen[str]":
-        if self._driver is not None:
-            return self._driver
-        story = {"bootstrap": self._bootstrap, "local": str(self._directory / "local"), **self._query()}
-        environment = {
-            **os.environ,
-            "SINK_FAULTS": str(self._faults),
-            "PYTHONPATH": str(FAULT_INJECTION),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        with (self._directory / "driver.err").open("wb") as errors:
-            self._driver = subprocess.Popen(
-                [sys.executable, str(DRIVER), json.dumps(story)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=environment,
-                cwd=self._directory,
-                start_new_session=True,
-            )
-        return self._driver
-
     def _machine_restarts(self) -> None:
         self.end()
         eventually(self._unmounted, what="the end of all who use the disk")
@@ -176,9 +119,6 @@ class PowerCutStory:
         except subprocess.CalledProcessError:
             return False
         return True
-
-    def _said(self) -> str:
-        return (self._directory / "driver.err").read_text(errors="replace")[-6000:]
 
 
 class PipelinePowerCutStory(PowerCutStory):
@@ -196,9 +136,9 @@ def cut(rows):
 """
 
     def __init__(self, directory: Path, disk: LoopDisk, bootstrap: str, source: str, target: str) -> None:
-        super().__init__(directory, disk, bootstrap, source, target, stateful=False)
         self._pipelines = disk.path / "pipelines"
         self._file = directory / "cut.py"
+        super().__init__(directory, disk, bootstrap, source, target, stateful=False)
         self._file.write_text(self._PIPELINE.format(source=source, target=target))
 
     def check(self) -> None:

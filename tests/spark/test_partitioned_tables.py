@@ -149,3 +149,90 @@ def test_an_edition_may_be_parted_otherwise_and_a_change_in_place_is_refused(
     state.rollback(position={}, now_ms=2)
     state.forget(fresh.name)
     assert workshop.rows("parts") == [("a", date(2026, 1, 3), 3), ("c", date(2026, 1, 1), 5)]
+
+
+def test_a_key_goes_from_partition_to_partition_with_the_batches(
+    spark: SparkSession, tmp_path: Path, broker: RunningBroker, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic(partitions=1)
+    workshop = Workshop(tmp_path, spark, broker.bootstrap)
+    workshop.write(f"""
+        @pipeline("moves", version=1, inputs=topic("{topic}", value=json("id string, day string, n int")),
+                  outputs=table("moves", key="id", partition_by="day"))
+        def moves(rows):
+            return rows
+    """)
+
+    def batch(*given: tuple[str, str | None, int]) -> dict[str | None, list[str]]:
+        """Runs a batch, and returns the keys in each partition."""
+        values = [json.dumps({"id": id_, "day": day, "n": n}).encode() for id_, day, n in given]
+        put(topic, [Record(value, id_.encode()) for value, (id_, _, _) in zip(values, given, strict=True)])
+        workshop.run()
+        found: dict[str | None, list[str]] = {}
+        for id_, day, _ in workshop.rows("moves"):
+            found.setdefault(day, []).append(id_)
+        return found
+
+    assert batch(("a", "mon", 1), ("b", "mon", 2), ("c", None, 3)) == {"mon": ["a", "b"], None: ["c"]}
+    assert batch(("a", "tue", 4), ("c", "mon", 5)) == {"mon": ["b", "c"], "tue": ["a"]}
+    workshop.forget_commit("moves", 1)
+    assert batch(("a", "wed", 6), ("a", None, 7)) == {"mon": ["b", "c"], None: ["a"]}
+    assert batch(("a", "mon", 8), ("b", "tue", 9), ("b", "mon", 10)) == {"mon": ["a", "b", "c"]}
+    put(topic, [Record(None, b"a")])
+    assert batch(("b", "tue", 11)) == {"mon": ["c"], "tue": ["b"]}
+
+
+def test_an_iceberg_table_is_replayed_into_other_partitions_swapped_and_rolled_back(
+    spark: SparkSession, tmp_path: Path, broker: RunningBroker, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic(partitions=1)
+    workshop = Workshop(tmp_path, spark, broker.bootstrap)
+
+    def declare(version: int, partition_by: str) -> None:
+        workshop.write(f"""
+            @pipeline("ice", version={version}, inputs=topic("{topic}", value=json("id string, at timestamp, n int")),
+                      outputs=table("ice", format="iceberg", partition_by={partition_by}))
+            def ice(rows):
+                return rows.withColumn("n", rows.n * {version})
+        """)
+
+    def add(first: int, end: int) -> None:
+        values = [
+            {"id": f"i{n}", "at": f"2026-01-{n % 3 + 1:02}T{n % 24:02}:00:00Z", "n": n} for n in range(first, end)
+        ]
+        put(topic, [Record(json.dumps(value).encode()) for value in values])
+
+    def taken() -> list[tuple[str, int]]:
+        return sorted(((id_, n) for id_, _, n in workshop.rows("ice")), key=lambda row: row[1])
+
+    def expected(count: int, times: int) -> list[tuple[str, int]]:
+        return [(f"i{n}", n * times) for n in range(count)]
+
+    declare(1, '[days("at"), bucket(2, "id")]')
+    add(0, 20)
+    workshop.run()
+    add(20, 30)
+    workshop.run()
+    workshop.forget_commit("ice", 1)
+    workshop.run()
+    assert taken() == expected(30, 1)
+    declare(2, '[hours("at"), truncate(10, "n")]')
+    with pytest.raises(WrongState, match="the table ice has other partitions than in edition v1"):
+        workshop.run(in_place=True)
+    fresh = workshop.replay()
+    assert taken() == expected(30, 1)
+    state = workshop.project.state("ice")
+    live, other = (
+        snapshot(state.table_directory(each, "ice"), TableFormat.ICEBERG) for each in (state.edition("v1"), fresh)
+    )
+    assert live is not None
+    assert other is not None
+    found = compare(spark, "ice", ["id"], live, other, samples=1)
+    assert (found.changed, found.only_live, found.only_fresh) == (29, 0, 0)
+    state.swap(fresh.name, position={}, now_ms=1)
+    assert taken() == expected(30, 2)
+    add(30, 40)
+    workshop.run()
+    assert taken() == expected(40, 2)
+    state.rollback(position={}, now_ms=2)
+    assert taken() == expected(30, 1)

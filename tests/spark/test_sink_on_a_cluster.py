@@ -1,6 +1,7 @@
 """The sink on three brokers, without Spark around it: each broker in turn is killed at each step of a micro-batch."""
 
 from collections.abc import Iterator
+from enum import Enum
 
 import pytest
 from tests.spark.sink_query import Query
@@ -32,7 +33,7 @@ class Killer:
         self.order: tuple[Step, int] | None = None
         watch(self._reached)
 
-    def _reached(self, step: Step) -> None:
+    def _reached(self, step: Enum) -> None:
         if self.order is not None and self.order[0] is step:
             _, node_id = self.order
             self.order = None

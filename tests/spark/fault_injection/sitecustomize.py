@@ -2,23 +2,25 @@
 
 SINK_FAULTS names a directory. A file in it with the name of a step lists the victims of that step: process ids,
 negative ones for process groups, or `self`; `power:` and a path cut the power of the disk that is mounted there, before
-any kill. The first process to reach the step removes the file, so that the fault happens once.
+any kill. The first process to reach the step removes the file, so that the fault happens once. Each word `later` lets
+the step be reached once more before.
 """
 
 import fcntl
 import os
 import signal
 import struct
+from enum import Enum
 from pathlib import Path
 
-from cordwood.spark.sink.steps import Step, watch
+from cordwood.spark.sink.steps import watch
 
 FS_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
 """As in tests/crash/mounts.py, which processes of Spark cannot import."""
 
 
-def strike(step: Step) -> None:
+def strike(step: Enum) -> None:
     order = Path(os.environ["SINK_FAULTS"]) / step.value
     taken = order.with_name(f"{step.value}.taken.{os.getpid()}")
     try:
@@ -26,6 +28,11 @@ def strike(step: Step) -> None:
     except FileNotFoundError:
         return
     victims = taken.read_text().split()
+    if "later" in victims:
+        victims.remove("later")
+        taken.write_text(" ".join(victims))
+        taken.rename(order)
+        return
     for victim in sorted(victims, key=lambda text: (text == "self") - text.startswith("power:")):
         if victim.startswith("power:"):
             _cut_power(victim.removeprefix("power:"))

@@ -26,7 +26,9 @@ from cordwood.pipelines.rows import quarantine
 from cordwood.pipelines.rows.encoding import records
 from cordwood.pipelines.rows.watching import keeps_order, saw
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
+from cordwood.pipelines.tables.steps import TableStep
 from cordwood.pipelines.tables.stores import ObjectStore
+from cordwood.spark.sink.steps import reached
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ class Outputs:
                 work.spent[name] = Spent(_ms_since(began_s), written.input_ms, written.write_ms)
                 continue
             work.tables[name] = staged = self._tables[name].stage(rows)
+            reached(TableStep.STAGED)
             work.rows[name] = staged.rows
             work.spent[name] = Spent(_ms_since(began_s), staged.input_ms, staged.write_ms)
             if staged.null_keys:
@@ -192,6 +195,7 @@ class Outputs:
             else:
                 application = self._application_of(self._pipeline.outputs[name])
                 self.changes[name] = self._tables[name].commit(staged, application, batch_id)
+                reached(TableStep.COMMITTED)
             work.committed_in(name, _ms_since(began_s))
         for name in list(work.topics):
             began_s = time.monotonic()

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from cordwood.pipelines.rows.watching import collected
+from cordwood.pipelines.tables.steps import TableStep
 from cordwood.pipelines.tables.stores import TableStore
+from cordwood.spark.sink.steps import reached
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,6 +117,7 @@ def write_partition(batches: "Iterator[pa.RecordBatch]", files: TaskFiles) -> Wr
         write_ns += time.monotonic_ns() - writing_ns
     writing_ns = time.monotonic_ns()
     written = files.close()
+    reached(TableStep.FILES_WRITTEN)
     ended_ns = time.monotonic_ns()
     write_ns += ended_ns - writing_ns
     return Written(written, (ended_ns - began_ns - write_ns) // 1_000_000, write_ns // 1_000_000, files.is_full)

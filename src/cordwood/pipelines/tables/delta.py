@@ -51,7 +51,9 @@ from cordwood.pipelines.tables.staged import (
     is_time_to_compact,
     staged_as,
 )
+from cordwood.pipelines.tables.steps import TableStep
 from cordwood.pipelines.tables.stores import FilePlace, LocalStore, ObjectStore, store_of
+from cordwood.spark.sink.steps import reached
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,6 +130,7 @@ class DeltaBatches:
                 actions, "append", opened.schema(), partition_by=list(columns), commit_properties=properties
             )
             change = Change(len(staged.files), sum(file.size_bytes for file in staged.files))
+        reached(TableStep.ENTERED)
         self._store.make_durable(before + 1)
         if self._table.key:
             self.discard(staged)
@@ -265,6 +268,7 @@ class DeltaBatches:
                 )
             except DeltaError as error:
                 raise InvalidRows(f"table {self._table.name}: its columns do not fit into Delta: {error}") from error
+            reached(TableStep.MADE)
             self._store.make_durable(0)
             return
         there = {each.name: each for each in _columns(opened)}

@@ -31,7 +31,9 @@ from cordwood.pipelines.tables.iceberg_partitions import (
 )
 from cordwood.pipelines.tables.parted_files import write_parted_files
 from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
+from cordwood.pipelines.tables.steps import TableStep
 from cordwood.pipelines.tables.stores import FilePlace, LocalStore, ObjectStore, store_of
+from cordwood.spark.sink.steps import reached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,6 +98,7 @@ class IcebergBatches:
             with transaction.update_snapshot().merge_append() as append:
                 for each in added:
                     append.append_data_file(each)
+        reached(TableStep.ENTERED)
         self._publish(opened)
         return Change(len(staged.files), sum(file.size_bytes for file in staged.files))
 
@@ -160,6 +163,7 @@ class IcebergBatches:
         self.store.make()
         if opened is None:
             self._opened = self._create(schema)
+            reached(TableStep.MADE)
             self._map_names(self._opened)
             return
         known = StructType.fromJson(json.loads(opened.properties[_SCHEMA]))

@@ -1,6 +1,7 @@
 """The steps of a write, by name: the moments between which a process may die.
 
 Tests watch the steps, to kill a process between any two of them. Unwatched, a step costs a look at an empty list.
+Tables have steps of their own (`cordwood.pipelines.tables.steps`).
 """
 
 from collections.abc import Callable
@@ -27,14 +28,14 @@ class Step(Enum):
     DRIVER_ABORTED = "driver-aborted"
 
 
-_watchers: list[Callable[[Step], None]] = []
+_watchers: list[Callable[[Enum], None]] = []
 
 
-def watch(watcher: Callable[[Step], None]) -> None:
+def watch(watcher: Callable[[Enum], None]) -> None:
     """Calls `watcher` at every step of this process from now on, in the thread that reaches it."""
     _watchers.append(watcher)
 
 
-def reached(step: Step) -> None:
+def reached(step: Enum) -> None:
     for watcher in _watchers:
         watcher(step)
