@@ -87,15 +87,20 @@ def test_what_goes_along_each_edge_is_said_where_a_pipeline_has_several_inputs(
             end = {orders: {"0": some}, clicks: {"0": others}}
             (checkpoint / kind / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end)}")
     last = {"rows_in": 7, "duration_ms": 500}
-    state.files.replace(state.edition_directory("v1") / "progress.json", {"last_batch": last})
+    progress = {"quarantined": 3, "quarantined_by_input": {"more": 3}, "last_batch": last}
+    state.files.replace(state.edition_directory("v1") / "progress.json", progress)
     at = ("-d", str(tmp_path / "state"))
     said = cordwood_cli("pipeline", "graph", "--svg", tmp_path / "graph.svg", *at).splitlines()
-    first, second = sorted([(orders, "lag 2, 12 rows/s"), (clicks, "lag 3, 2 rows/s")])
-    assert said[:2] == [first[0], f"└─ both ({first[1]})  v1 stands still, lag 5, 14 rows/s"]
+    first, second = sorted([(orders, "lag 2, 12 rows/s"), (clicks, "lag 3, 2 rows/s, 3 in quarantine")])
+    known = "v1 stands still, lag 5, 14 rows/s, 3 records in quarantine"
+    assert said[:2] == [first[0], f"└─ both ({first[1]})  {known}"]
     assert said[-2:] == [second[0], f"└─ both ({second[1]})  (above)"]
-    assert "lag 3, 2 rows/s" in (tmp_path / "graph.svg").read_text()
+    drawn = (tmp_path / "graph.svg").read_text()
+    assert ">lag 3, 2 rows/s</text>" in drawn
+    assert drawn.count(">3 in quarantine</text>") == 1, "on one of the two edges"
     (node,) = cordwood_cli.json("pipeline", "graph", *at)["pipelines"]
-    assert [(each["lag"], each["rows_per_second"]) for each in node["inputs"]] == [(2, 12), (3, 2)]
+    along = [(each["lag"], each["rows_per_second"], each["quarantined"]) for each in node["inputs"]]
+    assert along == [(2, 12, 0), (3, 2, 3)]
 
 
 def test_a_project_whose_pipelines_mix_their_outputs_or_feed_each_other_is_not_served(

@@ -19,6 +19,7 @@ from cordwood.pipelines.definition.errors import InvalidRows, OverBudget, Unrepe
 from cordwood.pipelines.definition.loading import load_pipeline
 from cordwood.pipelines.execution.outputs import Outputs
 from cordwood.pipelines.execution.requeueing import Requeue
+from cordwood.pipelines.execution.running import progress_path
 from cordwood.pipelines.rows.guarding import results_row_by_row
 
 PIPELINE = """
@@ -259,16 +260,53 @@ def test_a_requeue_says_why_records_failed_again_and_status_counts_what_is_left(
         count: int = view.as_json()["quarantined"]
         return count
 
-    assert quarantined() == 2
+    def by_input() -> dict[str, int]:
+        counts: dict[str, int] = (state.files.read(progress_path(state, "v1")) or {})["quarantined_by_input"]
+        return counts
+
+    assert (quarantined(), by_input()) == (2, {"orders": 2})
     unlucky.write_text("14")
     pipeline = load_pipeline(workshop.file)
     done = Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False)
-    assert (done.sent, done.failed_again, quarantined()) == (2, 1, 1)
+    assert (done.sent, done.failed_again, quarantined(), by_input()) == (2, 1, 1, {"orders": 1})
     ((origin, error),) = done.reasons
     assert (origin.topic, origin.offset) == (topic, 2)
     assert "ValueError" in error
     unlucky.write_text("")
     assert (requeued(workshop, name), quarantined()) == (1, 0)
+
+
+@pytest.mark.parametrize("stateful", [False, True], ids=["batches", "stateful"])
+def test_quarantined_records_are_counted_by_the_input_that_they_came_from(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, stateful: bool
+) -> None:
+    left, right = make_topic(), make_topic()
+    name = f"p-{left[-6:]}"
+    settings = 'stateful=True, output_mode="update",' if stateful else ""
+    rows = "score(left.unionByName(right))"
+    workshop.write(
+        f"""
+        @guarded("score int")
+        def score(row):
+            return {{"score": 100 // (row["amount"] - 13)}}
+
+        @pipeline("{name}", version=1, {settings} quarantine=budget(rows=9), outputs=table("{name}", key="id"),
+                  inputs={{"left": topic("{left}", value=json("id string, amount int"),
+                                        expect=expect("amount > 0", else_="quarantine")),
+                          "right": topic("{right}", value=json("id string, amount int"))}})
+        def both(left, right):
+            return {rows + ".groupBy('id').agg(F.max('score').alias('score'))" if stateful else rows}
+        """
+    )
+    put(left, [*orders([1, -2]), Record(b"junk", b"k")])
+    put(right, [*orders([3]), Record(b"junk", b"k")])
+    first = [event for event in workshop.run() if event["rows_in"]]
+    assert [event["quarantined_by_input"] for event in first] == [{"left": 2, "right": 1}]
+    put(right, orders([13, 14]))
+    second = [event for event in workshop.run() if event["rows_in"]]
+    assert [event["quarantined_by_input"] for event in second] == [{"right": 1}]
+    state = workshop.project.state(name)
+    assert (state.files.read(progress_path(state, "v1")) or {})["quarantined_by_input"] == {"left": 2, "right": 2}
 
 
 def test_a_row_that_came_from_no_record_and_cannot_be_written_is_told_of(

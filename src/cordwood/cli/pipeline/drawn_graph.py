@@ -20,10 +20,18 @@ class Flow(NamedTuple):
     lag: int | None = None
     rows_a_second: float | None = None
     """In the last batch, by offsets."""
+    quarantined: int = 0
+    """Records of this input in quarantine: they could not be decoded, broke a rule, or the function failed on them."""
 
-    def facts(self) -> list[str]:
+    def pace(self) -> list[str]:
         lag = [] if self.lag is None else [f"lag {self.lag:,}"]
         return lag if self.rows_a_second is None else [*lag, f"{self.rows_a_second:,.0f} rows/s"]
+
+    def aside(self) -> list[str]:
+        return [f"{self.quarantined:,} in quarantine"] if self.quarantined else []
+
+
+_NOTHING: Final = Flow()
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,9 @@ class Node:
     beside: str | None = None
     """The newest of its editions that becomes live with a set."""
 
-    def flow(self, topic: str) -> list[str]:
+    def flow(self, topic: str) -> Flow:
         """What is to be said of one of several inputs."""
-        return self.flows[topic].facts() if len(self.inputs) > 1 and topic in self.flows else []
+        return self.flows.get(topic, _NOTHING) if len(self.inputs) > 1 else _NOTHING
 
     def facts(self) -> list[str]:
         """What is to be said of it, in words."""
@@ -75,8 +83,9 @@ class Node:
                 {
                     "topic": topic,
                     "from": writer or None,
-                    "lag": self.flows.get(topic, Flow()).lag,
-                    "rows_per_second": self.flows.get(topic, Flow()).rows_a_second,
+                    "lag": self.flows.get(topic, _NOTHING).lag,
+                    "rows_per_second": self.flows.get(topic, _NOTHING).rows_a_second,
+                    "quarantined": self.flows.get(topic, _NOTHING).quarantined,
                 }
                 for topic, writer in self.inputs.items()
             ],
@@ -130,7 +139,8 @@ def tree(graph: Graph) -> Iterator[str]:
 def _edge(graph: Graph, name: str, topic: str, begins: str = "") -> str:
     """`orders → report (lag 3, 20 rows/s)`; the facts only where the pipeline has other inputs, too."""
     flow = graph.nodes[name].flow(topic)
-    return f"{begins}{name} ({', '.join(flow)})" if flow else f"{begins}{name}"
+    facts = [*flow.pace(), *flow.aside()]
+    return f"{begins}{name} ({', '.join(facts)})" if facts else f"{begins}{name}"
 
 
 def _below(graph: Graph, branches: Sequence[tuple[str, str]], indent: str, told: set[str]) -> Iterator[str]:
@@ -214,22 +224,22 @@ def _lines(graph: Graph, places: Mapping[tuple[str, str], tuple[int, int]]) -> I
     for name, node in sorted(graph.nodes.items()):
         for topic, writer in node.inputs.items():
             start = places[("pipeline", writer) if writer else ("source", topic)]
-            yield _line(start, places["pipeline", name], topic if writer else "", ", ".join(node.flow(topic)))
+            yield _line(start, places["pipeline", name], topic if writer else "", node.flow(topic))
     for box, at in places.items():
         if box[0].startswith("end "):
             yield _line(places["pipeline", box[0].removeprefix("end ")], at, "")
 
 
-def _line(start: tuple[int, int], end: tuple[int, int], label: str, flow: str = "") -> str:
+def _line(start: tuple[int, int], end: tuple[int, int], label: str, flow: Flow = _NOTHING) -> str:
     x, y = start[0] + _WIDTH, start[1] + _HEIGHT // 2
     to_x, to_y = end[0], end[1] + _HEIGHT // 2
     bend = max(_GAP // 2, (to_x - x) // 2)
     curve = f'<path d="M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}" marker-end="url(#to)"/>'
-    if flow:
-        # The edges of one writer begin at one place: what goes along each of them stands where it ends.
-        curve += (
-            f'<text class="small" x="{to_x - 8}" y="{to_y - 6}" text-anchor="end">{escape(_short(flow, 17))}</text>'
-        )
+    # The edges of one writer begin at one place: what goes along each of them stands where it ends.
+    for facts, at_y in ((flow.pace(), to_y - 6), (flow.aside(), to_y + 14)):
+        if facts:
+            text = escape(_short(", ".join(facts), 17))
+            curve += f'<text class="small" x="{to_x - 8}" y="{at_y}" text-anchor="end">{text}</text>'
     if not label:
         return curve
     return f'{curve}<text class="small" x="{x + 6}" y="{y - 6}">{escape(_short(label, 17))}</text>'

@@ -191,7 +191,7 @@ def _node(
         rows * 1000 / duration_ms if rows is not None and duration_ms else None,
         live.progress.get("quarantined", 0),
         [*trouble, *failed, *(f"reads {each}" for each in live.abandoned)],
-        _flows(state, live, lag_by_topic, inputs, duration_ms),
+        _flows(state, live, lag_by_topic, pipeline, duration_ms),
         next(
             (view.edition.name for view in reversed(views) if view.role == "fresh" and view.together is not None), None
         ),
@@ -202,14 +202,20 @@ def _flows(
     state: "PipelineState",
     live: "EditionView",
     lag: "Mapping[str, int]",
-    inputs: "Collection[str]",
+    pipeline: "Pipeline",
     duration_ms: int | None,
 ) -> "dict[str, Flow]":
     """What goes into the live edition by each of its inputs."""
     from cordwood.cli.pipeline.drawn_graph import Flow
     from cordwood.pipelines.editions.checkpoint import span_of_last_batch
+    from cordwood.pipelines.editions.events import SET_ASIDE
 
     now = {each.output: each.topic for each in live.edition.followed}
     span = span_of_last_batch(state.checkpoint(live.edition.name)) if duration_ms else {}
     rate = {topic: rows * 1000 / duration_ms for topic, rows in span.items() if duration_ms}
-    return {name: Flow(lag.get(now.get(name, name)), rate.get(now.get(name, name))) for name in inputs}
+    aside = live.progress.get(SET_ASIDE, {})
+    flows = {}
+    for name, topic in pipeline.inputs.items():
+        read = now.get(topic.name, topic.name)
+        flows[topic.name] = Flow(lag.get(read), rate.get(read), aside.get(name, 0))
+    return flows

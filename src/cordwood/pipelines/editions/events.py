@@ -6,7 +6,7 @@ its job, with the longest wait for rows and the longest write of any task; the c
 and the rest of ours.
 
 `rules` of a batch has the rows that break rules, by the rule's name: {"amount >= 0": {"dropped": 3}}, or "quarantined",
-where whole records are counted.
+where whole records are counted. `quarantined_by_input` has the records that it set aside, by the name of the input.
 
 `failure.json` of an edition keeps the failure of its last run, for `status`. A finished batch removes it.
 """
@@ -17,13 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cordwood.pipelines.editions.editions import PipelineState
 
 Event = Mapping[str, Any]
 """`event` names the kind: doing, started, batch, remark, caught-up, ended, failed."""
 Tell = Callable[[Event], None]
+SET_ASIDE: Final = "quarantined_by_input"
+"""In the event of a batch, and in the progress that is kept of an edition."""
 
 
 def line_of(event: Event) -> str:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
@@ -43,6 +42,7 @@ from cordwood.pipelines.rows.rules import (
     rule_broken,
     shown_rows,
 )
+from cordwood.pipelines.rows.spans import spans_of, within
 from cordwood.pipelines.rows.watching import count_of, task_count, watching
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ class BatchReport:
     """The outcome of a batch. `rows_out` includes outputs that an interrupted run had written before."""
 
     batch_id: int
-    rows_in: int | None
-    """None if only Spark knows the number."""
+    read: Mapping[str, int] | None
+    """The records of each input; None if only Spark knows the number."""
     rows_out: Mapping[str, int]
-    quarantined: int
+    set_aside: Mapping[str, int]
+    """The quarantined records of each input."""
     skipped: Sequence[str]
     """Outputs that a replay leaves out, because they are not replayable."""
     repeated: Sequence[str]
@@ -80,15 +81,33 @@ class BatchReport:
     rules: RuleCounts = field(default_factory=dict)
     """The rows that break rules."""
 
+    @property
+    def rows_in(self) -> int | None:
+        return None if self.read is None else sum(self.read.values())
+
+    @property
+    def quarantined(self) -> int:
+        return sum(self.set_aside.values())
+
 
 @dataclass(frozen=True)
-class _Passed:
-    """The counts of a batch that went in one pass."""
+class _Counted:
+    """The counts of a batch."""
 
-    rows_in: int
-    undecoded: int
-    """Records that cannot be decoded, or break a rule of the input that sets records aside."""
-    broken: Mapping[str, int]
+    read: Mapping[str, int]
+    """By input."""
+    undecoded: Mapping[str, int]
+    """By input: records that cannot be decoded, or break a rule of the input that sets records aside."""
+    broken: Counter[str]
+    """By rule."""
+
+    @property
+    def rows_in(self) -> int:
+        return sum(self.read.values())
+
+    @property
+    def bad(self) -> int:
+        return sum(self.undecoded.values())
 
 
 class Batches:
@@ -144,20 +163,20 @@ class Batches:
             passed = self._stage_watched(inputs, source, batch_id, work)
             if passed is None:
                 return None
-            rows_in, bad = passed.rows_in, passed.undecoded
             staged_s = time.monotonic()
-            if bad and not self._set_aside_undecoded(inputs, batch_id, rows_in, bad):
+            if passed.bad and not self._set_aside_undecoded(inputs, batch_id, passed.rows_in, passed.bad):
                 return None
             self._outputs.commit(work, batch_id, repeated)
         finally:
             self._outputs.discard(work)
         spent = spent_on(work, began_s, staged_s, is_one_pass=True)
         rules = outcomes(self._pipeline.rules, passed.broken)
-        return BatchReport(batch_id, rows_in, work.rows, bad, self._outputs.skipped, repeated, 0, (), spent, rules)
+        skipped = self._outputs.skipped
+        return BatchReport(batch_id, passed.read, work.rows, passed.undecoded, skipped, repeated, 0, (), spent, rules)
 
     def _stage_watched(
         self, inputs: "Mapping[str, DataFrame]", source: "DataFrame", batch_id: int, work: Work
-    ) -> _Passed | None:
+    ) -> _Counted | None:
         """Stages every output and counts its inputs. Returns None if a row failed, a row of an output has its record
         set aside, or the counts do not hold. Raises RuleBroken."""
         several = len(self._outputs.wanted) > 1
@@ -190,8 +209,9 @@ class Batches:
         guarded = [count_of(watched, f"guarded {number}") for number in range(len(diverted.failures))]
         if work.failures or any(each.failed for each in guarded) or judged.failures(of_outputs):
             return None
-        rows_in, bad = sum(each.rows for each in counts.values()), sum(each.failed for each in counts.values())
-        return _Passed(rows_in, bad, sum(map(Counter, of_inputs.values()), Counter(of_outputs)))
+        read = {name: each.rows for name, each in counts.items()}
+        undecoded = {name: each.failed for name, each in counts.items() if each.failed}
+        return _Counted(read, undecoded, sum(map(Counter, of_inputs.values()), Counter(of_outputs)))
 
     def _judged(self) -> JudgedOutputs:
         return JudgedOutputs(self._pipeline, self._sets_aside)
@@ -248,32 +268,42 @@ class Batches:
             if len(self._pipeline.inputs) > 1:
                 source = _persisted(source, kept)
             inputs = {name: _persisted(rows, kept) for name, rows in inputs_of(self._pipeline, source).items()}
-            rows_in, bad, of_inputs = self._count(inputs, batch_id)
+            count = self._count(inputs, batch_id)
             good = good_rows(inputs)
             if before is not None:
                 # Records that were set aside stay aside though they may pass now: a requeue would bring them into the
                 # outputs again.
                 before = _persisted(before.distinct(), kept)
                 good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
-            work, poison, dropped = self._make(good, batch_id, rows_in, bad, effects_from)
+            work, poison, dropped = self._make(good, batch_id, count.rows_in, count.bad, effects_from)
             kept.callback(self._outputs.discard, work)
             staged_s = time.monotonic()
             who = self._outputs.who(batch_id)
             aside = []
-            if bad:
+            if count.bad:
                 aside = quarantine.undecoded(inputs.values(), who, self._effects(effects_from, f"{RECORD}."))
             if poison:
                 aside.append(quarantine.failed(source, poison, who, self._effects(effects_from, "")))
             if aside:
                 self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
-            quarantined = bad + len(poison) if before is None else before.count()
+            set_aside = self._by_input(count.undecoded, poison, before)
             self._outputs.commit(work, batch_id, repeated)
         spent = spent_on(work, began_s, staged_s, is_one_pass=False)
-        set_aside = Counter(why.rule for why in poison.values() if why.rule is not None)
-        rules = outcomes(self._pipeline.rules, of_inputs + set_aside + Counter(dropped))
-        return BatchReport(
-            batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent, rules
-        )
+        condemned = Counter(why.rule for why in poison.values() if why.rule is not None)
+        rules = outcomes(self._pipeline.rules, count.broken + condemned + Counter(dropped))
+        skipped = self._outputs.skipped
+        return BatchReport(batch_id, count.read, work.rows, set_aside, skipped, repeated, 0, (), spent, rules)
+
+    def _by_input(
+        self, undecoded: Mapping[str, int], poison: Mapping[Origin, Why], before: "DataFrame | None"
+    ) -> dict[str, int]:
+        """The quarantined records of each input. Those of an interrupted run are `before`."""
+        if before is None:
+            topics = Counter(origin.topic for origin in poison)
+        else:
+            undecoded = {}
+            topics = Counter({row["topic"]: row["count"] for row in before.groupBy("topic").count().collect()})
+        return dict(Counter(undecoded) + Counter(quarantine.by_input(self._pipeline, topics)))
 
     def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
         """The records that an interrupted run of this batch quarantined. Only the first batch of a query may be
@@ -290,24 +320,26 @@ class Batches:
             return None
         return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
 
-    def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int, Counter[str]]:
-        """Counts records, records that could not be decoded or are set aside for a rule, and those that break a
-        rule. Raises OverBudget and RuleBroken."""
+    def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> _Counted:
+        """Counts the records of each input by a job of its own. Raises OverBudget and RuleBroken."""
         from pyspark.sql import functions as F
 
-        rows_in = bad = 0
+        read: dict[str, int] = {}
+        undecoded: dict[str, int] = {}
         of_inputs: dict[str, Mapping[str, int]] = {}
         samples: list[tuple[Origin, str]] = []
         for name, rows in inputs.items():
             (counted,) = rows.agg(F.count(F.lit(1)).alias("rows"), F.count(ERROR).alias("bad")).collect()
-            rows_in += counted["rows"]
-            bad += counted["bad"]
+            read[name] = counted["rows"]
+            if counted["bad"]:
+                undecoded[name] = counted["bad"]
             of_inputs[name] = broken_in(rows) if RULE in rows.columns else {}
             if counted["bad"] and len(samples) < quarantine.SHOWN:
                 samples += quarantine.samples(rows)
         self._check_inputs(inputs, of_inputs, batch_id)
-        quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
-        return rows_in, bad, sum(map(Counter, of_inputs.values()), Counter())
+        found = _Counted(read, undecoded, sum(map(Counter, of_inputs.values()), Counter()))
+        quarantine.check_budget(self._pipeline, batch_id, found.rows_in, found.bad, samples)
+        return found
 
     # Calling the function, and finding the records that it fails on
 
@@ -367,9 +399,9 @@ class Batches:
 
     def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, Why]:
         def probe(spans: Sequence[Span]) -> str | None:
-            return self._failure({name: rows.where(_within(spans)) for name, rows in inputs.items()})
+            return self._failure({name: rows.where(within(spans)) for name, rows in inputs.items()})
 
-        return {origin: Why(error) for origin, error in find_poison(_spans(inputs), probe, limit).items()}
+        return {origin: Why(error) for origin, error in find_poison(spans_of(inputs), probe, limit).items()}
 
     def _failure(self, inputs: "Mapping[str, DataFrame]") -> str | None:
         """The error that the function, or a rule of an output, raises on these rows, or None."""
@@ -427,39 +459,8 @@ def _persisted(rows: "DataFrame", kept: ExitStack) -> "DataFrame":
     return persisted
 
 
-def _spans(inputs: "Mapping[str, DataFrame]") -> list[Span]:
-    from pyspark.sql import functions as F
-
-    found = []
-    for rows in inputs.values():
-        by_partition = rows.groupBy(f"{RECORD}.topic", f"{RECORD}.partition").agg(
-            F.min(f"{RECORD}.offset").alias("first"), F.max(f"{RECORD}.offset").alias("last")
-        )
-        found += [Span(row["topic"], row["partition"], row["first"], row["last"] + 1) for row in by_partition.collect()]
-    return sorted(found)
-
-
-def _within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":
-    """Selects rows whose record is in one of the spans. The record's place is in the columns `<address>topic`,
-    `<address>partition` and `<address>offset`."""
-    from pyspark.sql import functions as F
-
-    conditions = [
-        (F.col(f"{address}topic") == span.topic)
-        & (F.col(f"{address}partition") == span.partition)
-        & (F.col(f"{address}offset") >= span.start)
-        & (F.col(f"{address}offset") < span.end)
-        for span in spans
-    ]
-    # The condition is a balanced tree: Spark walks it by recursion, and a topic may have a thousand partitions.
-    while len(conditions) > 1:
-        pairs = zip_longest(conditions[::2], conditions[1::2], fillvalue=F.lit(False))
-        conditions = [one | two for one, two in pairs]
-    return conditions[0] if conditions else F.lit(False)
-
-
 def _before(positions: Positions, address: str = f"{RECORD}.") -> "Column":
-    return _within(
+    return within(
         [Span(topic, partition, 0, end) for topic, each in positions.items() for partition, end in each.items()],
         address,
     )

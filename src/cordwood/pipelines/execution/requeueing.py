@@ -20,6 +20,7 @@ from cordwood.pipelines.definition.definition import Pipeline
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.editions.editions import Edition, PipelineState
+from cordwood.pipelines.editions.events import SET_ASIDE
 from cordwood.pipelines.editions.positions import Positions
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.editions.switches import pending
@@ -53,6 +54,8 @@ class Requeued:
     """Errors of a few of the records that failed again."""
     rules: RuleCounts = field(default_factory=dict)
     """The rows that break rules."""
+    passed: Mapping[str, int] = field(default_factory=dict)
+    """The records of each input that did not fail again."""
 
 
 def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition: Edition) -> None:
@@ -176,7 +179,10 @@ class Requeue:
         before = self._state.files.read(path)
         if before is not None and done.sent > done.failed_again:
             left = max(0, before.get("quarantined", 0) - done.sent + done.failed_again)
-            self._state.files.replace(path, {**before, "quarantined": left})
+            by_input = {
+                name: max(0, count - done.passed.get(name, 0)) for name, count in before.get(SET_ASIDE, {}).items()
+            }
+            self._state.files.replace(path, {**before, "quarantined": left, SET_ASIDE: by_input})
 
     def _finished(self, plan: RequeuePlan) -> BatchReport:
         assert plan.pending is not None
@@ -365,7 +371,11 @@ def _together(reports: Sequence[BatchReport], superseded: Sequence[Origin], *, l
         rules = added(rules, report.rules)
     sent = sum(report.rows_in or 0 for report in reports)
     failed_again = sum(report.quarantined for report in reports)
-    return Requeued(sent, failed_again, superseded, left, rows_out, rules=rules)
+    passed: Counter[str] = Counter()
+    for report in reports:
+        passed.update(report.read or {})
+        passed.subtract(report.set_aside)
+    return Requeued(sent, failed_again, superseded, left, rows_out, rules=rules, passed=passed)
 
 
 def _among(rows: "DataFrame", chosen: OffsetSet, how: str) -> "DataFrame":

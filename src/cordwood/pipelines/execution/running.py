@@ -10,6 +10,7 @@
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
@@ -21,7 +22,7 @@ from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.editions import checkpoint
 from cordwood.pipelines.editions.checkpoint import note_begun
 from cordwood.pipelines.editions.editions import Edition, PipelineState
-from cordwood.pipelines.editions.events import Tell, say
+from cordwood.pipelines.editions.events import SET_ASIDE, Tell, say
 from cordwood.pipelines.editions.following import bound
 from cordwood.pipelines.editions.live_edition import adopting, locked_live_edition
 from cordwood.pipelines.editions.planned import PlannedBatches, read_kept
@@ -362,6 +363,7 @@ class Running:
                 "rows_out": dict(report.rows_out),
                 "tables": {name: asdict(change) for name, change in self._changes.pop(batch_id, {}).items()},
                 "quarantined": report.quarantined,
+                SET_ASIDE: dict(report.set_aside),
                 "rules": {rule: dict(counts) for rule, counts in report.rules.items()},
                 "repeated": list(report.repeated),
                 "skipped": list(report.skipped),
@@ -483,7 +485,8 @@ def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, An
         for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
     }
     rules = added(before.get("rules", {}), event["rules"])
-    state.files.replace(path, {**totals, "rules": rules, "last_batch": dict(event)})
+    set_aside = dict(Counter(before.get(SET_ASIDE, {})) + Counter(event[SET_ASIDE]))
+    state.files.replace(path, {**totals, SET_ASIDE: set_aside, "rules": rules, "last_batch": dict(event)})
 
 
 def progress_path(state: PipelineState, edition: str) -> Path:

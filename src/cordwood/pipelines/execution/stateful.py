@@ -13,8 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.definition.definition import ERROR, POISON, RECORD, RULE, Pipeline
 from cordwood.pipelines.definition.errors import InvalidRows
@@ -60,11 +61,13 @@ def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
     return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), branches)
 
 
-class _Aside(NamedTuple):
+@dataclass(frozen=True)
+class _Aside:
     """The records that do not reach the function's state."""
 
-    quarantined: int = 0
-    broken: Mapping[str, int] = {}
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """The quarantined records of each input."""
+    broken: Mapping[str, int] = field(default_factory=dict)
     """The rows that break each rule of an input."""
 
 
@@ -90,9 +93,7 @@ class StatefulBatches:
         remarks = self._outputs.tidy()
         duration_ms = round((time.monotonic() - began_s) * 1000)
         rules = outcomes(self._pipeline.rules, Counter(aside.broken) + Counter(of_outputs))
-        return BatchReport(
-            batch_id, None, work.rows, aside.quarantined, (), repeated, duration_ms, remarks, spent, rules
-        )
+        return BatchReport(batch_id, None, work.rows, aside.set_aside, (), repeated, duration_ms, remarks, spent, rules)
 
     def _stage(self, rows: "DataFrame", batch_id: int, work: Work) -> "tuple[DataFrame, bool, Mapping[str, int]]":
         """Stages every output. Returns the rows, persisted; whether some of them are poison or break a rule of an
@@ -127,21 +128,17 @@ class StatefulBatches:
 
         undecoded = self._branch(rows, _UNDECODED)
         broken = self._broken(undecoded, batch_id)
-        counts: dict[str, int] = {
-            row[_BRANCH]: row["count"]
-            for row in rows.where(F.col(f"{_UNDECODED}.{ERROR}").isNotNull() | (F.col(_BRANCH) == _FAILED))
-            .groupBy(_BRANCH)
-            .count()
-            .collect()
-        }
-        condemned = undecoded.where(F.col(ERROR).isNotNull()) if counts.get(_UNDECODED) else None
+        bad_rows = rows.where(F.col(f"{_UNDECODED}.{ERROR}").isNotNull() | (F.col(_BRANCH) == _FAILED))
+        branches = bad_rows.groupBy(_BRANCH, F.col(f"{_UNDECODED}.{RECORD}.topic").alias("topic")).count().collect()
+        topics = Counter({row["topic"]: row["count"] for row in branches if row[_BRANCH] == _UNDECODED})
+        condemned = undecoded.where(F.col(ERROR).isNotNull()) if topics else None
         failed: dict[Origin, Why] = {}
-        if counts.get(_FAILED):
+        if any(row[_BRANCH] == _FAILED for row in branches):
             limit = min(self._pipeline.budget.rows, quarantine.MAX_ISOLATED) + 1
             failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
-        bad = counts.get(_UNDECODED, 0) + len(failed)
+        topics.update(origin.topic for origin in failed)
         samples = [*failed.items(), *(quarantine.samples(condemned) if condemned is not None else ())]
-        quarantine.check_budget(self._pipeline, batch_id, None, bad, samples, is_all=not failed)
+        quarantine.check_budget(self._pipeline, batch_id, None, topics.total(), samples, is_all=not failed)
         quarantine.check_isolated(self._pipeline, batch_id, len(failed))
         who = self._outputs.who(batch_id)
         aside = [] if condemned is None else quarantine.undecoded([condemned], who)
@@ -149,7 +146,7 @@ class StatefulBatches:
             aside.append(quarantine.failed(self._records(rows.sparkSession, failed), failed, who))
         if aside:
             self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
-        return _Aside(bad, broken)
+        return _Aside(quarantine.by_input(self._pipeline, topics), broken)
 
     def _broken(self, undecoded: "DataFrame", batch_id: int) -> dict[str, int]:
         """How many rows break each rule of an input. Raises RuleBroken for a rule that fails the batch."""

@@ -165,6 +165,18 @@ def addresses_of(written: "DataFrame", who: Mapping[str, str]) -> "DataFrame":
     return written.where((told("query") == who["query"]) & (told("batch") == who["batch"])).select(*_address())
 
 
+def by_input(pipeline: Pipeline, topics: Mapping[str, int]) -> dict[str, int]:
+    """Counts by topic as counts by input. An input that went over from one topic to another has several."""
+    if len(pipeline.inputs) == 1:
+        found = {name: sum(topics.values()) for name in pipeline.inputs}
+    else:
+        found = {
+            name: sum(topics.get(each, 0) for each in (topic.name, *topic.left))
+            for name, topic in pipeline.inputs.items()
+        }
+    return {name: count for name, count in found.items() if count}
+
+
 def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, str]) -> None:
     """Checks a batch whose quarantine was written before it was interrupted. Raises Unrepeatable if records that fail
     now are not in quarantine: they would be neither there nor in any output."""
