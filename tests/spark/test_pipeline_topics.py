@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
+from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
-from tests.spark.conftest import Produce, numbered
+from tests.spark.conftest import Produce, Record, numbered
+from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines.definition.errors import WrongState
 from cordwood.pipelines.definition.loading import load_pipeline
@@ -15,7 +17,7 @@ from cordwood.pipelines.editions.editions import Edition
 from cordwood.pipelines.editions.project import Project
 from cordwood.pipelines.editions.requeue_plan import OffsetSet, RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.execution.requeueing import Requeue
-from cordwood.pipelines.execution.topics import Written, ensure_topics, prepare_topics
+from cordwood.pipelines.execution.topics import Written, ensure_topics, existing_topics, prepare_topics
 
 
 def setting(admin: AdminClient, topic: str, name: str) -> str | None:
@@ -79,6 +81,60 @@ def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
         prepare_topics(pipeline, state, again, broker.bootstrap)
     assert f"cordwood topic delete {name}.out.v1.2" in refused.value.hint
     assert f"{name}.out.v1.3" in prepare_topics(pipeline, state, replayed(), broker.bootstrap)
+
+
+WRITES = """
+from cordwood.pipelines import *
+from confluent_kafka.admin import AdminClient
+from pathlib import Path
+
+@pipeline("{name}", version=1, inputs=topic("{topic}", value=json("id string, amount int")),
+          quarantine=budget(rows=1), outputs=topic("{name}.out", key="id"))
+def passed_on(orders):
+    marker = Path("{marker}")
+    if marker.exists():
+        # The moment between the look at the outputs and the write to them.
+        admin, deleted = AdminClient({{"bootstrap.servers": "{bootstrap}"}}), marker.read_text()
+        admin.delete_topics([deleted], operation_timeout=60)[deleted].result(60)
+        marker.unlink()
+    return orders
+"""
+
+
+@pytest.mark.parametrize("which", ["out", "quarantine"])
+def test_a_topic_that_is_deleted_within_a_batch_is_not_made_again_by_the_write(
+    broker: RunningBroker,
+    admin: AdminClient,
+    make_topic: MakeTopic,
+    put: Produce,
+    spark: SparkSession,
+    tmp_path: Path,
+    which: str,
+) -> None:
+    topic, marker = make_topic(), tmp_path / "marker"
+    name = f"p-{topic[-6:]}"
+    deleted = f"{name}.{which}"
+    workshop = Workshop(tmp_path, spark, broker.bootstrap)
+    facts = {"name": name, "topic": topic, "marker": marker, "bootstrap": broker.bootstrap}
+    workshop.file.write_text(WRITES.format(**facts))
+    put(topic, orders([1]))
+    workshop.run()
+    assert deleted in existing_topics(broker.bootstrap)
+
+    marker.write_text(deleted)
+    put(topic, [*orders([2]), Record(b"{nonsense")])
+    with pytest.raises(Exception, match=f"Topic '{deleted}' does not exist"):
+        workshop.run()
+    assert not marker.exists()
+    assert deleted not in existing_topics(broker.bootstrap), "the broker creates topics that a producer asks for"
+    if which == "out":
+        with pytest.raises(WrongState, match=rf"the topic {deleted} of edition v1 was deleted"):
+            workshop.run()
+        assert deleted not in existing_topics(broker.bootstrap)
+    else:
+        (event,) = workshop.run()
+        assert event["quarantined"] == 1
+        assert setting(admin, deleted, "retention.ms") == "-1", "made by the run, with the settings of a quarantine"
 
 
 def test_what_was_to_be_sent_from_a_quarantine_that_was_deleted_holds_nobody_up(

@@ -112,6 +112,18 @@ def test_rows_are_visible_when_the_driver_has_decided_and_not_before(query: Make
     assert stream.open_slots == 0
 
 
+def test_a_missing_topic_is_created_only_for_a_write_that_may(query: MakeQuery, quick_broker: BrokerProcess) -> None:
+    missing = f"missing-{uuid.uuid4().hex[:12]}"
+    careful = query(topic=missing, createTopics="false", **{"kafka.max.block.ms": "50"})
+    with pytest.raises(SinkFailure, match=rf"Topic '{missing}' does not exist.* \(createTopics=true\)"):
+        careful.task(0, 0, ["a"])
+    admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap})
+    assert missing not in admin.list_topics(timeout=60).topics
+    stream = query(topic=missing)
+    stream.commit(0, stream.task(0, 0, ["a"]))
+    assert stream.visible() == ["a"]
+
+
 def test_a_repeated_batch_is_read_to_its_end_and_not_written_whatever_it_holds(query: MakeQuery) -> None:
     stream = query(unknownQuery="begin", otherRowCount="skip")
     stream.commit(4, stream.task(4, 0, ["a"]))

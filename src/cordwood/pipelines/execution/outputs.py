@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cordwood.spark.sink.staging import StagedRecords
+
+
+_TOPIC_WITHIN_MS: Final = 10_000
 
 
 class OtherPoison(Exception):
@@ -278,6 +281,9 @@ class Outputs:
             "batchId": str(batch_id),
             # Plans are compared before a batch begins, and a function may give other rows the second time.
             "otherRowCount": "skip",
+            # The topic was there when the batch began. A deleted topic that a broker makes again would be empty.
+            "createTopics": "false",
+            "kafka.max.block.ms": str(_TOPIC_WITHIN_MS),
         }
         return stage_records(rows, options)
 

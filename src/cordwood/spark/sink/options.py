@@ -28,6 +28,7 @@ SINK_OPTIONS = (
     "otherRowCount",
     "unknownQuery",
     "includeHeaders",
+    "createTopics",
 )
 """Options that the sink itself reads, besides kafka.*."""
 
@@ -97,6 +98,8 @@ class SinkOptions:
     other_row_count: OtherRowCount
     unknown_query: UnknownQuery
     include_headers: bool
+    create_topics: bool
+    """A broker with auto.create.topics.enable may create a missing topic."""
     acks: int
     idempotent: bool
     codec: Codec
@@ -142,6 +145,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             given, "unknownQuery", UnknownQuery, UnknownQuery.FAIL if streaming else UnknownQuery.BEGIN
         ),
         include_headers=_boolean(given, "includeHeaders", default=True),
+        create_topics=_boolean(given, "createTopics", default=True),
         acks=acks,
         idempotent=idempotent,
         codec=codec,

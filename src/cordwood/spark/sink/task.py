@@ -197,14 +197,18 @@ class _Task:
     def _look_up(self, topic: str) -> int:
         deadline_s = time.monotonic() + self._options.metadata_wait_ms / 1000
         while True:
-            found = self._cluster.topics([topic], create=True).get(topic)
+            found = self._cluster.topics([topic], create=self._options.create_topics).get(topic)
             if found is not None and found.partitions:
                 return len(found.partitions)
             if time.monotonic() >= deadline_s:
+                automatic = (
+                    "have the broker do so (auto.create.topics.enable=true)"
+                    if self._options.create_topics
+                    else "let the broker do so (createTopics=true)"
+                )
                 raise SinkFailure(
                     f"Topic '{topic}' does not exist, and did not come to be within "
-                    f"{self._options.metadata_wait_ms} ms (kafka.max.block.ms): create it, or have the broker do so "
-                    "(auto.create.topics.enable=true)"
+                    f"{self._options.metadata_wait_ms} ms (kafka.max.block.ms): create it, or {automatic}"
                 )
             time.sleep(min(0.1, self._options.metadata_wait_ms / 1000))
 
