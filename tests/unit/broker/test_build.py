@@ -1,11 +1,12 @@
 """The commit of a running broker, of a checkout in all its forms."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cordwood import __version__
-from cordwood.broker.machine.build import UNKNOWN, build, checked_out
+from cordwood.broker.machine.build import UNKNOWN, build, checked_out, installed_from
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 
@@ -13,7 +14,16 @@ COMMIT = "0123456789abcdef" * 2 + "01234567"
 def test_this_broker_names_its_version_and_its_commit_or_says_that_it_does_not_know() -> None:
     found = build()
     assert found.version == __version__
-    assert found.commit == UNKNOWN or len(found.commit) == 40
+    assert found.commit == (checked_out(Path(__file__).parents[3]) or UNKNOWN)
+
+
+def test_the_commit_of_an_installed_package_is_in_its_record_of_origin(tmp_path: Path) -> None:
+    assert installed_from(tmp_path) is None
+    origin = tmp_path / f"cordwood-{__version__}.dist-info" / "direct_url.json"
+    write(origin, json.dumps({"url": "https://example.org/cordwood", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}))
+    assert installed_from(tmp_path) == COMMIT
+    write(origin, json.dumps({"url": "file:///wheel", "archive_info": {}}))
+    assert installed_from(tmp_path) is None
 
 
 def write(path: Path, text: str) -> None:
