@@ -14,6 +14,7 @@ TOPIC_RESOURCE: Final = 2
 
 Fields = dict[str, Any]
 
+_KEYS: Final = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": bytes(32)}
 _RULE: Final = {
     "resource_type": TOPIC_RESOURCE,
     "resource_name": "n",
@@ -277,6 +278,12 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.LIST_CONFIG_RESOURCES: Wide(1, lambda count, _: {"resource_types": [2] * count}),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Wide(
         0, lambda count, _: {"topics": [{"name": name} for name in _names(count)], "response_partition_limit": 2000}
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Wide(
+        0, lambda count, _: {"users": [{"name": name} for name in _names(count)]}
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Wide(
+        0, lambda count, _: {"deletions": [], "upsertions": [{"name": name, **_KEYS} for name in _names(count)]}
     ),
     ApiKey.UPDATE_FEATURES: Wide(
         1,

@@ -61,22 +61,22 @@ def test_a_version_is_finalised_when_the_last_node_supports_it(cluster: Cluster,
         restart(cluster, 2, tmp_path)
         text = cli("cluster", "upgrade", "--dry-run")
         assert "metadata version 1 (Cordwood: builds before 0.1.0) is final" in text
-        assert "versions 1 to 2" in text
-        assert "Version 2 can be finalised" in text
+        assert "versions 1 to 3" in text
+        assert "Version 3 can be finalised" in text
         assert "none can go back to the release before" in text
         assert cli.run("cluster", "upgrade").exit_code == 2, "nobody is there to be asked"
         assert cli.json("cluster", "upgrade", "--dry-run")["before"] == 1
-        assert "Version 2 is final.\n" in cli("cluster", "upgrade", "--yes")
-        assert "Version 2 is final already: there is nothing to do." in cli("cluster", "upgrade", "--yes")
-        assert cli.json("cluster", "upgrade")["before"] == 2
+        assert "Version 3 is final.\n" in cli("cluster", "upgrade", "--yes")
+        assert "Version 3 is final already: there is nothing to do." in cli("cluster", "upgrade", "--yes")
+        assert cli.json("cluster", "upgrade")["before"] == 3
         code, error = cli.error("cluster", "upgrade", "--to", "1", "--yes")
         assert (code, error["code"]) == (1, "INVALID_UPDATE_VERSION")
-        assert "2 is final" in error["message"]
+        assert "3 is final" in error["message"]
         code, error = cli.error("cluster", "upgrade", "--to", "9", "--yes")
-        assert "supports versions 1 to 2 of the metadata, not 9" in error["message"]
+        assert "supports versions 1 to 3 of the metadata, not 9" in error["message"]
         cli("topic", "create", "later", "--partitions", "3", "--replication-factor", "2")
         produce(cluster.brokers[1], "later")
-        with pytest.raises(UnsupportedMetadata, match="has version 2, and this broker supports only version 1"):
+        with pytest.raises(UnsupportedMetadata, match="has version 3, and this broker supports only version 1"):
             restart(cluster, 2, tmp_path, **{"metadata.version.max": 1})
         restart(cluster, 2, tmp_path)
         produce(cluster.brokers[2], "later")
@@ -92,7 +92,7 @@ def test_a_directory_of_one_node_is_refused_by_an_older_version_once_finalised(t
     with Broker(data_dir=tmp_path) as broker:
         assert Cordwood(broker.bootstrap_servers).json("cluster", "upgrade", "--yes")["finalised"]
     before = sorted((path, path.read_bytes()) for path in tmp_path.rglob("*.log"))
-    with pytest.raises(UnsupportedMetadata, match="has version 2, and this broker supports only version 1"):
+    with pytest.raises(UnsupportedMetadata, match="has version 3, and this broker supports only version 1"):
         Broker(data_dir=tmp_path, settings=OLD).start()
     assert sorted((path, path.read_bytes()) for path in tmp_path.rglob("*.log")) == before
     with Broker(data_dir=tmp_path) as broker:

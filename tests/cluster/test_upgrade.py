@@ -25,6 +25,7 @@ from tests.seeds import FIRST_SEED
 
 from cordwood.administration.cluster.versions import ClusterVersions, cluster_versions, finalise
 from cordwood.administration.connection import Connection
+from cordwood.cluster.metadata.versions import SUPPORTED
 from cordwood.model.failure import Failure
 
 pytestmark = pytest.mark.timeout(600)
@@ -82,7 +83,7 @@ def play(
         assert [node.supports for node in found.nodes] == [(1, 2)] * 3
         assert found.finalised == 1
         finalise(found, 2, TIMEOUT_S)
-        assert versions(cluster).finalised == 2
+        assert versions(cluster).finalised == SUPPORTED.highest
         # Every partition gets rows of the new version: by elections, and by changes of in-sync sets.
         rolling_restart(cluster, restart=new.start(cluster))
         create(cluster, 3, 3)
@@ -103,7 +104,7 @@ def check_no_way_back(cluster: LocalCluster, old: Release, new: Release) -> None
     said = len(log.read_text())
     old.start(cluster)(3)
     eventually(lambda: not is_alive(cluster.pids[3]), what="the end of the older release")
-    assert "the cluster's metadata has version 2" in log.read_text()[said:]
+    assert f"the cluster's metadata has version {SUPPORTED.highest}" in log.read_text()[said:]
     new.start(cluster)(3)
     eventually(lambda: in_sync(cluster), what="all replicas in sync")
 

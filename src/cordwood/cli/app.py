@@ -71,6 +71,10 @@ from cordwood.cli.transaction.describe import describe_transaction
 from cordwood.cli.transaction.families import list_families
 from cordwood.cli.transaction.forget_family import forget_family
 from cordwood.cli.transaction.list import list_transactions
+from cordwood.cli.user.add import add_user
+from cordwood.cli.user.list import list_users
+from cordwood.cli.user.password import change_password
+from cordwood.cli.user.remove import remove_user
 
 app = typer.Typer(
     name="cordwood",
@@ -161,6 +165,14 @@ _pipeline.command("requeue")(requeue_records)
 _pipeline.command("try")(try_out)
 _pipeline.command("forget")(forget_edition)
 
+_user = typer.Typer(
+    help="Users of listeners with SASL: add, list and remove them, change a password.", no_args_is_help=True
+)
+_user.command("add")(add_user)
+_user.command("list")(list_users)
+_user.command("password")(change_password)
+_user.command("remove")(remove_user)
+
 _recover = typer.Typer(
     help="Repair damaged metadata, and put back partitions that a start set aside. For a stopped broker.",
     no_args_is_help=True,
@@ -207,6 +219,7 @@ app.add_typer(_group, name="group")
 app.add_typer(_client, name="client", help="Show which clients use the brokers, and which one floods them.")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
+app.add_typer(_user, name="user")
 app.add_typer(_pipeline, name="pipeline")
 app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark queries after a power cut.")
 app.command("inspect")(inspect)

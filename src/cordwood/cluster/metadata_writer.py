@@ -47,6 +47,7 @@ from cordwood.cluster.planner.topics import (
     plan_create_topics,
     plan_delete_topics,
 )
+from cordwood.cluster.planner.users import UserAlteration, UserChange, plan_alter_users
 from cordwood.cluster.registration import ALONE, LEASE_MS, BrokerRegistration, LeaseHolder, NoteEpoch, Standing
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.leases import monotonic_ms
@@ -414,6 +415,15 @@ class MetadataWriter:
             lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
             weigh=lambda alteration: alteration_weight(self.image, *alteration),
+        )
+
+    async def alter_users(self, changes: Sequence[UserChange]) -> dict[str, UserAlteration | ProtocolError]:
+        """Changes keys of users; outcomes by user, in the order of the request."""
+        secret = self._new_id().bytes + self._new_id().bytes
+        return await self._execution.in_slices(
+            [(change.name, change) for change in changes],
+            lambda wanted: plan_alter_users(self.image, wanted, secret),
+            False,
         )
 
     async def change_isr(self, changes: Sequence[IsrChange]) -> dict[tuple[TopicId, int], IsrOutcome]:

@@ -15,6 +15,7 @@ from cordwood.cluster.planner.configs import ConfigAlteration
 from cordwood.cluster.planner.store_transactions import Plan
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import PartitionAddition, TopicCreation, TopicDeletion
+from cordwood.cluster.planner.users import UserAlteration
 from cordwood.cluster.stores.interface import TxnResult
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -23,7 +24,7 @@ _ATTEMPTS = 5
 TOPICS_AT_ONCE = 50
 """Topics planned in one turn of the loop: a topic takes about 0.1 ms. A topic with long texts counts as several."""
 
-Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
+Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration, UserAlteration)
 Name = TypeVar("Name", bound=Hashable)
 Item = TypeVar("Item")
 

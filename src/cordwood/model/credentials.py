@@ -5,6 +5,8 @@ A user has keys for one or both mechanisms of SCRAM (RFC 5802, 7677). The same k
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -58,5 +60,23 @@ class ScramKeys(NamedTuple):
         return f"ScramKeys({self.iterations} iterations)"
 
 
-UserKeys = dict[ScramMechanism, ScramKeys]
+UserKeys = Mapping[ScramMechanism, ScramKeys]
 """The keys of one user. A user without keys does not exist."""
+
+
+class KeyShape(NamedTuple):
+    """What a stranger sees of a user's keys. The made up keys of unknown users have the shape of most users' keys."""
+
+    iterations: int
+    salt_bytes: int
+    salt_is_text: bool
+    """True if the salt has digits and lower-case letters alone, as Apache Kafka's tools make it."""
+
+
+USUAL_SHAPE: Final = KeyShape(DEFAULT_ITERATIONS, 16, salt_is_text=False)
+"""The shape of the keys that `cordwood user` makes."""
+_TEXT: Final = re.compile(rb"[0-9a-z]+")
+
+
+def shape_of(keys: ScramKeys) -> KeyShape:
+    return KeyShape(keys.iterations, len(keys.salt), _TEXT.fullmatch(keys.salt) is not None)

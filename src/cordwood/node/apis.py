@@ -29,6 +29,7 @@ from cordwood.node.handlers.coordination import (
     transactions,
 )
 from cordwood.node.handlers.records import fetch, offsets_in_log, produce, producers
+from cordwood.node.handlers.security import users
 from cordwood.node.requests.request import Handler, Served, served
 from cordwood.node.rights import RIGHTS
 from cordwood.wire.apis import Api
@@ -57,6 +58,7 @@ _DECLARED: tuple[Handler[Any], ...] = (
     *families.HANDLERS,
     *watching.HANDLERS,
     *describing_node.HANDLERS,
+    *users.HANDLERS,
 )
 
 SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _DECLARED if handler.api.key in RIGHTS}
@@ -87,6 +89,7 @@ class Rooms(
     families.FamilyRooms,
     watching.WatchingRooms,
     describing_node.DescribingRooms,
+    users.UserRooms,
     Protocol,
 ):
     """The rooms that handlers ask for, all of them together: a node."""
@@ -117,6 +120,7 @@ def served_by(node: Rooms) -> dict[int, Served]:
         **served(node, families.HANDLERS),
         **served(node, watching.HANDLERS),
         **served(node, describing_node.HANDLERS),
+        **served(node, users.HANDLERS),
     }
     return {key: each for key, each in found.items() if key in SERVED}
 

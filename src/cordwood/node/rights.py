@@ -162,6 +162,8 @@ RIGHTS: Final[Mapping[int, Rights]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_cluster(Operation.ALTER),),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (_cluster(Operation.DESCRIBE),),
     ApiKey.OFFSET_DELETE: (_group(Operation.DELETE), _topics(Operation.READ)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(Operation.DESCRIBE),),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_cluster(Operation.ALTER),),
     ApiKey.UPDATE_FEATURES: (_cluster(Operation.ALTER),),
     ApiKey.DESCRIBE_CLUSTER: NOBODY_IS_ASKED,
     ApiKey.DESCRIBE_PRODUCERS: (_topics(Operation.READ),),

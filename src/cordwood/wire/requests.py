@@ -120,7 +120,7 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
         entity, end = read(frame, header.body_start, elements)
     except MALFORMED as reason:
         raise not_understood(APIS[key].name, version, reason) from None
-    if end != len(frame):
+    if end != len(frame) and not _is_extra_of_librdkafka(key, frame, end):
         raise trailing_bytes(APIS[key].name, version, len(frame) - end)
     return entity
 
@@ -129,14 +129,21 @@ def decode_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None
     """Like `decode_request`, with pauses. The frame must stay until the first pause."""
     key, version = header.api_key, header.api_version
     size = len(frame)
+    has_extra = _is_extra_of_librdkafka(key, frame, size - 1)
     read = _request_reader_in_steps(key, version)
     try:
         entity, end = yield from read(frame, header.body_start, Elements(max_elements(key)))
     except MALFORMED as reason:
         raise not_understood(APIS[key].name, version, reason) from None
-    if end != size:
+    if end != size and not (has_extra and end == size - 1):
         raise trailing_bytes(APIS[key].name, version, size - end)
     return entity
+
+
+def _is_extra_of_librdkafka(key: int, frame: Frame, end: int) -> bool:
+    """True if one zero byte is left after an AlterUserScramCredentials: librdkafka (seen in 2.16) ends the request with
+    two sets of tagged fields. Apache Kafka reads no byte beyond a request."""
+    return key == ApiKey.ALTER_USER_SCRAM_CREDENTIALS and end == len(frame) - 1 and frame[end] == 0
 
 
 def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:

@@ -28,6 +28,7 @@ LISTING = {
     "config list",
     "transaction list",
     "transaction families",
+    "user list",
     "pipeline list",
     "recover list",
 }
@@ -63,6 +64,8 @@ CHANGING = {
     "topic alter",
     "group reset",
     "config alter",
+    "user add",
+    "user password",
     "pipeline start",
     "pipeline reload",
     "pipeline stop",
@@ -86,6 +89,7 @@ ASKING = {
     "group delete",
     "transaction abort",
     "transaction forget-family",
+    "user remove",
     "pipeline forget",
     "recover accept-lost-directory",
 }

@@ -61,7 +61,7 @@ async def test_a_version_is_refused_while_a_broker_does_not_support_it() -> None
     assert "not supported by broker 2 (only version 1): start these with Cordwood 0.1.0 or later first" in message
     code, message = refused(metadata, 77)
     assert code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "Broker 1 supports versions 1 to 2 of the metadata, not 77" in message
+    assert "Broker 1 supports versions 1 to 3 of the metadata, not 77" in message
 
 
 async def test_a_version_is_refused_while_a_broker_with_replicas_is_away() -> None:

@@ -18,7 +18,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A broker that supports version 2 in a cluster at version 1."""
+    """A broker that supports newer versions in a cluster at version 1."""
     world = World(seed=1).start()
     write(world, Put("metadata_version", b"1"))
     yield world
@@ -43,7 +43,7 @@ def features(world: World) -> tuple[dict[str, tuple[int, int]], dict[str, int], 
 
 def test_a_version_is_finalised_and_told_with_a_higher_epoch(world: World) -> None:
     supported, finalised, epoch = features(world)
-    assert supported == {"transaction.version": (0, 2), FEATURE: (1, 2)}
+    assert supported == {"transaction.version": (0, 2), FEATURE: (1, 3)}
     assert finalised == {"transaction.version": 2, FEATURE: 1}
     assert update(world, 2, validate_only=True) == ("NONE", "")
     assert features(world)[1][FEATURE] == 1
@@ -60,7 +60,7 @@ def test_older_requests_get_a_result_for_each_feature_and_a_refusal_for_all(worl
     updates = [{"feature": FEATURE, "max_version_level": 77}]
     answer = world.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=updates)
     assert (error(answer.error_code), list(answer.results)) == ("INVALID_UPDATE_VERSION", [])
-    assert "supports versions 1 to 2" in (answer.error_message or "")
+    assert "supports versions 1 to 3" in (answer.error_message or "")
     updates[0]["max_version_level"] = 2
     answer = world.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=updates)
     (result,) = answer.results

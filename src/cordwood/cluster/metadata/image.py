@@ -28,6 +28,8 @@ from cordwood.cluster.metadata.rows import (
     TOPIC_CONFIGS,
     TOPIC_NAMES,
     TOPICS,
+    USERS,
+    USERS_SECRET,
     BrokerRow,
     DamagedMetadata,
     MemberRow,
@@ -43,6 +45,7 @@ from cordwood.cluster.metadata.tombstones import Tombstone, decode_tombstone
 from cordwood.cluster.metadata.topics import NOTHING, StoredTopic, topic_image
 from cordwood.cluster.metadata.topics import TopicChange as TopicChange
 from cordwood.cluster.metadata.topics import TopicImage as TopicImage
+from cordwood.cluster.metadata.users import UserTable
 from cordwood.cluster.metadata.versions import FIRST_VERSION, VersionRange, check_supported, supported_up_to
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
@@ -128,6 +131,7 @@ class ClusterImage:
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.config_mod_revisions: dict[str, int] = {}
         """Revisions of the keys with settings of brokers and groups."""
+        self.users = UserTable()
         self.partition_count = 0
         """The number of partitions of all topics."""
         self.problems: list[str] = []
@@ -287,6 +291,9 @@ class ClusterImage:
         for (broker_id, epoch), observers in self.evidence.items():
             yield from (f"{EVIDENCE}{broker_id}/{epoch}/{observer}" for observer in observers)
         yield from self.config_mod_revisions
+        yield from (USERS + name for name in self.users.rows)
+        if self.users.secret:
+            yield USERS_SECRET
         yield from (f"{DELETED_TOPICS}{topic_id}" for topic_id in self.deleted_topics)
         for topic_text, stored in self._stored.items():
             if stored.name is not None:
@@ -360,6 +367,10 @@ class ClusterImage:
             case "broker_epoch":
                 _keep(self.broker_epochs, int(rest), None if event.value is None else int(event.value))
                 touched.registered.add(int(rest))
+            case "users":
+                self.users.take(rest, event.value, event.mod_revision)
+            case "users_secret":
+                self.users.secret = event.value or b""
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
             case "metadata_version":

@@ -23,6 +23,9 @@ Keys, relative to the cluster:
     configs/brokers/default         what was set on all brokers while they ran
     deleted_topics/<id>             a tombstone: the name of a deleted topic, brokers with directories of it
     configs/groups/<group>          what was set on one consumer group
+    users/<name>                    the keys of a user's password (users.py)
+    users_secret                    random bytes, from which the answers for unknown users are made; written with the
+                                    first user
     producer_id_block               the first producer id that was never handed out
     import                          the id of the import that made the cluster of a single broker's directory; without
                                     cluster_id the import is under way, and no broker may start
@@ -58,6 +61,8 @@ TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 DEFAULT_BROKER_CONFIG = BROKER_CONFIGS + "default"
 GROUP_CONFIGS = "configs/groups/"
+USERS = "users/"
+USERS_SECRET = "users_secret"
 
 
 class DamagedMetadata(EnvironmentFailure):
@@ -246,6 +251,10 @@ def broker_config_key(broker_id: int) -> str:
 
 def group_config_key(group_id: str) -> str:
     return GROUP_CONFIGS + group_id
+
+
+def user_key(name: str) -> str:
+    return USERS + name
 
 
 def topic_name_key(name: str) -> str:

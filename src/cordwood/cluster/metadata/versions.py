@@ -20,8 +20,11 @@ FIRST_VERSION = 1
 """The version of stores from before versions were stored."""
 SHORT_PARTITION_ROWS = 2
 """From this version on rows of partitions leave out the fields that have their default values."""
+SECURITY_ROWS = 3
+"""From this version on there may be rows of users and of access control lists. A broker of an older version would skip
+them, and serve everybody."""
 
-RELEASES = {1: "builds before 0.1.0", 2: "0.1.0"}
+RELEASES = {1: "builds before 0.1.0", 2: "0.1.0", 3: "0.1.0"}
 """The first release that writes each version."""
 
 
@@ -40,7 +43,7 @@ class VersionRange(NamedTuple):
 
 ONLY_FIRST = VersionRange(FIRST_VERSION, FIRST_VERSION)
 """The range of brokers that registered no range."""
-SUPPORTED = VersionRange(FIRST_VERSION, SHORT_PARTITION_ROWS)
+SUPPORTED = VersionRange(FIRST_VERSION, SECURITY_ROWS)
 """The versions that this release supports."""
 
 

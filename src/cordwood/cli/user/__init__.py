@@ -1,0 +1,1 @@
+"""`cordwood user`: one file per command; `password_source.py` is shared."""

@@ -1,0 +1,37 @@
+"""`cordwood user password`."""
+
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, as_dry
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+from cordwood.cli.user.password_source import PasswordFile, UserName, new_password
+
+
+def change_password(
+    name: UserName,
+    password_file: PasswordFile = None,
+    dry_run: DryRun = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Change a user's password, for all mechanisms of the user. Open connections stay until they log in again."""
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.users import existing_user, set_password
+    from cordwood.cli.terminal.output import print_json, remark, say
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    user = existing_user(connection, name)
+    password = new_password(name, password_file)
+    if not dry_run:
+        set_password(connection, name, password, user.iterations)
+    if as_json:
+        print_json({"user": name, "changed": not dry_run, **as_dry(dry_run)})
+    elif dry_run:
+        remark(DRY_RUN)
+    else:
+        say(f"{name} has a new password")

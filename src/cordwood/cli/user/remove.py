@@ -1,0 +1,38 @@
+"""`cordwood user remove`."""
+
+from cordwood.cli.terminal.asking import DRY_RUN, DryRun, Yes, as_dry, confirm
+from cordwood.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+)
+from cordwood.cli.user.password_source import UserName
+
+
+def remove_user(
+    name: UserName,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a user. Open connections stay until they log in again."""
+    from cordwood.administration.connection import Connection
+    from cordwood.administration.users import existing_user
+    from cordwood.administration.users import remove_user as remove
+    from cordwood.cli.terminal.output import print_json, remark, say
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    user = existing_user(connection, name)
+    if not dry_run:
+        confirm("removing", f"Remove {name}?", yes=yes, otherwise="Nothing was removed.")
+        remove(connection, user)
+    if as_json:
+        print_json({"user": name, "removed": not dry_run, **as_dry(dry_run)})
+    elif dry_run:
+        remark(DRY_RUN)
+    else:
+        say(f"{name} is removed")
